@@ -1,0 +1,65 @@
+"""The errors that a user can cause, each with the exit code it leads to."""
+
+from __future__ import annotations
+
+__all__ = [
+    "GraphError",
+    "InternalError",
+    "MemschedError",
+    "ModelError",
+    "OutputError",
+    "RuntimeUnavailableError",
+    "TargetError",
+    "UnknownShapeError",
+    "UsageError",
+    "VerificationError",
+]
+
+
+class MemschedError(Exception):
+    """Base of everything that ends a command with one line instead of a traceback.
+
+    The message names the file, the tensor or the option at fault and says what to do.
+    """
+
+    exit_code = 1
+
+
+class ModelError(MemschedError):
+    """A model file is unreadable, truncated, contradictory or not supported."""
+
+
+class GraphError(ModelError):
+    """A graph is not a valid DAG: a cycle, a tensor without or with two producers, a bad size."""
+
+
+class UnknownShapeError(ModelError):
+    """A tensor's size cannot be inferred; the message names the option that states it."""
+
+
+class TargetError(MemschedError):
+    """A target's name or TOML file is wrong."""
+
+
+class OutputError(MemschedError):
+    """An output cannot be written: missing folder, no permission, full disk, or it would overwrite an input."""
+
+
+class RuntimeUnavailableError(MemschedError):
+    """A runtime that was asked for is not installed."""
+
+
+class InternalError(MemschedError):
+    """A result did not pass the independent checker: a defect of memsched, never written out."""
+
+
+class UsageError(MemschedError):
+    """Options that contradict each other or do not apply to the given model."""
+
+    exit_code = 2
+
+
+class VerificationError(MemschedError):
+    """The optimised model does not compute the same outputs; nothing is written."""
+
+    exit_code = 4

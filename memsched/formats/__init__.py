@@ -1,0 +1,1 @@
+"""Floor 5: ONNX and TFLite in and out."""

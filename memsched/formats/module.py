@@ -1,0 +1,71 @@
+"""A loaded model: its graphs, and the native model that they were lowered from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from memsched.graph.model import Graph
+
+__all__ = ["Body", "Format", "LoadOptions", "Module", "OrderGuarantee"]
+
+Format = Literal["onnx", "tflite"]
+OrderGuarantee = Literal["none", "session", "pins"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What the user states about a model.
+
+    Attributes:
+        input_shapes: Tensor name to dimensions (``--input-shape``).
+        dims: Name of a symbolic dimension to its value (``--dim``).
+    """
+
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Graph ``graph`` of a module is executed by op ``op`` of its graph ``parent`` (If, Loop, Scan, WHILE, CALL).
+
+    A body's own captures are inputs of the op. Bodies of one op run one at a time, so its workspace is the
+    largest of their peaks.
+    """
+
+    graph: int
+    parent: int
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A model read from a file.
+
+    Attributes:
+        path: Where it was read from; "-" for standard input.
+        sha256: Of the file's bytes.
+        graphs: The main graph first, then all bodies and further subgraphs.
+        bodies: Which op executes which graph; a graph that no op executes is in none of them.
+        weights_bytes: Size of all constants.
+        constant_ops: Ops that compute constants from constants alone: in the file, but no steps.
+        notes: What a report must say about the reading: values of unknown size, unread outputs, and so on.
+        native: The format's own model and its mapping to the graphs; only its format's writer looks into it.
+    """
+
+    path: str
+    format: Format
+    sha256: str
+    graphs: tuple[Graph, ...]
+    bodies: tuple[Body, ...]
+    weights_bytes: int
+    constant_ops: int
+    notes: tuple[str, ...]
+    native: Any
+
+    @property
+    def graph(self) -> Graph:
+        """The main graph."""
+        return self.graphs[0]

@@ -1,0 +1,263 @@
+"""The independent checker: recomputes every claim about a result from the definitions, sharing no code with solvers.
+
+It imports nothing but the model's values. Footprints are found tensor by tensor as intervals of steps, not by
+executing the order as liveness does, so that one mistake cannot hide in both.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+from dataclasses import dataclass, replace
+
+from memsched.errors import InternalError
+from memsched.graph.model import Allocation, Graph, Schedule
+
+__all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchedule:
+    """What the checker computed for an order: the figures that reports show.
+
+    Attributes:
+        footprints: Bytes per step.
+        peak: The largest footprint, bytes.
+        first_step: Per tensor the first step in which its own bytes are occupied; -1 for views and unused inputs.
+        last_step: Per tensor the last such step.
+        bytes_of: Per tensor its own bytes; 0 for views and for what the caller owns.
+    """
+
+    footprints: tuple[int, ...]
+    peak: int
+    first_step: tuple[int, ...]
+    last_step: tuple[int, ...]
+    bytes_of: tuple[int, ...]
+
+
+def check_schedule(graph: Graph, schedule: Schedule) -> CheckedSchedule:
+    """Check order, in-place choices, peak, bound and status of ``schedule`` and return the recomputed figures.
+
+    Raises:
+        InternalError: Anything in ``schedule`` does not hold.
+    """
+    steps = _check_order(graph, schedule.order)
+    sources = _storage_tensors(graph)
+    first, last, own = _intervals(graph, steps, sources)
+    footprints = _footprints(graph, schedule, steps, first, last, own, sources)
+    peak = max(footprints) if footprints else sum(own[t] for t in set(graph.inputs) | set(graph.variables))
+    if peak != schedule.peak:
+        raise InternalError(f"the {schedule.method} schedule claims a peak of {schedule.peak} bytes, but has {peak}")
+    if schedule.lower_bound > peak:
+        raise InternalError(f"the claimed lower bound {schedule.lower_bound} lies above the peak {peak}")
+    if schedule.status == "optimal" and schedule.lower_bound != peak:
+        raise InternalError(f"the schedule is called optimal, but its bound is {schedule.lower_bound}, its peak {peak}")
+    return CheckedSchedule(tuple(footprints), peak, tuple(first), tuple(last), tuple(own))
+
+
+def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
+    """Return per op its step, after checking that ``order`` executes every op once and after its inputs."""
+    steps = [-1] * len(graph.ops)
+    if len(order) != len(graph.ops):
+        raise InternalError(f"the order has {len(order)} steps for {len(graph.ops)} ops")
+    for step, op in enumerate(order):
+        if not 0 <= op < len(graph.ops) or steps[op] >= 0:
+            raise InternalError(f"the order names op {op} twice or it does not exist")
+        steps[op] = step
+    produced_at = {t: steps[index] for index, op in enumerate(graph.ops) for t in op.outputs}
+    for index, reader in enumerate(graph.ops):
+        for tensor in reader.inputs:
+            if produced_at.get(tensor, -1) >= steps[index]:
+                name = graph.tensors[tensor].name
+                raise InternalError(f"op '{reader.name}' is ordered before its input '{name}' is produced")
+    for before, after in graph.dependencies:
+        if steps[before] >= steps[after]:
+            raise InternalError(f"op '{graph.ops[before].name}' must come before '{graph.ops[after].name}'")
+    return steps
+
+
+def _storage_tensors(graph: Graph) -> list[tuple[int, ...]]:
+    """Return per tensor the tensors whose bytes it lies in: itself, or those that it is a view of."""
+    sources: list[tuple[int, ...]] = [(t,) for t in range(len(graph.tensors))]
+    for op in graph.ops:
+        for output in op.outputs:
+            shown = {read for out, read in op.views if out == output}
+            if not shown or output in graph.variables:
+                continue
+            inner = {s for read in shown for s in sources[read] if read not in graph.variables}
+            rest = graph.tensors[output].size - sum(graph.tensors[read].size for read in shown)
+            sources[output] = tuple(sorted(inner | ({output} if rest > 0 or not inner else set())))
+    return sources
+
+
+def _intervals(
+    graph: Graph, steps: list[int], sources: list[tuple[int, ...]]
+) -> tuple[list[int], list[int], list[int]]:
+    count, end = len(graph.tensors), len(graph.ops) - 1
+    first, last = [-1] * count, [-1] * count
+    for tensor in (*graph.inputs, *graph.variables):
+        first[tensor] = 0
+    for index, op in enumerate(graph.ops):
+        for tensor in op.outputs:
+            if tensor not in graph.variables:
+                first[tensor] = last[tensor] = steps[index]
+    for index, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            for source in sources[tensor]:
+                last[source] = max(last[source], steps[index])
+    for tensor in graph.outputs:
+        for source in sources[tensor]:
+            last[source] = end
+    for tensor in graph.variables:
+        last[tensor] = end
+    for tensor in range(count):
+        if tensor not in sources[tensor] or last[tensor] < 0:
+            first[tensor] = last[tensor] = -1
+    return first, last, _own_bytes(graph, last)
+
+
+def _own_bytes(graph: Graph, last: list[int]) -> list[int]:
+    """Return per tensor the bytes that are neither the caller's nor shown of another tensor; 0 where never live."""
+    own = [0 if tensor.external else tensor.size for tensor in graph.tensors]
+    for op in graph.ops:
+        for output, read in dict.fromkeys(op.views):
+            if output not in graph.variables:
+                own[output] -= graph.tensors[read].size
+    return [max(0, size) if last[tensor] >= 0 else 0 for tensor, size in enumerate(own)]
+
+
+def _footprints(
+    graph: Graph,
+    schedule: Schedule,
+    steps: list[int],
+    first: list[int],
+    last: list[int],
+    own: list[int],
+    sources: list[tuple[int, ...]],
+) -> list[int]:
+    change = [0] * (len(graph.ops) + 1)
+    for tensor, size in enumerate(own):
+        if size:
+            change[first[tensor]] += size
+            change[last[tensor] + 1] -= size
+    footprints = []
+    live = 0
+    for step, op in enumerate(schedule.order):
+        live += change[step]
+        footprints.append(live + graph.ops[op].workspace)
+    written: set[int] = set()
+    overwritten: set[int] = set()
+    kept = {source for tensor in graph.outputs for source in sources[tensor]} | set(graph.variables)
+    for choice in schedule.in_place:
+        op_value = graph.ops[choice.op]
+        step = steps[choice.op]
+        names = f"'{graph.tensors[choice.output].name}' in place of '{graph.tensors[choice.input].name}'"
+        taken = _single(sources[choice.input])
+        allowed = any(output == choice.output and _single(sources[read]) == taken for output, read in op_value.in_place)
+        if not allowed or _single(sources[choice.output]) != choice.output or taken is None:
+            raise InternalError(f"op '{op_value.name}' may not write {names}")
+        if taken in kept or last[taken] != step or own[taken] != own[choice.output]:
+            raise InternalError(f"op '{op_value.name}' writes {names}, whose bytes are still needed or of another size")
+        if choice.output in written or taken in overwritten:
+            raise InternalError(f"op '{op_value.name}' writes {names}, which another in-place choice already uses")
+        written.add(choice.output)
+        overwritten.add(taken)
+        footprints[step] -= own[taken]
+    return footprints
+
+
+def _single(sources: tuple[int, ...]) -> int | None:
+    return sources[0] if len(sources) == 1 else None
+
+
+def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -> None:
+    """Check that every counted byte of ``schedule`` has an address while it is live and shares it with nothing.
+
+    Raises:
+        InternalError: Overlap, misalignment, a missing tensor, a lifetime that is too short, or a wrong arena size.
+    """
+    checked = check_schedule(graph, schedule)
+    placed: dict[int, int] = {}
+    step_of = {op: step for step, op in enumerate(schedule.order)}
+    merged = {(choice.output, step_of[choice.op]) for choice in schedule.in_place}
+    for index, placement in enumerate(allocation.placements):
+        for tensor in placement.tensors:
+            if tensor in placed:
+                raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
+            placed[tensor] = index
+            if not checked.bytes_of[tensor]:
+                continue
+            start, end = checked.first_step[tensor], checked.last_step[tensor]
+            if start < placement.first_step or end > placement.last_step or checked.bytes_of[tensor] > placement.size:
+                raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
+        if placement.offset < 0 or placement.offset % allocation.alignment:
+            raise InternalError(f"offset {placement.offset} is no multiple of {allocation.alignment}")
+        _check_sharing(graph, merged, checked, placement.tensors)
+    for tensor, size in enumerate(checked.bytes_of):
+        if size and tensor not in placed:
+            raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
+    _check_overlap(allocation)
+    arena = max((p.offset + p.size for p in allocation.placements), default=0)
+    if arena != allocation.arena:
+        raise InternalError(f"the arena is claimed to be {allocation.arena} bytes, but is {arena}")
+
+
+def _check_sharing(
+    graph: Graph, merged: set[tuple[int, int]], checked: CheckedSchedule, tensors: tuple[int, ...]
+) -> None:
+    """Tensors of one buffer may follow each other, or meet in the step that writes one in place of the other."""
+    owners = sorted((checked.first_step[t], checked.last_step[t], t) for t in tensors if checked.bytes_of[t])
+    for (_, end, before), (start, _, after) in itertools.pairwise(owners):
+        if start > end or (start == end and (after, start) in merged):
+            continue
+        names = f"'{graph.tensors[before].name}' and '{graph.tensors[after].name}'"
+        raise InternalError(f"tensors {names} share a buffer while both are live")
+
+
+def _check_overlap(allocation: Allocation) -> None:
+    """Sweep over the steps, keeping the live intervals of addresses sorted."""
+    starts = sorted(range(len(allocation.placements)), key=lambda i: allocation.placements[i].first_step)
+    active: list[tuple[int, int, int]] = []
+    ending: list[tuple[int, int]] = []
+    for index in starts:
+        placement = allocation.placements[index]
+        if not placement.size:
+            continue
+        while ending and ending[0][0] < placement.first_step:
+            _, gone = heapq.heappop(ending)
+            old = allocation.placements[gone]
+            active.pop(bisect.bisect_left(active, (old.offset, old.offset + old.size, gone)))
+        key = (placement.offset, placement.offset + placement.size, index)
+        at = bisect.bisect_left(active, key)
+        if (at and active[at - 1][1] > key[0]) or (at < len(active) and active[at][0] < key[1]):
+            raise InternalError(f"two buffers overlap at offset {placement.offset} in step {placement.first_step}")
+        active.insert(at, key)
+        heapq.heappush(ending, (placement.last_step, index))
+
+
+def check_reordering(before: Graph, after: Graph) -> None:
+    """Check that ``after`` computes what ``before`` does: the same ops on the same tensors, in another order.
+
+    Ops and tensors are compared by name; in-place and view permissions may differ.
+
+    Raises:
+        InternalError: An op is missing, added or reads or writes something else.
+    """
+
+    def described(graph: Graph) -> dict[str, object]:
+        names = [tensor.name for tensor in graph.tensors]
+        return {
+            op.name: (op.type, tuple(names[t] for t in op.inputs), tuple(names[t] for t in op.outputs), op.region)
+            for op in graph.ops
+        }
+
+    def interface(graph: Graph) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        tensors = graph.tensors
+        return tuple(tensors[t].name for t in graph.inputs), tuple(tensors[t].name for t in graph.outputs)
+
+    if described(before) != described(after) or interface(before) != interface(after):
+        raise InternalError("the reordered graph does not hold the same ops on the same tensors")
+    sizes = {tensor.name: replace(tensor, external=False) for tensor in before.tensors}
+    if any(sizes.get(tensor.name) != replace(tensor, external=False) for tensor in after.tensors):
+        raise InternalError("the reordered graph's tensors differ in size, shape or type")

@@ -1,0 +1,182 @@
+"""A graph seen as fewer, larger steps: tasks, each a fixed sequence of ops that is executed as one.
+
+Fusion chooses the tasks, the solvers order them. What a task costs comes from liveness: its inner order is simulated,
+so a hyper-node keeps its own peak and residue profile, shared inputs and in-place writes included.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import GraphError
+from memsched.graph.dag import successors_of
+from memsched.graph.liveness import Storage, simulate
+
+__all__ = ["Tasks", "contract", "single_op_tasks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks over the buffers that cross between them (document 1, IV-B: the graph of hyper-nodes).
+
+    Tasks are numbered topologically. Buffers that live and die inside one task appear only in its excess.
+
+    Attributes:
+        storage: The ops and buffers underneath.
+        members: Per task its ops in their fixed inner order.
+        preds: Per task its direct predecessors, ascending.
+        succs: Per task its direct successors, ascending.
+        buffers: The crossing buffers, as indices into ``storage``.
+        sizes: Bytes per crossing buffer.
+        users: Per crossing buffer the tasks that read it, ascending.
+        kept: Per crossing buffer whether it is live to the end.
+        creates: Per task the crossing buffers it creates.
+        reads: Per task the crossing buffers it reads.
+        initial: Residue before the first task, bytes.
+    """
+
+    storage: Storage
+    members: tuple[tuple[int, ...], ...]
+    preds: tuple[tuple[int, ...], ...]
+    succs: tuple[tuple[int, ...], ...]
+    buffers: tuple[int, ...]
+    sizes: tuple[int, ...]
+    users: tuple[tuple[int, ...], ...]
+    kept: tuple[bool, ...]
+    creates: tuple[tuple[int, ...], ...]
+    reads: tuple[tuple[int, ...], ...]
+    initial: int
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def expand(self, task_order: Sequence[int]) -> tuple[int, ...]:
+        """Return the order of ops that an order of tasks stands for."""
+        return tuple(op for task in task_order for op in self.members[task])
+
+    def profile(self, task: int, dying: Collection[int]) -> tuple[list[int], list[int]]:
+        """Return (footprints, residues) of the task's steps, relative to the residue before it, bytes.
+
+        Args:
+            dying: The read crossing buffers whose other users have all been executed before.
+        """
+        storage = self.storage
+        members = self.members[task]
+        uses: dict[int, int] = {}
+        for op in members:
+            for buffer in storage.reads[op]:
+                uses[buffer] = uses.get(buffer, 0) + 1
+        remaining = _Remaining(storage)
+        for crossing in self.reads[task]:
+            buffer = self.buffers[crossing]
+            # One use more than this task has: it does not die here.
+            remaining[buffer] = uses[buffer] if crossing in dying else uses[buffer] + 1
+        footprints, residues, _ = simulate(storage, members, remaining, 0)
+        return footprints, residues
+
+    def excess(self, task: int, dying: Collection[int]) -> int:
+        """Return the task's largest footprint above the residue before it, bytes; ``dying`` as in `profile`.
+
+        More dying buffers never give a larger excess.
+        """
+        return max(self.profile(task, dying)[0])
+
+
+class _Remaining(dict[int, int]):
+    """Uses to come, looked up on demand: a short task must not pay for all buffers of a large graph."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    def __missing__(self, buffer: int) -> int:
+        return len(self._storage.users[buffer]) + self._storage.kept[buffer]
+
+
+def single_op_tasks(storage: Storage) -> Tasks:
+    """Return the trivial contraction: one task per op, numbered as the ops."""
+    return contract(storage, [(op,) for op in range(len(storage.reads))])
+
+
+def contract(storage: Storage, groups: Sequence[Sequence[int]]) -> Tasks:
+    """Return the tasks that ``groups``, a partition of the ops into fixed sequences, make.
+
+    Raises:
+        GraphError: The groups are no partition, or contracting them makes a cycle.
+    """
+    count = len(storage.reads)
+    if sorted(op for group in groups for op in group) != list(range(count)) or not all(groups):
+        raise GraphError("the groups of a contraction must hold every op exactly once")
+    members = _numbered(storage, [tuple(group) for group in groups])
+    task_of = [0] * count
+    for task, group in enumerate(members):
+        for op in group:
+            task_of[op] = task
+    preds = _task_predecessors(storage, members, task_of)
+    number: dict[int, int] = {}
+    users: list[tuple[int, ...]] = []
+    initial = storage.initial_residue()
+    for buffer, op in enumerate(storage.creator):
+        using = tuple(sorted({task_of[user] for user in storage.users[buffer]}))
+        inner = op >= 0 and using in ((), (task_of[op],)) and not storage.kept[buffer]
+        if not inner and (using or storage.kept[buffer]):
+            number[buffer] = len(number)
+            users.append(tuple(task for task in using if op < 0 or task != task_of[op]))
+    creates: list[list[int]] = [[] for _ in members]
+    reads: list[list[int]] = [[] for _ in members]
+    for crossing, buffer in enumerate(number):
+        if storage.creator[buffer] >= 0:
+            creates[task_of[storage.creator[buffer]]].append(crossing)
+        for task in users[crossing]:
+            reads[task].append(crossing)
+    return Tasks(
+        storage=storage,
+        members=members,
+        preds=preds,
+        succs=tuple(successors_of(preds)),
+        buffers=tuple(number),
+        sizes=tuple(storage.sizes[buffer] for buffer in number),
+        users=tuple(users),
+        kept=tuple(storage.kept[buffer] for buffer in number),
+        creates=tuple(map(tuple, creates)),
+        reads=tuple(map(tuple, reads)),
+        initial=initial,
+    )
+
+
+def _task_predecessors(
+    storage: Storage, members: Sequence[Sequence[int]], task_of: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(sorted({task_of[before] for op in group for before in storage.preds[op]} - {task}))
+        for task, group in enumerate(members)
+    )
+
+
+def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Number the groups topologically, ties by their first op in file order."""
+    task_of: dict[int, int] = {op: task for task, group in enumerate(groups) for op in group}
+    for group in groups:
+        done: set[int] = set()
+        for op in group:
+            if any(task_of[before] == task_of[op] and before not in done for before in storage.preds[op]):
+                raise GraphError("a group of a contraction is not in execution order")
+            done.add(op)
+    preds = _task_predecessors(storage, groups, [task_of[op] for op in range(len(task_of))])
+    succs = successors_of(preds)
+    waiting = [len(befores) for befores in preds]
+    ready = [(min(groups[task]), task) for task, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[tuple[int, ...]] = []
+    while ready:
+        _, task = heapq.heappop(ready)
+        result.append(groups[task])
+        for after in succs[task]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, (min(groups[after]), after))
+    if len(result) != len(groups):
+        raise GraphError("contracting these groups makes a cycle")
+    return tuple(result)

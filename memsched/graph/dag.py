@@ -1,0 +1,162 @@
+"""Structure of a graph: producers, consumers, precedence, validity and reachability. All linear, no recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memsched.errors import GraphError
+from memsched.graph.model import Graph
+
+__all__ = [
+    "ancestor_bitsets",
+    "descendant_bitsets",
+    "predecessors",
+    "producers",
+    "separating_nodes",
+    "successors_of",
+    "validate",
+]
+
+
+def producers(graph: Graph) -> list[int]:
+    """Return, per tensor, the index of the op that produces it; -1 for one that is given from outside."""
+    result = [-1] * len(graph.tensors)
+    for index, op in enumerate(graph.ops):
+        for tensor in op.outputs:
+            result[tensor] = index
+    return result
+
+
+def predecessors(graph: Graph) -> list[tuple[int, ...]]:
+    """Return, per op, the distinct ops that must come directly before it, ascending."""
+    producer = producers(graph)
+    result = [{producer[tensor] for tensor in op.inputs} for op in graph.ops]
+    for before, after in graph.dependencies:
+        result[after].add(before)
+    return [tuple(sorted(before for before in befores if before >= 0)) for befores in result]
+
+
+def successors_of(preds: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return, per node, the distinct nodes that name it as a predecessor, ascending."""
+    result: list[list[int]] = [[] for _ in preds]
+    for node, befores in enumerate(preds):
+        for before in befores:
+            result[before].append(node)
+    return [tuple(afters) for afters in result]
+
+
+def validate(graph: Graph) -> None:
+    """Check that ``graph`` is a DAG whose op order is an execution order.
+
+    Raises:
+        GraphError: An index is out of range, a name is used twice, a size is negative, a tensor has two
+            producers or none, or an op reads a tensor that a later op produces (which a cycle always shows).
+    """
+    _check_tensors(graph)
+    _check_ops(graph)
+    _check_order(graph)
+    for before, after in graph.dependencies:
+        if not 0 <= before < after < len(graph.ops):
+            raise GraphError(f"graph '{graph.name}' asks op {before} to come before op {after}, against its own order")
+
+
+def _check_tensors(graph: Graph) -> None:
+    seen: set[str] = set()
+    for tensor in graph.tensors:
+        if tensor.size < 0:
+            raise GraphError(f"tensor '{tensor.name}' has a negative size ({tensor.size} bytes)")
+        if tensor.name in seen:
+            raise GraphError(f"tensor name '{tensor.name}' is used twice")
+        seen.add(tensor.name)
+    for index in (*graph.inputs, *graph.variables, *graph.outputs):
+        if not 0 <= index < len(graph.tensors):
+            raise GraphError(f"graph '{graph.name}' names tensor {index}, but it has only {len(graph.tensors)}")
+
+
+def _check_ops(graph: Graph) -> None:
+    seen: set[str] = set()
+    produced = set(graph.inputs)
+    for op in graph.ops:
+        if op.name in seen:
+            raise GraphError(f"op name '{op.name}' is used twice")
+        seen.add(op.name)
+        if op.workspace < 0:
+            raise GraphError(f"op '{op.name}' has a negative workspace ({op.workspace} bytes)")
+        for index in (*op.inputs, *op.outputs):
+            if not 0 <= index < len(graph.tensors):
+                raise GraphError(f"op '{op.name}' names tensor {index}, but there are only {len(graph.tensors)}")
+        for index in op.outputs:
+            if index in produced:
+                raise GraphError(f"tensor '{graph.tensors[index].name}' has more than one producer")
+            produced.add(index)
+        for output, read in (*op.views, *op.in_place):
+            if output not in op.outputs or read not in op.inputs:
+                raise GraphError(f"op '{op.name}' shares memory between tensors that it does not produce and read")
+
+
+def _check_order(graph: Graph) -> None:
+    available = {*graph.inputs, *graph.variables}
+    produced = {tensor for op in graph.ops for tensor in op.outputs}
+    for op in graph.ops:
+        for tensor in op.inputs:
+            if tensor not in available:
+                raise GraphError(_unavailable(graph, op.name, tensor, tensor in produced))
+        available.update(op.outputs)
+    for tensor in graph.outputs:
+        if tensor not in available:
+            raise GraphError(f"graph output '{graph.tensors[tensor].name}' is produced by no op")
+
+
+def _unavailable(graph: Graph, op: str, tensor: int, produced: bool) -> str:
+    name = graph.tensors[tensor].name
+    if produced:
+        return (
+            f"op '{op}' reads tensor '{name}' before any op has produced it: "
+            "the graph has a cycle or is not stored in execution order"
+        )
+    return f"op '{op}' reads tensor '{name}', which no op produces and which is no graph input"
+
+
+def ancestor_bitsets(preds: Sequence[Sequence[int]]) -> list[int]:
+    """Return, per node, its ancestors as a bitset (bit i = node i). Nodes are numbered topologically.
+
+    Memory is nodes^2 / 8 bytes: 1.25 GB for 100,000 nodes, so callers keep to graphs below about 20,000.
+    """
+    result: list[int] = []
+    for befores in preds:
+        bits = 0
+        for before in befores:
+            bits |= result[before] | (1 << before)
+        result.append(bits)
+    return result
+
+
+def descendant_bitsets(succs: Sequence[Sequence[int]]) -> list[int]:
+    """Return, per node, its descendants as a bitset (bit i = node i). Nodes are numbered topologically."""
+    result = [0] * len(succs)
+    for node in range(len(succs) - 1, -1, -1):
+        bits = 0
+        for after in succs[node]:
+            bits |= result[after] | (1 << after)
+        result[node] = bits
+    return result
+
+
+def separating_nodes(preds: Sequence[Sequence[int]], succs: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes that every other node either precedes or follows, ascending, in linear time.
+
+    Nodes are numbered topologically. Node v is one exactly when each node before it has a successor no later
+    than v (so that following first successors leads to v) and each node after it has a predecessor no earlier.
+    """
+    count = len(preds)
+    latest_first_successor = [-1] * (count + 1)
+    for node in range(count):
+        first = min(succs[node], default=count)
+        latest_first_successor[node + 1] = max(latest_first_successor[node], first)
+    earliest_last_predecessor = [count] * (count + 1)
+    for node in range(count - 1, -1, -1):
+        last = max(preds[node], default=-1)
+        earliest_last_predecessor[node] = min(earliest_last_predecessor[node + 1], last)
+    return [
+        node for node in range(count) if latest_first_successor[node] <= node <= earliest_last_predecessor[node + 1]
+    ]

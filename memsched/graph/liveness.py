@@ -1,0 +1,260 @@
+"""When a tensor is live and what a step costs: the one meaning of memory.
+
+Definitions (document 1, Definition 2, extended by views, in-place writes, workspaces and variables):
+
+- A *buffer* is bytes of its own. A tensor that is a view lies in the buffers of the tensors that it shows, every
+  other tensor has one buffer. A buffer's users are the ops that read any tensor in it.
+- A buffer is live from the step of its creator to the step of its last user, both included; graph inputs from before
+  step 0 and only if something reads them; graph outputs and variables to the end. One that nobody reads is live in
+  its creator's step only.
+- The *footprint* of a step is the size of the buffers live in it plus the op's workspace. A buffer that the op writes
+  in place of a dying one of equal size is counted once.
+- The *residue* after a step is the size of the buffers still needed after it.
+
+The residue depends on the set of executed ops alone, not on their order or on in-place choices. Both the residue's
+change and the footprint above the residue that an op causes only fall as more other ops were executed before it:
+the exact search's safe move rests on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memsched.graph import dag
+from memsched.graph.model import Graph, InPlace
+
+__all__ = ["Profile", "Storage", "evaluate", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the ops of a graph do with memory, on buffers.
+
+    Attributes:
+        sizes: Bytes per buffer; 0 for those that the caller owns.
+        creator: Per buffer the op that creates it, -1 for graph inputs and variables.
+        users: Per buffer the ops that read a tensor in it, ascending.
+        kept: Per buffer whether it is live to the end.
+        creates: Per op the buffers it creates.
+        reads: Per op the buffers it reads, each once.
+        takes: Per op the pairs (created buffer, read buffer) that in-place execution may merge.
+        workspace: Bytes per op.
+        preds: Per op its direct predecessors.
+        succs: Per op its direct successors.
+        tensor_of: Per buffer the tensor that it was created for.
+        buffers_of: Per tensor the buffers that it lies in.
+        variables: Bytes that are always live.
+    """
+
+    sizes: tuple[int, ...]
+    creator: tuple[int, ...]
+    users: tuple[tuple[int, ...], ...]
+    kept: tuple[bool, ...]
+    creates: tuple[tuple[int, ...], ...]
+    reads: tuple[tuple[int, ...], ...]
+    takes: tuple[tuple[tuple[int, int], ...], ...]
+    workspace: tuple[int, ...]
+    preds: tuple[tuple[int, ...], ...]
+    succs: tuple[tuple[int, ...], ...]
+    tensor_of: tuple[int, ...]
+    buffers_of: tuple[tuple[int, ...], ...]
+    variables: int
+
+    @staticmethod
+    def of(graph: Graph) -> Storage:
+        """Lower ``graph``, which must be valid (`dag.validate`), to buffers in linear time."""
+        return _lower(graph)
+
+    def initial_residue(self) -> int:
+        """Bytes needed before step 0: variables and the graph inputs that something reads or that are outputs."""
+        return self.variables + sum(
+            size
+            for size, creator, users, kept in zip(self.sizes, self.creator, self.users, self.kept, strict=True)
+            if creator < 0 and (users or kept)
+        )
+
+    def remaining_uses(self) -> list[int]:
+        """Per buffer, how many uses are still to come before step 0; a kept buffer has one that never comes."""
+        return [len(users) + kept for users, kept in zip(self.users, self.kept, strict=True)]
+
+
+def _lower(graph: Graph) -> Storage:
+    sizes: list[int] = []
+    tensor_of: list[int] = []
+    creator: list[int] = []
+    buffers_of: list[tuple[int, ...]] = [()] * len(graph.tensors)
+    variables = set(graph.variables)
+
+    def new_buffer(tensor: int, size: int, op: int) -> int:
+        sizes.append(0 if graph.tensors[tensor].external else size)
+        tensor_of.append(tensor)
+        creator.append(op)
+        return len(sizes) - 1
+
+    for tensor in graph.inputs:
+        if tensor not in variables:
+            buffers_of[tensor] = (new_buffer(tensor, graph.tensors[tensor].size, -1),)
+    users: list[list[int]] = [[] for _ in sizes]
+    creates: list[tuple[int, ...]] = []
+    reads: list[tuple[int, ...]] = []
+    takes: list[tuple[tuple[int, int], ...]] = []
+    for index, op in enumerate(graph.ops):
+        read = tuple(dict.fromkeys(buffer for tensor in op.inputs for buffer in buffers_of[tensor]))
+        for buffer in read:
+            users[buffer].append(index)
+        created: list[int] = []
+        for tensor in op.outputs:
+            if tensor in variables:
+                continue
+            shown = tuple(dict.fromkeys(shown for output, shown in op.views if output == tensor))
+            inner = tuple(dict.fromkeys(buffer for source in shown for buffer in buffers_of[source]))
+            # What a concatenation does not show of its inputs (constant parts) is bytes of its own.
+            rest = graph.tensors[tensor].size - sum(graph.tensors[source].size for source in shown)
+            if not inner or rest > 0:
+                created.append(new_buffer(tensor, max(rest, 0), index))
+                users.append([])
+                inner = (*inner, created[-1])
+            buffers_of[tensor] = inner
+        creates.append(tuple(created))
+        reads.append(read)
+        takes.append(_mergeable(op.in_place, created, buffers_of, sizes))
+    kept = [False] * len(sizes)
+    for tensor in graph.outputs:
+        for buffer in buffers_of[tensor]:
+            kept[buffer] = True
+    preds = dag.predecessors(graph)
+    return Storage(
+        sizes=tuple(sizes),
+        creator=tuple(creator),
+        users=tuple(map(tuple, users)),
+        kept=tuple(kept),
+        creates=tuple(creates),
+        reads=tuple(reads),
+        takes=tuple(takes),
+        workspace=tuple(op.workspace for op in graph.ops),
+        preds=tuple(preds),
+        succs=tuple(dag.successors_of(preds)),
+        tensor_of=tuple(tensor_of),
+        buffers_of=tuple(buffers_of),
+        variables=sum(graph.tensors[tensor].size for tensor in variables if not graph.tensors[tensor].external),
+    )
+
+
+def _mergeable(
+    in_place: Iterable[tuple[int, int]],
+    created: Sequence[int],
+    buffers_of: Sequence[tuple[int, ...]],
+    sizes: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    """Keep the in-place pairs whose output and input are one buffer each, of the same size."""
+    pairs = []
+    for output, read in in_place:
+        target, source = buffers_of[output], buffers_of[read]
+        if len(target) == len(source) == 1 and target[0] in created and sizes[target[0]] == sizes[source[0]]:
+            pairs.append((target[0], source[0]))
+    return tuple(dict.fromkeys(pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What an order costs.
+
+    Attributes:
+        footprints: Bytes per step.
+        residues: Bytes before step 0 and after each step: one more than there are steps.
+        taken: Per step the pairs (created buffer, read buffer) merged in place.
+        peak: The largest footprint, or the residue where there is no step.
+    """
+
+    footprints: tuple[int, ...]
+    residues: tuple[int, ...]
+    taken: tuple[tuple[tuple[int, int], ...], ...]
+    peak: int
+
+    def in_place(self, storage: Storage, order: Sequence[int]) -> tuple[InPlace, ...]:
+        """Return the in-place choices as ops and tensors."""
+        return tuple(
+            InPlace(op, storage.tensor_of[created], storage.tensor_of[read])
+            for op, pairs in zip(order, self.taken, strict=True)
+            for created, read in pairs
+        )
+
+
+def evaluate(storage: Storage, order: Sequence[int]) -> Profile:
+    """Return the profile of ``order``, a topological order of all ops, in linear time."""
+    start = storage.initial_residue()
+    footprints, residues, taken = simulate(storage, order, storage.remaining_uses(), start)
+    return Profile(tuple(footprints), (start, *residues), tuple(taken), max(footprints, default=start))
+
+
+def simulate(
+    storage: Storage, sequence: Sequence[int], remaining: list[int] | dict[int, int], live: int
+) -> tuple[list[int], list[int], list[tuple[tuple[int, int], ...]]]:
+    """Execute ``sequence`` and return footprints, residues and in-place pairs per step.
+
+    Args:
+        remaining: Per buffer the uses still to come; counted down in place.
+        live: Bytes live before the first step (0 gives figures relative to it).
+    """
+    sizes, reads, creates = storage.sizes, storage.reads, storage.creates
+    footprints: list[int] = []
+    residues: list[int] = []
+    taken: list[tuple[tuple[int, int], ...]] = []
+    for op in sequence:
+        released = 0
+        for buffer in reads[op]:
+            remaining[buffer] -= 1
+            if not remaining[buffer]:
+                released += sizes[buffer]
+        created = 0
+        for buffer in creates[op]:
+            created += sizes[buffer]
+            if not remaining[buffer]:
+                released += sizes[buffer]
+        pairs: tuple[tuple[int, int], ...] = ()
+        if released and storage.takes[op]:
+            pairs = match_in_place([pair for pair in storage.takes[op] if not remaining[pair[1]]], sizes)
+        merged = sum(sizes[buffer] for buffer, _ in pairs)
+        footprints.append(live + created + storage.workspace[op] - merged)
+        live += created - released
+        residues.append(live)
+        taken.append(pairs)
+    return footprints, residues, taken
+
+
+def match_in_place(pairs: Sequence[tuple[int, int]], sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Choose pairs (created, dying) so that no buffer is in two of them and the merged bytes are the most.
+
+    Created buffers are matched in order of falling size by augmenting paths: the matchable sets form a matroid, so
+    the greedy choice is the heaviest.
+    """
+    if len(pairs) <= 1:
+        return tuple(pairs)
+    choices: dict[int, list[int]] = {}
+    for created, read in pairs:
+        choices.setdefault(created, []).append(read)
+    taker: dict[int, int] = {}
+    for created in sorted(choices, key=lambda buffer: (-sizes[buffer], buffer)):
+        _augment(created, choices, taker)
+    return tuple(sorted((created, read) for read, created in taker.items()))
+
+
+def _augment(start: int, choices: dict[int, list[int]], taker: dict[int, int]) -> None:
+    reached_from: dict[int, int] = {}
+    frontier = [start]
+    while frontier:
+        created = frontier.pop()
+        for read in choices[created]:
+            if read in reached_from:
+                continue
+            reached_from[read] = created
+            if read not in taker:
+                end: int | None = read
+                while end is not None:
+                    owner = reached_from[end]
+                    previous = next((r for r, c in taker.items() if c == owner), None)
+                    taker[end] = owner
+                    end = previous if owner != start else None
+                return
+            frontier.append(taker[read])

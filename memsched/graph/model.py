@@ -1,0 +1,183 @@
+"""The one small DAG that every pass works on: tensors, ops, graphs, and the results found for them.
+
+Everything here is a frozen value. Tensors and ops are referred to by their index in the graph.
+Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = [
+    "Allocation",
+    "AttributeValue",
+    "Graph",
+    "InPlace",
+    "Op",
+    "Placement",
+    "Region",
+    "Schedule",
+    "Status",
+    "Tensor",
+]
+
+AttributeValue = int | float | str | bool | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+Status = Literal["optimal", "feasible"]
+
+_NO_ATTRIBUTES: Mapping[str, AttributeValue] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value that occupies activation memory while it is live.
+
+    Attributes:
+        name: Unique in its graph.
+        size: Bytes: elements x element bits, rounded up to whole bytes. 0 when ``sized`` is False.
+        shape: Dimensions, or None when unknown (sequences, optionals).
+        dtype: Element type in the words of numpy ("float32", "int8", "int4"), or the format's own.
+        sized: False for a value whose size no option can state (a sequence, an optional, strings):
+            it counts nothing and the report names it.
+        external: The caller owns the bytes (ONNX Runtime's inputs, a body's captures); they cost nothing here.
+    """
+
+    name: str
+    size: int
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    sized: bool = True
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a source op's output that an op computes: one half-open range per axis, in elements."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One step of execution.
+
+    Attributes:
+        name: Unique in its graph.
+        type: The format's operator name ("Conv", "CONV_2D"); the domain is a prefix ("com.microsoft.Gelu").
+        inputs: Activation tensors read, in the operator's order; constants and absent inputs left out.
+        outputs: Tensors produced.
+        workspace: Bytes needed during this step only, beside inputs and outputs.
+        views: Pairs (output, input): the output lies inside the input's bytes (Reshape, a slice of whole rows).
+            Several pairs with one output: the output consists of these inputs, laid one after the other
+            (a concatenation on the outermost axis).
+        in_place: Pairs (output, input): the output may take the input's bytes when the input dies here.
+        attributes: Small attributes that rules of targets and passes look at.
+        positions: The operator's own input position of each entry of ``inputs``.
+        macs: Multiply-accumulates of this op; 0 where it has none or they are unknown.
+        origin: Name of the op in the source model that this one comes from; None when it is that op itself.
+        region: The part of the origin's output that this op computes; None for all of it.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    workspace: int = 0
+    views: tuple[tuple[int, int], ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    attributes: Mapping[str, AttributeValue] = field(default=_NO_ATTRIBUTES)
+    positions: tuple[int, ...] = ()
+    macs: int = 0
+    origin: str | None = None
+    region: Region | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A DAG of ops over tensors; the order of ``ops`` is the file's order.
+
+    Attributes:
+        inputs: Tensors given from outside, live from before step 0.
+        outputs: Tensors live to the end.
+        variables: Tensors that are always live (TFLite ``is_variable``).
+        dependencies: Pairs (before, after) of ops that must keep this order although no tensor says so
+            (reads and writes of one state).
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    variables: tuple[int, ...] = ()
+    dependencies: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """The planner's choice that op ``op`` writes tensor ``output`` into the bytes of its dying input ``input``."""
+
+    op: int
+    output: int
+    input: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An execution order with what is known of it.
+
+    Attributes:
+        order: Op indices in order of execution.
+        in_place: The in-place choices that the peak counts on.
+        peak: The largest footprint, bytes.
+        lower_bound: No order of this graph has a smaller peak than this, bytes.
+        status: "optimal" only when peak == lower_bound or a complete search ended.
+        proof: How the bound was proven, in words.
+        method: The solver that found the order.
+        states: Search states visited, or the solver's own measure of effort.
+        seconds: Time spent.
+    """
+
+    order: tuple[int, ...]
+    in_place: tuple[InPlace, ...]
+    peak: int
+    lower_bound: int
+    status: Status
+    proof: str
+    method: str
+    states: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A buffer's place: bytes [offset, offset + size) during steps [first_step, last_step], both included.
+
+    Attributes:
+        tensors: The tensors that share these bytes (views, in-place chains), by first use.
+    """
+
+    tensors: tuple[int, ...]
+    offset: int
+    size: int
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Addresses for all buffers of a schedule.
+
+    Attributes:
+        arena: max over placements of offset + size, bytes.
+        lower_bound: The largest sum of sizes live at once, bytes.
+    """
+
+    placements: tuple[Placement, ...]
+    arena: int
+    lower_bound: int
+    alignment: int
+    status: Status
+    method: str

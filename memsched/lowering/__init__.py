@@ -1,0 +1,1 @@
+"""Floor 2: a target's rules applied to a graph."""

@@ -1,0 +1,1 @@
+"""Floor 5: running a model to verify and measure it."""

@@ -1,0 +1,35 @@
+"""Sizes as people write them ("256KB", "1.5MiB") to bytes and back. K, M and G are powers of 1024."""
+
+from __future__ import annotations
+
+import re
+
+from memsched.errors import UsageError
+
+__all__ = ["format_size", "parse_size"]
+
+_FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE | re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that ``text`` means; "64", "64B", "64K", "64KB" and "64KiB" are all understood.
+
+    Raises:
+        UsageError: ``text`` is not a size.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"'{text}' is not a size; write bytes or a number with K, M or G, such as 256KB or 1.5MiB")
+    number, suffix = match.groups()
+    return int(float(number) * _FACTORS[suffix.lower()]) if "." in number else int(number) * _FACTORS[suffix.lower()]
+
+
+def format_size(size_bytes: int) -> str:
+    """Return ``size_bytes`` for people: exact bytes below 10 KB, otherwise KB, MB or GB with one decimal."""
+    if abs(size_bytes) < 10 * 1024:
+        return f"{size_bytes:,} B"
+    for suffix, factor in (("GB", 1024**3), ("MB", 1024**2)):
+        if abs(size_bytes) >= 10 * factor:
+            return f"{size_bytes / factor:,.1f} {suffix}"
+    return f"{size_bytes / 1024:,.1f} KB"
