@@ -1,0 +1,66 @@
+"""Whether the outputs of two runs are the same bit for bit, and if not, how far apart they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["compare"]
+
+
+def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
+    """Compare two lists of outputs: arrays, or what runtimes return beside them (lists, mappings, None, scalars).
+
+    Returns:
+        Whether shapes, types and all bytes agree (NaN patterns included), and the largest absolute difference:
+        infinite where shapes, types, text or the places of NaN or infinity differ; two NaN differ by 0.
+    """
+    left, right = _leaves(first), _leaves(second)
+    if len(left) != len(right):
+        return False, math.inf
+    equal, error = True, 0.0
+    for one, other in zip(left, right, strict=True):
+        same, distance = _compare_arrays(one, other)
+        equal, error = equal and same, max(error, distance)
+    return equal, error
+
+
+def _leaves(values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Flatten nested outputs; a text stands for each list, mapping and None, so that their structure counts too."""
+    leaves: list[np.ndarray[Any, Any]] = []
+    pending: list[Any] = list(reversed(values))
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            leaves.append(np.array(f"mapping of {len(value)}"))
+            pending.extend(part for pair in reversed(list(value.items())) for part in reversed(pair))
+        elif isinstance(value, (list, tuple)):
+            leaves.append(np.array(f"list of {len(value)}"))
+            pending.extend(reversed(value))
+        else:
+            leaves.append(np.array("nothing") if value is None else np.asarray(value))
+    return leaves
+
+
+def _compare_arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> tuple[bool, float]:
+    if one.dtype.kind in "OSU" or other.dtype.kind in "OSU":
+        same = one.shape == other.shape and one.tolist() == other.tolist()
+        return same, 0.0 if same else math.inf
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False, math.inf
+    if one.tobytes() == other.tobytes():
+        return True, 0.0
+    exact = one.dtype.kind in "iub" and one.dtype.itemsize >= 8
+    wide: Any = object if exact else np.complex128 if one.dtype.kind == "c" else np.float64
+    a, b = one.astype(wide), other.astype(wide)
+    if exact:
+        return False, float(np.max(np.abs(a - b)))
+    differ = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    if not differ.any():
+        return False, 0.0
+    with np.errstate(all="ignore"):
+        distance = float(np.max(np.abs(a[differ] - b[differ])))
+    return False, math.inf if math.isnan(distance) else distance

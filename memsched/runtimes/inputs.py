@@ -1,0 +1,38 @@
+"""Random inputs of the right types, in ranges that models of all kinds can run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["random_values"]
+
+
+def random_values(
+    dtype: Any, shape: Sequence[int], rng: np.random.Generator, *, full_range: bool = False, high: int = 4
+) -> np.ndarray[Any, Any]:
+    """Return an array of ``dtype`` (anything that numpy takes for one, ml_dtypes included) and ``shape``.
+
+    Floats and complex numbers are N(0, 1). Integers lie in [0, high), since they often are indices or lengths, but
+    8-bit ones take their whole range, and so do others with ``full_range`` (quantised tensors). Strings are
+    short decimal numbers.
+    """
+    kind = np.dtype(dtype)
+    dims = tuple(shape)
+    if kind.kind == "b":
+        return rng.integers(0, 2, dims).astype(np.bool_)
+    if kind.kind in "iu":
+        if full_range or kind.itemsize == 1:
+            bounds = np.iinfo(kind)
+            return rng.integers(bounds.min, bounds.max, dims, dtype=kind, endpoint=True)
+        return rng.integers(0, max(high, 1), dims).astype(kind)
+    if kind.kind == "c":
+        return np.asarray(rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(kind)
+    if kind.kind in "OSU":
+        texts = [str(value) for value in rng.integers(0, 100, int(np.prod(dims, dtype=np.int64)))]
+        return np.array(texts, dtype=object if kind.kind == "O" else kind).reshape(dims)
+    if kind.name in {"int4", "uint4", "int2", "uint2"}:
+        return rng.integers(0, 2, dims).astype(kind)
+    return np.asarray(rng.standard_normal(dims)).astype(kind)

@@ -1,0 +1,34 @@
+"""What running a model before and after showed, whatever the runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Verification"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The comparison of a model as given with the optimised one, both run in a real runtime.
+
+    Attributes:
+        runtime: Name and version, such as "onnxruntime 1.31.1" or "litert 2.3.0".
+        runs: Random input sets that were compared; 0 when nothing could be run.
+        outputs_equal: Bit-equal on all of them; None when it could not be run.
+        max_abs_error: Largest absolute difference of any output element; None when it could not be run.
+        measured_peak_before_bytes: Peak activation memory that the runtime itself measured, bytes; None if it cannot.
+        measured_peak_after_bytes: The same for the optimised model.
+        executed_order_matches: Whether the runtime executed the file's order; None when that could not be seen.
+        reason: Why something above is None or False, in words for the report.
+        notes: What else the report must say.
+    """
+
+    runtime: str
+    runs: int
+    outputs_equal: bool | None
+    max_abs_error: float | None
+    measured_peak_before_bytes: int | None
+    measured_peak_after_bytes: int | None
+    executed_order_matches: bool | None
+    reason: str | None
+    notes: tuple[str, ...] = ()
