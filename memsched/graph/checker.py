@@ -94,7 +94,7 @@ def _storage_tensors(graph: Graph) -> list[tuple[int, ...]]:
 def _intervals(
     graph: Graph, steps: list[int], sources: list[tuple[int, ...]]
 ) -> tuple[list[int], list[int], list[int]]:
-    count, end = len(graph.tensors), len(graph.ops) - 1
+    count, end = len(graph.tensors), max(len(graph.ops) - 1, 0)
     first, last = [-1] * count, [-1] * count
     for tensor in (*graph.inputs, *graph.variables):
         first[tensor] = 0
@@ -136,7 +136,7 @@ def _footprints(
     own: list[int],
     sources: list[tuple[int, ...]],
 ) -> list[int]:
-    change = [0] * (len(graph.ops) + 1)
+    change = [0] * (len(graph.ops) + 2)
     for tensor, size in enumerate(own):
         if size:
             change[first[tensor]] += size
