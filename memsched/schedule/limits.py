@@ -1,0 +1,44 @@
+"""How much a search may cost, and what makes it repeatable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from memsched.errors import UsageError
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a solver may spend. The clock is `time.monotonic`, whose start the caller states.
+
+    Attributes:
+        time_limit: Seconds for the whole search; None for no limit.
+        seed: Of whatever is random.
+        workers: Threads that a solver may use.
+
+    Raises:
+        UsageError: A negative time limit, a negative seed or no worker.
+    """
+
+    time_limit: float | None = 60.0
+    seed: int = 0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not self.time_limit >= 0:
+            raise UsageError(f"--time-limit {self.time_limit} is no number of seconds: give 0 or more")
+        if not 0 <= self.seed < 2**31:
+            raise UsageError(f"--seed {self.seed} is out of range: give a number from 0 to {2**31 - 1}")
+        if self.workers < 1:
+            raise UsageError(f"--workers {self.workers} is not possible: give 1 or more")
+
+    def deadline(self, started: float) -> float:
+        """Return the moment, on the clock of ``started``, at which a search begun then must end; may be infinite."""
+        return math.inf if self.time_limit is None else started + self.time_limit
+
+    def remaining(self, started: float, now: float) -> float:
+        """Return the seconds left at ``now`` of a search begun at ``started``; 0 when used up, may be infinite."""
+        return max(0.0, self.deadline(started) - now)
