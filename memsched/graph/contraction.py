@@ -7,14 +7,14 @@ so a hyper-node keeps its own peak and residue profile, shared inputs and in-pla
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 
 from memsched.errors import GraphError
 from memsched.graph.dag import successors_of
 from memsched.graph.liveness import Storage, simulate
 
-__all__ = ["Tasks", "contract", "single_op_tasks"]
+__all__ = ["Tasks", "contract", "restrict", "single_op_tasks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,21 @@ class Tasks:
             remaining[buffer] = uses[buffer] if crossing in dying else uses[buffer] + 1
         footprints, residues, _ = simulate(storage, members, remaining, 0)
         return footprints, residues
+
+    def run(self, order: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return (largest footprint per task, residue after each task) of an order of all tasks, bytes."""
+        remaining = [len(users) + kept for users, kept in zip(self.users, self.kept, strict=True)]
+        live = self.initial
+        footprints: list[int] = []
+        after: list[int] = []
+        for task in order:
+            for buffer in self.reads[task]:
+                remaining[buffer] -= 1
+            inner_footprints, inner_residues = self.profile(task, [b for b in self.reads[task] if not remaining[b]])
+            footprints.append(live + max(inner_footprints))
+            live += inner_residues[-1]
+            after.append(live)
+        return footprints, after
 
     def excess(self, task: int, dying: Collection[int]) -> int:
         """Return the task's largest footprint above the residue before it, bytes; ``dying`` as in `profile`.
@@ -180,3 +195,39 @@ def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[in
     if len(result) != len(groups):
         raise GraphError("contracting these groups makes a cycle")
     return tuple(result)
+
+
+def restrict(tasks: Tasks, subset: Sequence[int], executed: Container[int], residue: int) -> Tasks:
+    """Return the tasks of ``subset`` alone, as they run after ``executed`` and before all others.
+
+    Buffers that others need later are kept, those that others made before are inputs, and what merely stays live
+    meanwhile is part of the initial residue. Task i of the result is ``subset[i]``. Time linear in the part.
+
+    Args:
+        tasks: The whole.
+        subset: Tasks to keep, ascending.
+        executed: The tasks executed before; with ``subset`` they must be closed under predecessors.
+        residue: The residue of ``tasks`` after ``executed``, bytes.
+    """
+    local = {task: index for index, task in enumerate(subset)}
+    number: dict[int, int] = {}
+    users: list[tuple[int, ...]] = []
+    kept: list[bool] = []
+    for buffer in sorted({b for task in subset for b in (*tasks.reads[task], *tasks.creates[task])}):
+        number[buffer] = len(number)
+        using = tasks.users[buffer]
+        users.append(tuple(local[task] for task in using if task in local))
+        kept.append(tasks.kept[buffer] or any(task not in local and task not in executed for task in using))
+    return Tasks(
+        storage=tasks.storage,
+        members=tuple(tasks.members[task] for task in subset),
+        preds=tuple(tuple(local[p] for p in tasks.preds[task] if p in local) for task in subset),
+        succs=tuple(tuple(local[s] for s in tasks.succs[task] if s in local) for task in subset),
+        buffers=tuple(tasks.buffers[buffer] for buffer in number),
+        sizes=tuple(tasks.sizes[buffer] for buffer in number),
+        users=tuple(users),
+        kept=tuple(kept),
+        creates=tuple(tuple(number[b] for b in tasks.creates[task]) for task in subset),
+        reads=tuple(tuple(number[b] for b in tasks.reads[task]) for task in subset),
+        initial=residue,
+    )

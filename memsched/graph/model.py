@@ -87,7 +87,7 @@ class Op:
     workspace: int = 0
     views: tuple[tuple[int, int], ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
-    attributes: Mapping[str, AttributeValue] = field(default=_NO_ATTRIBUTES)
+    attributes: Mapping[str, AttributeValue] = field(default_factory=lambda: _NO_ATTRIBUTES)
     positions: tuple[int, ...] = ()
     macs: int = 0
     origin: str | None = None

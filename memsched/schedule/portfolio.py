@@ -1,0 +1,205 @@
+"""The scheduler: the best of the cheap orders first, then exact methods under a time limit; anytime and proven.
+
+The result is never worse than the file's order, and keeps that order when nothing is better.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memsched.errors import UsageError
+from memsched.fusion.iterate import FusedGraph, fuse
+from memsched.graph import dag
+from memsched.graph.contraction import Tasks, single_op_tasks
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph, Schedule
+from memsched.schedule import refine
+from memsched.schedule.bounds import largest_step
+from memsched.schedule.limits import Limits
+from memsched.schedule.orders import ORDERS
+from memsched.schedule.refine import Incumbent, Search
+
+__all__ = ["SOLVERS", "PassRecord", "Progress", "ScheduleResult", "schedule_graph"]
+
+SOLVERS = ("auto", "exact", "cpsat", "greedy", "file")
+"""Names that ``solver`` may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the search is: the best peak and the proven bound in bytes, seconds since its start."""
+
+    stage: str
+    best_peak: int
+    lower_bound: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one stage did."""
+
+    name: str
+    seconds: float
+    ops_before: int
+    ops_after: int
+    peak_before_bytes: int
+    peak_after_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """A schedule and how it was found.
+
+    Attributes:
+        fused: The fused graph; None where the solver needs none.
+        baselines: Name of each cheap order to (order, peak in bytes).
+        segments: How many parts were ordered apart.
+    """
+
+    schedule: Schedule
+    fused: FusedGraph | None
+    passes: tuple[PassRecord, ...]
+    baselines: dict[str, tuple[tuple[int, ...], int]]
+    segments: int
+
+
+def schedule_graph(
+    graph: Graph,
+    limits: Limits,
+    *,
+    solver: str = "auto",
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ScheduleResult:
+    """Return the best order of ``graph`` found within ``limits``, with its proof.
+
+    Args:
+        graph: Valid, with the target's rules applied.
+        solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" document 1's integer program on
+            the fused graph alone, "greedy" the best cheap order, "file" the file's own.
+        on_progress: Told about each new stage, order and bound.
+        stop: Asked often; True ends the search with the best order so far.
+
+    Raises:
+        UsageError: ``solver`` has no such name.
+        GraphError: ``graph`` is not valid.
+    """
+    if solver not in SOLVERS:
+        raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
+    dag.validate(graph)
+    run = _Run(graph, limits, on_progress or (lambda _: None), stop or (lambda: False))
+    run.cheap_orders(["file"] if solver == "file" else list(ORDERS))
+    fused = run.fuse() if solver != "file" else None
+    run.bound(fused.tasks if fused else single_op_tasks(run.storage))
+    segments = 1
+    if fused and solver != "greedy" and not run.done():
+        segments = run.search(fused.tasks, solver)
+    return run.result(fused, segments)
+
+
+class _Run:
+    """One call's state: the incumbent, the bound, and what was recorded on the way."""
+
+    def __init__(
+        self, graph: Graph, limits: Limits, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
+    ) -> None:
+        self.started = time.monotonic()
+        self.limits = limits
+        self.storage = Storage.of(graph)
+        self._on_progress = on_progress
+        self._stop = stop
+        self._passes: list[PassRecord] = []
+        self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
+        file_order = tuple(range(len(graph.ops)))
+        peak = evaluate(self.storage, file_order).peak
+        self.best = Incumbent(file_order, peak, "file order")
+        self.lower_bound = 0
+        self.proof = ""
+        self.states = 0
+
+    def done(self) -> bool:
+        return self.best.peak <= self.lower_bound
+
+    def tell(self, stage: str) -> None:
+        self._on_progress(Progress(stage, self.best.peak, self.lower_bound, time.monotonic() - self.started))
+
+    def record(self, name: str, since: float, ops: tuple[int, int], peak_before: int) -> None:
+        seconds = time.monotonic() - since
+        self._passes.append(PassRecord(name, seconds, ops[0], ops[1], peak_before, self.best.peak))
+
+    def offer(self, order: tuple[int, ...], method: str) -> None:
+        """Take ``order`` when it is better than the incumbent."""
+        peak = evaluate(self.storage, order).peak
+        if peak < self.best.peak:
+            self.best = Incumbent(order, peak, method)
+
+    def raise_bound(self, bound: int, proof: str) -> None:
+        if bound > self.lower_bound:
+            self.lower_bound, self.proof = bound, proof
+
+    def cheap_orders(self, names: list[str]) -> None:
+        since, before, count = time.monotonic(), self.best.peak, len(self.storage.preds)
+        for name in names:
+            order = ORDERS[name](self.storage)
+            self.baselines[name] = (order, evaluate(self.storage, order).peak)
+            self.offer(order, name)
+        self.record("cheap orders", since, (count, count), before)
+        self.tell("cheap orders")
+
+    def fuse(self) -> FusedGraph:
+        since = time.monotonic()
+        fused = fuse(self.storage)
+        self.record("fusion", since, (fused.ops_before, fused.ops_after), self.best.peak)
+        self.tell("fusion")
+        return fused
+
+    def bound(self, tasks: Tasks) -> None:
+        since = time.monotonic()
+        self.raise_bound(largest_step(tasks), "no order needs less than its largest single step")
+        self.record("bounds", since, (len(tasks), len(tasks)), self.best.peak)
+        self.tell("bounds")
+
+    def search(self, tasks: Tasks, solver: str) -> int:
+        """Run the exact methods; return the number of segments."""
+        since, before = time.monotonic(), self.best.peak
+        search = Search(
+            tasks=tasks,
+            limits=self.limits,
+            started=self.started,
+            stop=self._stop,
+            on_order=self._found,
+            on_bound=self._bounded,
+        )
+        outcome = refine.run(search, self.best, self.lower_bound, solver)
+        self.states += outcome.states
+        self.record("search", since, (len(tasks), len(tasks)), before)
+        self.tell("search")
+        return outcome.segments
+
+    def _found(self, order: tuple[int, ...], method: str) -> Incumbent:
+        self.offer(order, method)
+        self.tell(method)
+        return self.best
+
+    def _bounded(self, bound: int, proof: str) -> None:
+        self.raise_bound(bound, proof)
+        self.tell(proof)
+
+    def result(self, fused: FusedGraph | None, segments: int) -> ScheduleResult:
+        profile = evaluate(self.storage, self.best.order)
+        optimal = self.done()
+        schedule = Schedule(
+            order=self.best.order,
+            in_place=profile.in_place(self.storage, self.best.order),
+            peak=profile.peak,
+            lower_bound=min(self.lower_bound, profile.peak),
+            status="optimal" if optimal else "feasible",
+            proof=self.proof,
+            method=self.best.method,
+            states=self.states,
+            seconds=time.monotonic() - self.started,
+        )
+        return ScheduleResult(schedule, fused, tuple(self._passes), self.baselines, segments)

@@ -1,0 +1,224 @@
+"""The exact methods of the portfolio in turn: threshold search per segment, dives below the incumbent, CP-SAT.
+
+Each shares what the others found: the incumbent's peak is the bound above which nothing is looked at, and a proven
+lower bound is where the threshold starts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memsched.graph.contraction import Tasks
+from memsched.schedule import cpsat, exact
+from memsched.schedule.bounds import necessary_bytes
+from memsched.schedule.limits import Limits
+from memsched.schedule.segments import split
+
+__all__ = ["Incumbent", "Outcome", "Search", "run"]
+
+_EXHAUSTED = "a complete search found no order below it"
+_CPSAT = "CP-SAT proved that no order needs less"
+_NECESSARY = "tensors that are live during one step in every order"
+_DIVE_STATES = 100_000
+_BOUND_TASKS = 3_000
+_SEARCH_TASKS = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """The best order of ops so far, its peak in bytes, and the method that found it."""
+
+    order: tuple[int, ...]
+    peak: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search works on and whom it tells.
+
+    Attributes:
+        started: When the whole run began, on `time.monotonic`.
+        stop: True when the user wants the best result now.
+        on_order: Offers an order of ops; returns the best one known.
+        on_bound: Tells a proven lower bound in bytes, with its proof in words.
+    """
+
+    tasks: Tasks
+    limits: Limits
+    started: float
+    stop: Callable[[], bool]
+    on_order: Callable[[tuple[int, ...], str], Incumbent]
+    on_bound: Callable[[int, str], None]
+
+    def stopper(self, share: float) -> Callable[[], bool]:
+        """Return a test that holds once ``share`` of the time limit is used up or the user wants to stop."""
+        limit = self.limits.time_limit
+        end = math.inf if limit is None else self.started + share * limit
+        return lambda: time.monotonic() >= end or self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How much was done."""
+
+    states: int
+    segments: int
+
+
+def run(search: Search, best: Incumbent, lower_bound: int, solver: str) -> Outcome:
+    """Improve ``best`` and the bound until they meet, the time is up or every method has ended."""
+    parts = split(search.tasks)
+    state = _State(search, parts, best, lower_bound)
+    state.bounds()
+    if solver in ("auto", "exact") and not state.done():
+        state.exact(0.35 if solver == "auto" else 0.7)
+        if not state.done():
+            state.dive(0.5 if solver == "auto" else 0.85)
+    if solver in ("auto", "cpsat") and not state.done():
+        state.cpsat(0.8 if solver == "auto" else 1.0)
+    if solver in ("auto", "exact") and not state.done():
+        state.exact(1.0)
+    return Outcome(state.states, len(parts))
+
+
+class _State:
+    """The segments with the best order known for each, and what is proven of them."""
+
+    def __init__(self, search: Search, parts: Sequence[tuple[Tasks, range]], best: Incumbent, lower_bound: int) -> None:
+        self.search = search
+        self.best = best
+        self.lower_bound = lower_bound
+        self.states = 0
+        self._parts = [part for part, _ in parts]
+        self._numbers = [numbers for _, numbers in parts]
+        place = {task: position for position, task in enumerate(_task_order(search.tasks, best.order))}
+        self._orders = [
+            tuple(sorted(range(len(numbers)), key=lambda local, of=numbers: place[of[local]]))  # type: ignore[misc]
+            for numbers in self._numbers
+        ]
+        self._peaks = [_peak(part, order) for part, order in zip(self._parts, self._orders, strict=True)]
+
+    def done(self) -> bool:
+        return self.best.peak <= self.lower_bound
+
+    def bounds(self) -> None:
+        """Raise the bound to what must be live during one step of a segment."""
+        for index in self._open_parts():
+            if len(self._parts[index]) <= _BOUND_TASKS:
+                self._raise(necessary_bytes(self._parts[index]), _NECESSARY)
+
+    def _offer(self, part: int, order: tuple[int, ...], method: str) -> None:
+        """Keep a segment's order when it is better, and offer the whole that the segments' orders make."""
+        peak = _peak(self._parts[part], order)
+        if peak >= self._peaks[part]:
+            return
+        self._peaks[part], self._orders[part] = peak, order
+        if max(self._peaks) < self.best.peak:
+            whole = [
+                numbers[local] for numbers, order in zip(self._numbers, self._orders, strict=True) for local in order
+            ]
+            self.best = self.search.on_order(self.search.tasks.expand(whole), method)
+
+    def _raise(self, bound: int, proof: str) -> None:
+        if bound > self.lower_bound:
+            self.lower_bound = min(bound, self.best.peak)
+            self.search.on_bound(self.lower_bound, proof)
+
+    def _open_parts(self) -> list[int]:
+        """Segments whose order may still set the peak, the most demanding first."""
+        open_parts = [index for index, peak in enumerate(self._peaks) if peak > self.lower_bound]
+        return sorted(open_parts, key=lambda index: (-self._peaks[index], index))
+
+    def exact(self, share: float) -> None:
+        """Search each open segment completely; what is proven for one is the threshold of the next."""
+        stop = self.search.stopper(share)
+        for index in self._open_parts():
+            if self.done() or stop():
+                return
+            if len(self._parts[index]) > _SEARCH_TASKS:
+                continue
+            result = exact.search(
+                self._parts[index],
+                lower_bound=self.lower_bound,
+                upper_bound=self.best.peak,
+                stop=stop,
+                on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
+            )
+            self.states += result.states
+            self._raise(result.lower_bound, _EXHAUSTED)
+            if result.order is not None:
+                self._offer(index, result.order, "threshold search")
+
+    def dive(self, share: float) -> None:
+        """Look for any order under thresholds between the bound and the incumbent, halving the gap.
+
+        Above the optimum a threshold leaves many orders, so a walk in depth mostly finds one at once.
+        """
+        stop = self.search.stopper(share)
+        for index in self._open_parts():
+            if len(self._parts[index]) > _SEARCH_TASKS:
+                continue
+            low = self.lower_bound
+            while self._peaks[index] - low > 1 and not stop():
+                middle = (low + self._peaks[index]) // 2
+                result = exact.search(
+                    self._parts[index],
+                    lower_bound=middle,
+                    upper_bound=self._peaks[index],
+                    max_states=_DIVE_STATES,
+                    stop=stop,
+                )
+                self.states += result.states
+                if result.order is not None:
+                    self._offer(index, result.order, "dive")
+                if result.lower_bound > middle:
+                    # All below was exhausted, although the walk began above the proven bound.
+                    self._raise(result.lower_bound, _EXHAUSTED)
+                low = max(self.lower_bound, middle)
+
+    def cpsat(self, share: float) -> None:
+        """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
+        limit = self.search.limits.time_limit
+        for index in self._open_parts():
+            used = time.monotonic() - self.search.started
+            left = None if limit is None else share * limit - used
+            if self.done() or self.search.stop() or (left is not None and left <= 0):
+                return
+            result = cpsat.solve(
+                self._parts[index],
+                Limits(left, self.search.limits.seed, self.search.limits.workers),
+                hint=self._orders[index],
+                lower_bound=self.lower_bound,
+                upper_bound=self._peaks[index],
+            )
+            self._raise(result.lower_bound, _CPSAT)
+            if result.order is not None:
+                self._offer(index, tuple(result.order), "CP-SAT")
+
+
+def _peak(part: Tasks, order: Sequence[int]) -> int:
+    """Return the peak of a segment's order."""
+    return max(part.run(order)[0], default=part.initial)
+
+
+def _task_order(tasks: Tasks, order: Sequence[int]) -> tuple[int, ...]:
+    """Return the order of tasks closest to an order of ops: topological, ties by each task's first op in it."""
+    step = {op: index for index, op in enumerate(order)}
+    first = [min(step[op] for op in members) for members in tasks.members]
+    waiting = [len(befores) for befores in tasks.preds]
+    ready = [(first[task], task) for task, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[int] = []
+    while ready:
+        _, task = heapq.heappop(ready)
+        result.append(task)
+        for after in tasks.succs[task]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, (first[after], after))
+    return tuple(result)

@@ -1,0 +1,94 @@
+"""The portfolio: its solvers, limits, progress and proofs."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from memsched.errors import GraphError, UsageError
+from memsched.graph.checker import check_schedule
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.schedule.limits import Limits
+from memsched.schedule.portfolio import SOLVERS, Progress, schedule_graph
+from tests.random_graphs import random_graph, random_layered_graph
+from tests.schedule.test_exact import chains
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_solver_is_worse_than_the_file(solver: str) -> None:
+    rng = random.Random(7)
+    for _ in range(25):
+        graph = random_graph(rng, rng.randint(1, 10))
+        result = schedule_graph(graph, Limits(20.0), solver=solver)
+        checked = check_schedule(graph, result.schedule)
+        assert checked.peak <= result.baselines["file"][1]
+        if checked.peak == result.baselines["file"][1]:
+            assert result.schedule.order == tuple(range(len(graph.ops)))
+
+
+def test_the_solvers_that_prove_agree() -> None:
+    graph = chains(4, 4, (7, 1, 9, 3))
+    peaks = {name: schedule_graph(graph, Limits(60.0), solver=name).schedule for name in ("auto", "exact", "cpsat")}
+    assert {schedule.status for schedule in peaks.values()} == {"optimal"}
+    assert len({schedule.peak for schedule in peaks.values()}) == 1
+
+
+def test_a_time_limit_of_zero_keeps_the_best_cheap_order() -> None:
+    graph = random_layered_graph(random.Random(3), 400, width=40)
+    schedule = schedule_graph(graph, Limits(0.0)).schedule
+    assert schedule.status == "feasible"
+    assert schedule.lower_bound < schedule.peak
+    check_schedule(graph, schedule)
+
+
+def test_stopping_keeps_the_best_order() -> None:
+    graph = random_layered_graph(random.Random(3), 400, width=40)
+    schedule = schedule_graph(graph, Limits(None), stop=lambda: True).schedule
+    assert schedule.status == "feasible"
+    check_schedule(graph, schedule)
+
+
+def test_the_time_limit_is_kept() -> None:
+    graph = random_layered_graph(random.Random(3), 600, width=60)
+    started = time.monotonic()
+    schedule = schedule_graph(graph, Limits(3.0)).schedule
+    assert time.monotonic() - started < 6.0
+    check_schedule(graph, schedule)
+
+
+def test_dives_improve_what_cannot_be_proven() -> None:
+    graph = random_layered_graph(random.Random(5), 120, width=14)
+    result = schedule_graph(graph, Limits(4.0), solver="exact")
+    assert result.schedule.peak < min(peak for _, peak in result.baselines.values())
+
+
+def test_progress_only_ever_improves() -> None:
+    told: list[Progress] = []
+    schedule_graph(chains(6, 5, (7, 1, 9, 3, 2)), Limits(60.0), on_progress=told.append)
+    assert [p.best_peak for p in told] == sorted((p.best_peak for p in told), reverse=True)
+    assert [p.lower_bound for p in told] == sorted(p.lower_bound for p in told)
+    assert told[-1].best_peak == told[-1].lower_bound
+
+
+def test_same_input_same_order() -> None:
+    graph = chains(5, 5, (7, 1, 9, 3, 2))
+    first = schedule_graph(graph, Limits(60.0))
+    second = schedule_graph(graph, Limits(60.0, workers=2))
+    assert first.schedule.order == second.schedule.order
+
+
+def test_bad_arguments() -> None:
+    graph = chains(2, 2, (3, 4))
+    with pytest.raises(UsageError, match="--solver magic"):
+        schedule_graph(graph, Limits(1.0), solver="magic")
+    backwards = Graph("bad", (Tensor("x", 1), Tensor("y", 1)), (Op("a", "Op", (1,), (1,)),), (0,), (1,))
+    with pytest.raises(GraphError, match="cycle"):
+        schedule_graph(backwards, Limits(1.0))
+
+
+def test_graphs_without_ops() -> None:
+    schedule = schedule_graph(Graph("empty", (Tensor("x", 4),), (), (0,), (0,)), Limits(1.0)).schedule
+    assert schedule.order == ()
+    assert (schedule.peak, schedule.status) == (4, "optimal")
