@@ -1,0 +1,56 @@
+# memsched: `make demo` sets up and does the main job on a real model; `make test` runs every check.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+MODEL  ?= models/nasnetmobile_int8.tflite
+DEMO   ?= build/demo
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test lint types bench clean
+
+help:  ## Say what there is
+	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
+
+install: $(VENV)/installed  ## Make the virtual environment with all that development needs
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: install  ## Optimise a real branchy model, verify it, and show the figures (MODEL=... for another)
+	@mkdir -p $(DEMO)
+	$(BIN)/memsched optimize $(MODEL) --output $(DEMO)/$(basename $(notdir $(MODEL)))_memsched$(suffix $(MODEL)) \
+	    --report $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.json --force
+
+test: install lint types  ## Run every check: lint, types, tests
+	$(BIN)/python -m pytest -n auto
+
+lint: install  ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install  ## Check types
+	$(BIN)/mypy
+
+bench: install  ## Measure: the tables of the README
+	$(BIN)/python scripts/bench_models.py
+
+clean:  ## Remove what was built, the virtual environment too
+	rm -rf $(VENV) build
+
+# How a firmware or deployment build uses memsched -----------------------------------------------------------------
+# Any model next to its optimised one: `make path/to/model_memsched.onnx`. A failed verification stops the build.
+
+%_memsched.onnx: %.onnx $(VENV)/installed
+	$(BIN)/memsched optimize $< --output $@ --report $(@:.onnx=.json) --force --quiet
+
+%_memsched.tflite: %.tflite $(VENV)/installed
+	$(BIN)/memsched optimize $< --target $(or $(TARGET),tflm) --output $@ --report $(@:.tflite=.json) --force --quiet
+
+# The arena that the firmware must reserve, from the report: `make path/to/model_arena.h`.
+%_arena.h: %_memsched.tflite
+	$(BIN)/python scripts/arena_header.py $(<:.tflite=.json) --output $@
