@@ -1,0 +1,273 @@
+"""TFLite models in: all subgraphs as graphs, with what the file says about state, bodies and constants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import GraphError, ModelError, UsageError
+from memsched.formats import tflite_state
+from memsched.formats.files import describe
+from memsched.formats.module import Body, LoadOptions, Module
+from memsched.formats.tflite_macs import macs
+from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
+from memsched.graph import dag
+from memsched.graph.model import Graph, Op, Tensor
+
+__all__ = ["GraphMapping", "TfliteNative", "read"]
+
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMapping:
+    """How a graph lies in its subgraph: per op and per tensor their index in the file."""
+
+    operators: tuple[int, ...]
+    tensors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TfliteNative:
+    """The file itself, and per graph of the module (subgraph of the file) the mapping to it."""
+
+    model: FileModel
+    mappings: tuple[GraphMapping, ...]
+
+
+def read(data: bytes, path: str, options: LoadOptions) -> Module:
+    """Read a TFLite model; graph i of the module is subgraph i of the file.
+
+    Tensors with values in the file are constants and in no graph, and so is what is computed from them alone.
+
+    Raises:
+        ModelError: The bytes are no sound TFLite model, or its operators are in no order of execution.
+        UsageError: ``options`` state shapes that differ from the stored ones.
+    """
+    try:
+        model = parse(data)
+        stateful = tflite_state.stateful_subgraphs(model)
+        lowered = [_lower(model, index, stateful) for index in range(len(model.subgraphs))]
+    except GraphError as error:
+        raise GraphError(f"{describe(path)}: {error}") from None
+    except ModelError as error:
+        raise ModelError(f"{describe(path)} cannot be read: {error}") from None
+    graphs = tuple(one.graph for one in lowered)
+    _check_options(graphs[0], options)
+    return Module(
+        path=path,
+        format="tflite",
+        sha256=hashlib.sha256(data).hexdigest(),
+        graphs=graphs,
+        bodies=tuple(body for one in lowered for body in one.bodies),
+        weights_bytes=_weights_bytes(model),
+        constant_ops=sum(one.constant_ops for one in lowered),
+        notes=tuple(note for one in lowered for note in one.notes),
+        native=TfliteNative(model, tuple(one.mapping for one in lowered)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    graph: Graph
+    mapping: GraphMapping
+    bodies: tuple[Body, ...]
+    constant_ops: int
+    notes: tuple[str, ...]
+
+
+def _lower(model: FileModel, index: int, stateful: Sequence[bool]) -> _Lowered:
+    subgraph = model.subgraphs[index]
+    constants, constant_ops = _constants(subgraph)
+    steps = [number for number in range(len(subgraph.operators)) if not constant_ops[number]]
+    tensors = _graph_tensors(subgraph, steps, constants)
+    place = {tensor: position for position, tensor in enumerate(tensors)}
+    names = _unique_names(tensor.name for tensor in subgraph.tensors)
+    values = tuple(_tensor(subgraph.tensors[tensor], names[tensor]) for tensor in tensors)
+    graph = Graph(
+        name=subgraph.name or f"subgraph{index}",
+        tensors=values,
+        ops=_ops(subgraph, steps, place, names),
+        inputs=_places(subgraph.inputs, place),
+        outputs=_places(subgraph.outputs, place),
+        variables=tuple(place[tensor] for tensor in tensors if subgraph.tensors[tensor].variable),
+        dependencies=tflite_state.dependencies(subgraph, steps, stateful),
+    )
+    dag.validate(graph)
+    bodies = tuple(
+        Body(graph=body, parent=index, op=step)
+        for step, number in enumerate(steps)
+        for body in dict.fromkeys(subgraph.operators[number].bodies)
+    )
+    notes = _notes(subgraph, graph, tensors, constants, names)
+    return _Lowered(graph, GraphMapping(tuple(steps), tuple(tensors)), bodies, sum(constant_ops), notes)
+
+
+def _constants(subgraph: FileSubgraph) -> tuple[list[bool], list[bool]]:
+    """Return per tensor whether it is a constant, and per operator whether it computes constants from constants."""
+    produced = {tensor for operator in subgraph.operators for tensor in operator.outputs}
+    given = set(subgraph.inputs)
+    constants = [
+        not tensor.variable
+        and number not in produced
+        # Without data and without bytes it is an empty list, such as the shape of a scalar.
+        and (tensor.has_data or (tensor.size == 0 and tensor.sized and number not in given))
+        for number, tensor in enumerate(subgraph.tensors)
+    ]
+    kept = set(subgraph.outputs)
+    constant_ops = []
+    for operator in subgraph.operators:
+        constant = _is_constant(operator, subgraph, constants, kept)
+        constant_ops.append(constant)
+        if constant:
+            for tensor in operator.outputs:
+                if tensor >= 0:
+                    constants[tensor] = True
+    return constants, constant_ops
+
+
+def _is_constant(operator: FileOperator, subgraph: FileSubgraph, constants: Sequence[bool], kept: set[int]) -> bool:
+    if operator.bodies or operator.type.startswith(("CUSTOM:", "BUILTIN_", "STABLEHLO_CUSTOM_CALL")):
+        return False
+    present = [tensor for tensor in operator.inputs if tensor >= 0]
+    if not all(constants[tensor] for tensor in present) or not (present or operator.type == "STABLEHLO_IOTA"):
+        return False
+    # A graph output has to be produced in memory, constant or not.
+    return not tflite_state.has_state(operator, subgraph) and not any(tensor in kept for tensor in operator.outputs)
+
+
+def _graph_tensors(subgraph: FileSubgraph, steps: Sequence[int], constants: Sequence[bool]) -> list[int]:
+    """Return the tensors that a graph has, in the file's order: given, read, produced or variable, no constants."""
+    used = {*subgraph.inputs, *subgraph.outputs}
+    for number in steps:
+        used.update(subgraph.operators[number].inputs)
+        used.update(subgraph.operators[number].outputs)
+    return [
+        tensor
+        for tensor in range(len(subgraph.tensors))
+        if not constants[tensor] and (tensor in used or subgraph.tensors[tensor].variable)
+    ]
+
+
+def _unique_names(names: Iterable[str]) -> list[str]:
+    """Return names that differ: an empty or repeated one gets its index."""
+    stored = list(names)
+    taken = set(stored)
+    seen: set[str] = set()
+    result = []
+    for index, name in enumerate(stored):
+        unique = name
+        if not name or name in seen:
+            unique = f"{name or 'tensor'}#{index}"
+            while unique in taken:
+                unique += "'"
+            taken.add(unique)
+        seen.add(unique)
+        result.append(unique)
+    return result
+
+
+def _tensor(tensor: FileTensor, name: str) -> Tensor:
+    return Tensor(name, tensor.size, tensor.shape, tensor.dtype, sized=tensor.sized)
+
+
+def _places(tensors: Iterable[int], place: dict[int, int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(place[tensor] for tensor in tensors if tensor in place))
+
+
+def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], names: Sequence[str]) -> tuple[Op, ...]:
+    taken = set(names)
+    ops = []
+    for number in steps:
+        operator = subgraph.operators[number]
+        # State is not produced: it is there before and after.
+        outputs = [tensor for tensor in operator.outputs if tensor >= 0 and not subgraph.tensors[tensor].variable]
+        name = names[outputs[0]] if outputs else f"{operator.type}#{number}"
+        while not outputs and name in taken:
+            name += "'"
+        read = [(place[tensor], position) for position, tensor in enumerate(operator.inputs) if tensor in place]
+        ops.append(
+            Op(
+                name=name,
+                type=operator.type,
+                inputs=tuple(tensor for tensor, _ in read),
+                outputs=tuple(place[tensor] for tensor in outputs),
+                attributes=operator.attributes,
+                positions=tuple(position for _, position in read),
+                macs=macs(
+                    operator.type,
+                    operator.attributes,
+                    _shapes(subgraph, operator.inputs),
+                    _shapes(subgraph, operator.outputs),
+                ),
+            )
+        )
+    return tuple(ops)
+
+
+def _shapes(subgraph: FileSubgraph, tensors: Sequence[int]) -> list[tuple[int, ...] | None]:
+    return [subgraph.tensors[tensor].shape if tensor >= 0 else None for tensor in tensors]
+
+
+def _weights_bytes(model: FileModel) -> int:
+    """Bytes of all buffers that tensors refer to; a buffer that several share counts once."""
+    used = {tensor.buffer for subgraph in model.subgraphs for tensor in subgraph.tensors if tensor.has_data}
+    return sum(model.buffers[buffer].size for buffer in used if buffer < len(model.buffers))
+
+
+def _notes(
+    subgraph: FileSubgraph, graph: Graph, tensors: Sequence[int], constants: Sequence[bool], names: Sequence[str]
+) -> tuple[str, ...]:
+    notes = []
+    where = f"subgraph '{graph.name}': "
+    unsized = [tensor.name for tensor in graph.tensors if not tensor.sized]
+    if unsized:
+        notes.append(f"{where}no size is known of, and nothing counted for, {_list(unsized)}")
+    dynamic = [names[tensor] for tensor in tensors if subgraph.tensors[tensor].dynamic]
+    if dynamic:
+        notes.append(f"{where}dynamic shapes are counted as the file stores them: {_list(dynamic)}")
+    constant_outputs = [names[tensor] for tensor in subgraph.outputs if tensor >= 0 and constants[tensor]]
+    if constant_outputs:
+        notes.append(f"{where}outputs that are constants take no activation memory: {_list(constant_outputs)}")
+    dead = _dead(subgraph, constants)
+    if dead:
+        size = sum(subgraph.tensors[tensor].size for tensor in dead)
+        notes.append(
+            f"{where}no operator refers to {_list([names[tensor] for tensor in dead])} ({size} bytes in all, "
+            "not counted; TensorFlow Lite Micro allocates them all the same)"
+        )
+    return tuple(notes)
+
+
+def _dead(subgraph: FileSubgraph, constants: Sequence[bool]) -> list[int]:
+    referred = {*subgraph.inputs, *subgraph.outputs}
+    for operator in subgraph.operators:
+        referred.update(operator.inputs, operator.outputs, operator.intermediates)
+    return [
+        number
+        for number, tensor in enumerate(subgraph.tensors)
+        if number not in referred and not constants[number] and not tensor.variable
+    ]
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+
+
+def _check_options(graph: Graph, options: LoadOptions) -> None:
+    """TFLite files store every shape: stating the stored one is fine, another one would be a lie."""
+    if options.dims:
+        name = next(iter(options.dims))
+        raise UsageError(f"--dim {name} does not apply: a TFLite model has no named dimensions")
+    inputs = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
+    for name, shape in options.input_shapes.items():
+        if name not in inputs:
+            raise UsageError(f"--input-shape {name}: the model has no such input; its inputs are {_list(list(inputs))}")
+        if tuple(shape) != inputs[name]:
+            stored = ",".join(map(str, inputs[name] or ()))
+            raise UsageError(
+                f"--input-shape {name}: a TFLite file stores its shapes, and this input has {stored}; "
+                "convert the model again to change it"
+            )
