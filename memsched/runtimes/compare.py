@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["compare"]
+__all__ = ["close", "compare"]
 
 
 def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
@@ -26,6 +26,27 @@ def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
         same, distance = _compare_arrays(one, other)
         equal, error = equal and same, max(error, distance)
     return equal, error
+
+
+def close(first: Sequence[Any], second: Sequence[Any], rtol: float, atol: float) -> bool:
+    """Whether all elements agree within ``atol + rtol * |second|``; structure, shapes, types and text must be the same.
+
+    Two NaN agree, and so do equal infinities.
+    """
+    left, right = _leaves(first), _leaves(second)
+    if len(left) != len(right):
+        return False
+    for one, other in zip(left, right, strict=True):
+        if one.dtype.kind in "OSU" or other.dtype.kind in "OSU":
+            if one.shape != other.shape or one.tolist() != other.tolist():
+                return False
+        elif one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        elif one.tobytes() != other.tobytes():
+            wide: Any = np.complex128 if one.dtype.kind == "c" else np.float64
+            if not np.allclose(one.astype(wide), other.astype(wide), rtol=rtol, atol=atol, equal_nan=True):
+                return False
+    return True
 
 
 def _leaves(values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

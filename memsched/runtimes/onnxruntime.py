@@ -1,0 +1,316 @@
+"""ONNX Runtime: do two models compute the same, how much memory do they take, and which order does it execute.
+
+Every figure comes from sessions in a child process, with graph optimisation off and the order of the file (what
+``session_instructions`` tells users to set), unless the model is pinned: then it is run as any session would run it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from memsched.errors import ModelError, RuntimeUnavailableError
+from memsched.formats.module import OrderGuarantee
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.values import Verification
+
+__all__ = [
+    "Comparison",
+    "Measurement",
+    "compare_models",
+    "measure",
+    "offline_optimized",
+    "session_instructions",
+    "verify",
+]
+
+_EXECUTE = "memsched.runtimes.onnxruntime_sessions:execute"
+_OPTIMIZE = "memsched.runtimes.onnxruntime_sessions:optimize_offline"
+_HOISTED = frozenset({"Shape", "Size"})
+_REASON_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models in ONNX Runtime, compared with a tolerance too.
+
+    Attributes:
+        verification: Bit-equality, the largest error and the measured peaks.
+        outputs_close: Whether all outputs agree within the tolerance; None when they could not be compared.
+    """
+
+    verification: Verification
+    outputs_close: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One model as ONNX Runtime ran it.
+
+    Attributes:
+        peak_bytes: Activation memory requested at most, weights and inputs excluded; None when it could not run.
+        executed: File positions of the main graph's nodes in the order they ran; None when it could not run.
+        reason: Why not, in the runtime's words.
+    """
+
+    peak_bytes: int | None
+    executed: tuple[int, ...] | None
+    reason: str | None
+
+
+def verify(
+    before: str | Path | bytes,
+    after: str | Path | bytes,
+    *,
+    expected_order: Sequence[str] | None = None,
+    guarantee: OrderGuarantee = "session",
+    runs: int = 3,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> Verification:
+    """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
+
+    Args:
+        before: The model as given: a path (external data is found beside it) or the file's bytes.
+        after: The optimised model.
+        expected_order: Names of the nodes of ``after`` (a node without a name: of one of its outputs) in the wanted
+            order; None for the order of its file.
+        guarantee: "pins": the order is looked for in sessions without options, graph optimisation off and on;
+            otherwise in a session with the options of ``session_instructions``.
+        runs: Input sets to compare.
+        seed: Of the inputs.
+        input_shapes: Dimensions of inputs that the model leaves open.
+        dims: Values of its symbolic dimensions.
+        timeout_seconds: For everything.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    return compare_models(
+        before,
+        after,
+        expected_order=expected_order,
+        guarantee=guarantee,
+        runs=runs,
+        seed=seed,
+        input_shapes=input_shapes,
+        dims=dims,
+        timeout_seconds=timeout_seconds,
+    ).verification
+
+
+def compare_models(
+    before: str | Path | bytes,
+    after: str | Path | bytes,
+    *,
+    expected_order: Sequence[str] | None = None,
+    guarantee: OrderGuarantee = "session",
+    runs: int = 3,
+    seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> Comparison:
+    """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    _require_runtime()
+    order = "default" if guarantee == "pins" else "file"
+    request: dict[str, Any] = {
+        "models": [_model(before), _model(after)],
+        "sessions": [
+            {"model": 0, "level": "disabled", "order": "file", "required": True},
+            {"model": 1, "level": "disabled", "order": order, "required": True},
+            {"model": 1, "level": "all", "order": "default", "required": False},
+        ],
+        "runs": max(runs, 1),
+        "seed": seed,
+        "rtol": rtol,
+        "atol": atol,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
+        "expected": None if expected_order is None else list(expected_order),
+    }
+    result = run_in_child(_EXECUTE, request, timeout_seconds)
+    if not result.ok:
+        return Comparison(_died(result, request, timeout_seconds), None)
+    answer = result.value
+    if answer["failed"] is not None:
+        return Comparison(_failed(answer["failed"], answer["message"], _runtime(answer)), None)
+    return _judged(answer, guarantee, request["runs"])
+
+
+def measure(
+    model: str | Path | bytes,
+    *,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    level: Literal["disabled", "basic", "extended", "all"] = "disabled",
+    order: Literal["file", "default"] = "file",
+    timeout_seconds: float | None = 600.0,
+) -> Measurement:
+    """Run one model once on random inputs.
+
+    Args:
+        level: Of ONNX Runtime's graph optimisation.
+        order: "file" sets the session option that honours the file; "default" does not.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    _require_runtime()
+    request: dict[str, Any] = {
+        "models": [_model(model)],
+        "sessions": [{"model": 0, "level": level, "order": order, "required": True}],
+        "runs": 1,
+        "seed": seed,
+        "rtol": 0.0,
+        "atol": 0.0,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
+        "expected": None,
+    }
+    result = run_in_child(_EXECUTE, request, timeout_seconds)
+    if not result.ok:
+        return Measurement(None, None, _shorten(result.reason or "it did not run"))
+    if result.value["failed"] is not None:
+        return Measurement(None, None, _shorten(result.value["message"]))
+    session = result.value["sessions"][0]
+    return Measurement(session["peak_bytes"], tuple(session["order"]), None)
+
+
+def offline_optimized(
+    path: str | Path, level: Literal["basic", "extended"], timeout_seconds: float | None = 600.0
+) -> bytes:
+    """Return the model as ONNX Runtime's graph optimisation of this level rewrites it.
+
+    Reordered afterwards, its file order holds in a session with ``PRIORITY_BASED`` at this level or a lower one,
+    because there is nothing left to rewrite.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        ModelError: ONNX Runtime cannot load the model.
+    """
+    _require_runtime()
+    request = {"path": str(Path(path).absolute()), "level": level}
+    result = run_in_child(_OPTIMIZE, request, timeout_seconds)
+    if not result.ok:
+        raise ModelError(f"{path}: onnxruntime cannot optimise it: {_shorten(result.reason or 'it did not run')}")
+    optimized: bytes = result.value["bytes"]
+    return optimized
+
+
+def session_instructions(guarantee: OrderGuarantee) -> list[str]:
+    """Return the lines of Python by which an ONNX Runtime session executes the file's order."""
+    if guarantee == "pins":
+        return ["session = onnxruntime.InferenceSession(path)  # the order is in the model: no option is needed"]
+    return [
+        "options = onnxruntime.SessionOptions()",
+        "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
+        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+        "session = onnxruntime.InferenceSession(path, options)",
+    ]
+
+
+def _require_runtime() -> None:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise RuntimeUnavailableError(
+            "onnxruntime is not installed: pip install 'memsched[onnxruntime]', or use --no-verify"
+        )
+
+
+def _model(model: str | Path | bytes) -> dict[str, Any]:
+    return {"bytes": model} if isinstance(model, bytes) else {"path": str(Path(model).absolute())}
+
+
+def _runtime(answer: Mapping[str, Any]) -> str:
+    return f"onnxruntime {answer['version']}"
+
+
+def _died(result: ChildResult, request: dict[str, Any], timeout_seconds: float | None) -> Verification:
+    """Judge a comparison whose process died: run the first model alone to see which of the two it was."""
+    reason = f"onnxruntime: {_shorten(result.reason or 'it did not run')}"
+    if result.status == "crash":
+        alone = {**request, "models": request["models"][:1], "sessions": request["sessions"][:1]}
+        if run_in_child(_EXECUTE, alone, timeout_seconds).ok:
+            return _verdict("onnxruntime", equal=False, reason=f"the optimised model crashes it: {reason}")
+    return _verdict("onnxruntime", equal=None, reason=reason)
+
+
+def _failed(session: int, message: str, runtime: str) -> Verification:
+    if session == 0:
+        return _verdict(runtime, equal=None, reason=_shorten(message))
+    return _verdict(runtime, equal=False, reason=f"the optimised model does not run: {_shorten(message)}")
+
+
+def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
+    return Verification(runtime, 0, equal, None, None, None, None, reason)
+
+
+def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> Comparison:
+    before, after, default = answer["sessions"]
+    notes: list[str] = []
+    reasons: list[str] = []
+    equal: bool | None = after["equal"]
+    near: bool | None = after["close"]
+    error: float | None = after["max_abs_error"]
+    if not equal and answer["random"] is not None:
+        equal = near = error = None
+        reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
+    elif not equal:
+        reasons.append(f"outputs differ by up to {error:g}")
+    matches = _order_matches(answer["models"][1], after["order"], notes)
+    if not matches:
+        reasons.append("onnxruntime did not execute the wanted order")
+    if guarantee == "pins":
+        if default["order"] is None:
+            notes.append(f"with graph optimisation it does not run: {_shorten(default['message'])}")
+        elif not _order_matches(answer["models"][1], default["order"], []):
+            matches = False
+            reasons.append("with graph optimisation, onnxruntime did not execute the wanted order")
+    elif default["peak_bytes"] is not None:
+        notes.append(f"a session without options takes its own order: {default['peak_bytes']} bytes measured")
+    verification = Verification(
+        _runtime(answer),
+        runs,
+        equal,
+        error,
+        before["peak_bytes"],
+        after["peak_bytes"],
+        matches,
+        "; ".join(reasons) or None,
+        tuple(notes),
+    )
+    return Comparison(verification, near)
+
+
+def _order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
+    """Whether the nodes that ran under their own names ran in the wanted order, as far as order means anything."""
+    free = set(model["free"])
+    hoisted = {at for at, (_, kind) in enumerate(model["nodes"]) if kind in _HOISTED}
+    ran = set(executed)
+    if hoisted - free:
+        notes.append("Shape and Size nodes are disregarded in the order: onnxruntime runs them as soon as it can")
+    wanted = [at for at in model["expected"] if at not in free and at not in hoisted]
+    missing = sum(at not in ran for at in wanted)
+    if missing:
+        notes.append(
+            f"{missing} of {len(wanted)} nodes are disregarded in the order: onnxruntime expanded or merged them"
+        )
+    relevant = set(wanted)
+    return [at for at in wanted if at in ran] == [at for at in executed if at in relevant]
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_CHARACTERS else line[: _REASON_CHARACTERS - 3] + "..."
