@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memsched.errors import GraphError, ModelError, UsageError
-from memsched.formats import tflite_state
+from memsched.formats import tflite_metadata, tflite_state
 from memsched.formats.files import describe
 from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.tflite_macs import macs
@@ -48,7 +48,8 @@ def read(data: bytes, path: str, options: LoadOptions) -> Module:
     try:
         model = parse(data)
         stateful = tflite_state.stateful_subgraphs(model)
-        lowered = [_lower(model, index, stateful) for index in range(len(model.subgraphs))]
+        stated = tflite_metadata.control_dependencies(model) or ((),) * len(model.subgraphs)
+        lowered = [_lower(model, index, stateful, stated[index]) for index in range(len(model.subgraphs))]
     except GraphError as error:
         raise GraphError(f"{describe(path)}: {error}") from None
     except ModelError as error:
@@ -77,7 +78,7 @@ class _Lowered:
     notes: tuple[str, ...]
 
 
-def _lower(model: FileModel, index: int, stateful: Sequence[bool]) -> _Lowered:
+def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: tflite_metadata.Edges) -> _Lowered:
     subgraph = model.subgraphs[index]
     constants, constant_ops = _constants(subgraph)
     steps = [number for number in range(len(subgraph.operators)) if not constant_ops[number]]
@@ -92,7 +93,7 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool]) -> _Lowered:
         inputs=_places(subgraph.inputs, place),
         outputs=_places(subgraph.outputs, place),
         variables=tuple(place[tensor] for tensor in tensors if subgraph.tensors[tensor].variable),
-        dependencies=tflite_state.dependencies(subgraph, steps, stateful),
+        dependencies=_dependencies(subgraph, steps, stateful, stated),
     )
     dag.validate(graph)
     bodies = tuple(
@@ -102,6 +103,18 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool]) -> _Lowered:
     )
     notes = _notes(subgraph, graph, tensors, constants, names)
     return _Lowered(graph, GraphMapping(tuple(steps), tuple(tensors)), bodies, sum(constant_ops), notes)
+
+
+def _dependencies(
+    subgraph: FileSubgraph, steps: Sequence[int], stateful: Sequence[bool], stated: tflite_metadata.Edges
+) -> tuple[tuple[int, int], ...]:
+    """Return the order that state and the file's own metadata ask for."""
+    found = dict.fromkeys(tflite_state.dependencies(subgraph, steps, stateful))
+    # A chain over all operators pins some order that a tool chose; it says nothing of what the model needs.
+    if stated and not tflite_metadata.is_chain(stated, len(subgraph.operators)):
+        place = {number: step for step, number in enumerate(steps)}
+        found.update(dict.fromkeys((place[a], place[b]) for a, b in stated if a in place and b in place))
+    return tuple(sorted(found))
 
 
 def _constants(subgraph: FileSubgraph) -> tuple[list[bool], list[bool]]:
