@@ -1,0 +1,272 @@
+"""The JSON report, version 1: plain dictionaries built from checked results; ``schema.json`` beside it says the rest."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memsched.fusion.iterate import FusedGraph
+from memsched.graph.checker import CheckedSchedule
+from memsched.graph.dag import producers
+from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.schedule.portfolio import PassRecord
+
+__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "load_schema", "peak_tensors"]
+
+SCHEMA_VERSION = 1
+LIVE_NAMES_LIMIT = 2_000_000
+"""With more live names than this over all steps, only the peak step lists them: the lists grow with ops squared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a report says, as values.
+
+    The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee`` and
+    ``verification`` are handed in as the report shows them; the rest is computed here from the graph, the schedule
+    and what the checker found for it.
+
+    Attributes:
+        graph: The main graph with the target's rules and its bodies' peaks as workspaces.
+        checked: The checker's figures for ``schedule`` on ``graph``.
+        operators: Operator types of all graphs, one entry per op.
+        budget_bytes: What the arena may take; None when no budget was given.
+    """
+
+    memsched_version: str
+    command: str
+    model: Mapping[str, Any]
+    output: Mapping[str, Any] | None
+    target: Mapping[str, Any]
+    baselines: Mapping[str, Mapping[str, int]]
+    graph: Graph
+    schedule: Schedule
+    checked: CheckedSchedule
+    allocation: Allocation
+    operators: Sequence[str]
+    budget_bytes: int | None
+    fused: FusedGraph | None
+    passes: Sequence[PassRecord]
+    bodies: Sequence[Mapping[str, Any]]
+    order_guarantee: Mapping[str, Any] | None
+    verification: Mapping[str, Any] | None
+    notes: Sequence[str]
+    interrupted: bool
+    seed: int
+    seconds: float
+
+
+def build_report(facts: Facts) -> dict[str, Any]:
+    """Return the report as plain values, with the keys in the order in which people read them."""
+    graph = facts.graph
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "memsched_version": facts.memsched_version,
+        "command": facts.command,
+        "model": dict(facts.model),
+        "output": None if facts.output is None else dict(facts.output),
+        "target": dict(facts.target),
+        "baselines": {name: dict(figures) for name, figures in facts.baselines.items()},
+        "result": _result(facts),
+        "budget": _budget(facts.budget_bytes, facts.allocation.arena),
+        "order_guarantee": None if facts.order_guarantee is None else dict(facts.order_guarantee),
+        "verification": None if facts.verification is None else dict(facts.verification),
+        "notes": list(facts.notes),
+        "unknown_sizes": [tensor.name for tensor in graph.tensors if not tensor.sized],
+        "at_fault": peak_tensors(graph, facts.checked),
+        "operators": dict(sorted(Counter(facts.operators).items())),
+        "bodies": [dict(body) for body in facts.bodies],
+        "fusion": _fusion(facts.fused),
+        "tiling": None,
+        "remat": None,
+        "passes": [_rounded(asdict(record), "seconds") for record in facts.passes],
+        "seed": facts.seed,
+        "seconds": round(facts.seconds, 4),
+        "allocation": _allocation(facts.allocation),
+        "steps": _steps(graph, facts.schedule, facts.checked),
+        "buffers": _buffers(graph, facts.schedule, facts.checked, facts.allocation),
+    }
+
+
+def _result(facts: Facts) -> dict[str, Any]:
+    before, peak = facts.baselines["file_order"]["peak_bytes"], facts.checked.peak
+    return {
+        "peak_bytes": peak,
+        "lower_bound_bytes": facts.schedule.lower_bound,
+        "status": facts.schedule.status,
+        "proof": facts.schedule.proof,
+        "method": facts.schedule.method,
+        "arena_bytes": facts.allocation.arena,
+        "reduction_percent": round(100 * (before - peak) / before, 2) if before else 0.0,
+        "extra_macs_percent": 0.0,
+        "interrupted": facts.interrupted,
+    }
+
+
+def _budget(budget: int | None, required: int) -> dict[str, Any] | None:
+    if budget is None:
+        return None
+    return {
+        "budget_bytes": budget,
+        "required_bytes": required,
+        "exceeded_bytes": max(0, required - budget),
+        "met": required <= budget,
+    }
+
+
+def _fusion(fused: FusedGraph | None) -> dict[str, int] | None:
+    if fused is None:
+        return None
+    return {
+        "ops_before": fused.ops_before,
+        "ops_after": fused.ops_after,
+        "monotonic": fused.monotonic,
+        "isolated": fused.isolated,
+        "iterations": fused.iterations,
+    }
+
+
+def _allocation(allocation: Allocation) -> dict[str, Any]:
+    return {
+        "method": allocation.method,
+        "status": allocation.status,
+        "lower_bound_bytes": allocation.lower_bound,
+        "alignment_bytes": allocation.alignment,
+    }
+
+
+def _rounded(values: dict[str, Any], key: str) -> dict[str, Any]:
+    return {**values, key: round(values[key], 4)}
+
+
+def _peak_step(checked: CheckedSchedule) -> int:
+    """Return the first step whose footprint is the peak; 0 in a graph without steps."""
+    return checked.footprints.index(checked.peak) if checked.footprints else 0
+
+
+def peak_tensors(graph: Graph, checked: CheckedSchedule) -> list[dict[str, Any]]:
+    """Return the tensors whose bytes are live at the peak, largest first: who is to blame for it."""
+    step = _peak_step(checked)
+    producer = producers(graph)
+    live = [
+        tensor
+        for tensor, size in enumerate(checked.bytes_of)
+        if size and checked.first_step[tensor] <= step <= checked.last_step[tensor]
+    ]
+    return [
+        {
+            "tensor": graph.tensors[tensor].name,
+            "size_bytes": checked.bytes_of[tensor],
+            "producer": graph.ops[producer[tensor]].name if producer[tensor] >= 0 else None,
+            "first_step": checked.first_step[tensor],
+            "last_step": checked.last_step[tensor],
+        }
+        for tensor in sorted(live, key=lambda tensor: (-checked.bytes_of[tensor], tensor))
+    ]
+
+
+def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> list[dict[str, Any]]:
+    live = _live_names(graph, checked)
+    steps = []
+    for index, (number, footprint) in enumerate(zip(schedule.order, checked.footprints, strict=True)):
+        op = graph.ops[number]
+        steps.append(
+            {
+                "index": index,
+                "op": op.name,
+                "type": op.type,
+                "origin": op.origin,
+                "live_bytes": footprint - op.workspace,
+                "workspace_bytes": op.workspace,
+                "footprint_bytes": footprint,
+                "live": live[index],
+            }
+        )
+    return steps
+
+
+def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None]:
+    """Return per step the tensors whose bytes are live in it; None everywhere but at the peak if they are too many."""
+    count = len(checked.footprints)
+    held = [tensor for tensor, size in enumerate(checked.bytes_of) if size]
+    total = sum(checked.last_step[tensor] - checked.first_step[tensor] + 1 for tensor in held)
+    peak = _peak_step(checked)
+    everywhere = total <= LIVE_NAMES_LIMIT
+    lists: list[list[str] | None] = [[] if everywhere or step == peak else None for step in range(count)]
+    for tensor in held:
+        first, last = checked.first_step[tensor], min(checked.last_step[tensor], count - 1)
+        for step in range(first, last + 1) if everywhere else [peak] if first <= peak <= last else []:
+            names = lists[step] if count else None
+            if names is not None:
+                names.append(graph.tensors[tensor].name)
+    return lists
+
+
+def _buffers(
+    graph: Graph, schedule: Schedule, checked: CheckedSchedule, allocation: Allocation
+) -> list[dict[str, Any]]:
+    names = [tensor.name for tensor in graph.tensors]
+    replaced = {choice.output: choice.input for choice in schedule.in_place}
+    shown: dict[int, int] = {}
+    for op in graph.ops:
+        for output, read in op.views:
+            shown.setdefault(output, read)
+    first, last = _lifetimes(graph, schedule)
+    result = []
+    for placement in allocation.placements:
+        for tensor in placement.tensors:
+            held = checked.bytes_of[tensor] > 0
+            result.append(
+                {
+                    "tensor": names[tensor],
+                    "offset_bytes": placement.offset,
+                    "size_bytes": graph.tensors[tensor].size,
+                    "first_step": checked.first_step[tensor] if held else first[tensor],
+                    "last_step": checked.last_step[tensor] if held else last[tensor],
+                    "in_place_of": names[replaced[tensor]] if tensor in replaced else None,
+                    "view_of": names[shown[tensor]] if tensor in shown else None,
+                }
+            )
+    return result
+
+
+def _lifetimes(graph: Graph, schedule: Schedule) -> tuple[list[int], list[int]]:
+    """Return per tensor the step that produces it and its own last reader's, views of it not counted."""
+    first, last = [0] * len(graph.tensors), [0] * len(graph.tensors)
+    for step, number in enumerate(schedule.order):
+        for tensor in graph.ops[number].outputs:
+            first[tensor] = last[tensor] = step
+        for tensor in graph.ops[number].inputs:
+            last[tensor] = step
+    for tensor in (*graph.outputs, *graph.variables):
+        last[tensor] = max(0, len(schedule.order) - 1)
+    return first, last
+
+
+def dump_report(report: Mapping[str, Any]) -> str:
+    """Return the report as JSON text: one line per entry of the long lists, so that it is quick to write and to read."""
+    lines = [f"  {json.dumps(key)}: {_section(value)}" for key, value in report.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _section(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return "[\n" + _joined(json.dumps(item) for item in value) + "\n  ]"
+    if isinstance(value, dict) and value:
+        return "{\n" + _joined(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n  }"
+    return json.dumps(value)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return ",\n".join(f"    {line}" for line in lines)
+
+
+def load_schema() -> dict[str, Any]:
+    """Return the report's JSON Schema (draft 2020-12)."""
+    text = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
