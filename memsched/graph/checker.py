@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
-from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.graph.model import Allocation, Graph, Placement, Schedule
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
@@ -175,44 +175,75 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
     """Check that every counted byte of ``schedule`` has an address while it is live and shares it with nothing.
 
     Raises:
-        InternalError: Overlap, misalignment, a missing tensor, a lifetime that is too short, or a wrong arena size.
+        InternalError: Overlap, misalignment, a missing tensor or workspace, a lifetime that is too short, a wrong
+            arena size or bound.
     """
     checked = check_schedule(graph, schedule)
-    placed: dict[int, int] = {}
+    if allocation.alignment < 1:
+        raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes")
+    sources = _storage_tensors(graph)
     step_of = {op: step for step, op in enumerate(schedule.order)}
-    merged = {(choice.output, step_of[choice.op]) for choice in schedule.in_place}
-    for index, placement in enumerate(allocation.placements):
+    merged = {choice.output: (step_of[choice.op], sources[choice.input]) for choice in schedule.in_place}
+    placed: set[int] = set()
+    for placement in allocation.placements:
+        _check_placement(graph, checked, placement, allocation.alignment)
         for tensor in placement.tensors:
             if tensor in placed:
                 raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
-            placed[tensor] = index
-            if not checked.bytes_of[tensor]:
-                continue
-            start, end = checked.first_step[tensor], checked.last_step[tensor]
-            if start < placement.first_step or end > placement.last_step or checked.bytes_of[tensor] > placement.size:
-                raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
-        if placement.offset < 0 or placement.offset % allocation.alignment:
-            raise InternalError(f"offset {placement.offset} is no multiple of {allocation.alignment}")
+            placed.add(tensor)
         _check_sharing(graph, merged, checked, placement.tensors)
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
+    _check_workspaces(graph, schedule, allocation)
     _check_overlap(allocation)
     arena = max((p.offset + p.size for p in allocation.placements), default=0)
     if arena != allocation.arena:
         raise InternalError(f"the arena is claimed to be {allocation.arena} bytes, but is {arena}")
+    if allocation.lower_bound > arena or (allocation.status == "optimal" and allocation.lower_bound != arena):
+        raise InternalError(f"the arena of {arena} bytes does not fit its bound of {allocation.lower_bound} bytes")
+
+
+def _check_placement(graph: Graph, checked: CheckedSchedule, placement: Placement, alignment: int) -> None:
+    """Check that a buffer is aligned and holds each of its tensors for as long as it is live."""
+    if placement.offset < 0 or placement.offset % alignment:
+        raise InternalError(f"offset {placement.offset} is no multiple of {alignment}")
+    if placement.size < 0 or placement.first_step > placement.last_step:
+        raise InternalError(f"the buffer at offset {placement.offset} has a negative size or lifetime")
+    for tensor in placement.tensors:
+        if not 0 <= tensor < len(graph.tensors):
+            raise InternalError(f"the buffer at offset {placement.offset} holds tensor {tensor}, which does not exist")
+        if not checked.bytes_of[tensor]:
+            continue
+        start, end = checked.first_step[tensor], checked.last_step[tensor]
+        if start < placement.first_step or end > placement.last_step or checked.bytes_of[tensor] > placement.size:
+            raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
 
 
 def _check_sharing(
-    graph: Graph, merged: set[tuple[int, int]], checked: CheckedSchedule, tensors: tuple[int, ...]
+    graph: Graph, merged: dict[int, tuple[int, tuple[int, ...]]], checked: CheckedSchedule, tensors: tuple[int, ...]
 ) -> None:
     """Tensors of one buffer may follow each other, or meet in the step that writes one in place of the other."""
-    owners = sorted((checked.first_step[t], checked.last_step[t], t) for t in tensors if checked.bytes_of[t])
-    for (_, end, before), (start, _, after) in itertools.pairwise(owners):
-        if start > end or (start == end and (after, start) in merged):
+    # Of two that are live in step 0 only, the graph input comes first.
+    owners = sorted(
+        (checked.first_step[t], checked.last_step[t], t in merged, t) for t in tensors if checked.bytes_of[t]
+    )
+    for (_, end, _, before), (start, _, _, after) in itertools.pairwise(owners):
+        if start > end or (start == end and merged.get(after) == (start, (before,))):
             continue
         names = f"'{graph.tensors[before].name}' and '{graph.tensors[after].name}'"
         raise InternalError(f"tensors {names} share a buffer while both are live")
+
+
+def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> None:
+    """Every op's workspace is a buffer without tensors that is there in its step alone."""
+    free: dict[int, int] = {}
+    for placement in allocation.placements:
+        if not placement.tensors and placement.first_step == placement.last_step:
+            free[placement.first_step] = max(free.get(placement.first_step, 0), placement.size)
+    for step, op in enumerate(schedule.order):
+        if free.get(step, 0) < graph.ops[op].workspace:
+            raise InternalError(f"the workspace of op '{graph.ops[op].name}' has no address")
 
 
 def _check_overlap(allocation: Allocation) -> None:

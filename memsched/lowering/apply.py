@@ -1,0 +1,93 @@
+"""A target's rules laid on a graph: which tensors share bytes, who owns the inputs, what ops need beside their outputs.
+
+A target only permits. Whatever its file says, nothing here lets two values that are needed share bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.lowering.sharing import Sharing
+from memsched.targets.model import Target
+
+__all__ = ["apply_target", "with_workspaces"]
+
+_NIBBLES = frozenset({"float4_e2m1fn", "int4", "uint4"})
+
+
+def apply_target(graph: Graph, target: Target) -> Graph:
+    """Return ``graph`` as ``target`` executes it: views, in-place permissions, workspaces, sizes, owners of inputs.
+
+    Views and in-place permissions that ``graph`` has are replaced; workspaces that it has are added to, so a graph
+    is lowered once. Graph inputs that the target keeps to the end become variables, which are always live.
+    """
+    inputs = set(graph.inputs)
+    tensors = tuple(_tensor(tensor, index in inputs, target) for index, tensor in enumerate(graph.tensors))
+    variables = graph.variables
+    if target.inputs == "kept":
+        variables = tuple(dict.fromkeys((*variables, *graph.inputs)))
+    bare = tuple(replace(op, views=(), in_place=()) for op in graph.ops)
+    sized = replace(graph, tensors=tensors, variables=variables, ops=bare)
+    sharing = Sharing(sized, target)
+    views = [sharing.views(op) for op in sized.ops]
+    # All views come first: what may be overwritten depends on views that later ops make.
+    pairs = [sharing.in_place(op) for op in sized.ops]
+    rules = _Workspace.of(target)
+    ops = tuple(
+        replace(op, views=seen, in_place=written, workspace=op.workspace + rules.bytes(sized, op))
+        for op, seen, written in zip(sized.ops, views, pairs, strict=True)
+    )
+    return replace(sized, ops=ops)
+
+
+def with_workspaces(graph: Graph, workspaces: Mapping[int, int]) -> Graph:
+    """Return ``graph`` with ``workspaces`` (op index to bytes) added to those ops' own: the peaks of their bodies."""
+    if not workspaces:
+        return graph
+    ops = list(graph.ops)
+    for index, size in workspaces.items():
+        ops[index] = replace(ops[index], workspace=ops[index].workspace + size)
+    return replace(graph, ops=tuple(ops))
+
+
+def _tensor(tensor: Tensor, is_input: bool, target: Target) -> Tensor:
+    size = tensor.size
+    if target.int4_bytes_per_element == 1 and tensor.sized and tensor.shape is not None and tensor.dtype in _NIBBLES:
+        size = math.prod(tensor.shape)
+    external = tensor.external or (is_input and target.inputs == "caller")
+    if (size, external) == (tensor.size, tensor.external):
+        return tensor
+    return replace(tensor, size=size, external=external)
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """The rules by operator: units of output size, and those that hold only off the last axis."""
+
+    always: Mapping[str, float]
+    off_last_axis: Mapping[str, float]
+
+    @staticmethod
+    def of(target: Target) -> _Workspace:
+        by_condition: dict[str, dict[str, float]] = {"always": {}, "axis_not_last": {}}
+        for rule in target.workspace:
+            units = by_condition[rule.when]
+            for name in rule.ops:
+                units[name] = units.get(name, 0) + rule.outputs
+        return _Workspace(by_condition["always"], by_condition["axis_not_last"])
+
+    def bytes(self, graph: Graph, op: Op) -> int:
+        units = self.always.get(op.type, 0)
+        if op.type in self.off_last_axis and not _on_last_axis(graph, op):
+            units += self.off_last_axis[op.type]
+        return math.ceil(units * sum(graph.tensors[tensor].size for tensor in op.outputs))
+
+
+def _on_last_axis(graph: Graph, op: Op) -> bool:
+    """Whether the axis is the last one; an absent attribute means that, an unreadable one does not."""
+    axis = op.attributes.get("axis", -1)
+    shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
+    return axis == -1 or (shape is not None and axis == len(shape) - 1)

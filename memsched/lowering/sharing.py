@@ -1,0 +1,189 @@
+"""Which tensors may lie in the same bytes under a target's rules, and the conditions that hold whatever they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+from memsched.graph.dag import producers
+from memsched.graph.model import Graph, Op
+from memsched.targets.model import InPlaceRule, PartViewRule, Target, ViewRule
+
+_Rule = TypeVar("_Rule", ViewRule, PartViewRule, InPlaceRule)
+
+__all__ = ["Sharing"]
+
+
+class Sharing:
+    """The blocks of bytes that the tensors of one graph lie in, filled in file order.
+
+    A tensor's *block* is itself, the block of the tensor that it is a view of, or the tensor that holds it as a
+    part. ``views`` is called for every op in file order, then ``in_place`` for every op.
+    """
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self._graph = graph
+        self._target = target
+        self._block = list(range(len(graph.tensors)))
+        self._source = [-1] * len(graph.tensors)
+        self._inputs = frozenset(graph.inputs)
+        self._outputs = frozenset(graph.outputs)
+        self._variables = frozenset(graph.variables)
+        self._given = frozenset(tensor for tensor, op in enumerate(producers(graph)) if op < 0)
+        self._pieces: set[int] = set()
+        self._readers = [0] * len(graph.tensors)
+        for op in graph.ops:
+            for tensor in dict.fromkeys(op.inputs):
+                self._readers[tensor] += 1
+        self._view_rules = _by_type(target.views)
+        self._part_rules = _by_type(target.part_views)
+        self._write_rules = _by_type(target.in_place)
+
+    def views(self, op: Op) -> tuple[tuple[int, int], ...]:
+        """Return the pairs (output, input) of ``op`` whose output lies in the input's bytes or consists of them."""
+        for rule in self._view_rules.get(op.type, ()):
+            source = _at(op, rule.input)
+            if op.outputs and source is not None and self._whole_view(op.outputs[0], source):
+                return self._lay(op.outputs[0], source)
+        for part in self._part_rules.get(op.type, ()) if op.outputs else ():
+            pairs = self._concatenation(op, op.outputs[0]) if part.kind == "concatenation" else self._rows(op, part)
+            if pairs:
+                return pairs
+        return ()
+
+    def in_place(self, op: Op) -> tuple[tuple[int, int], ...]:
+        """Return the pairs (output, input) of ``op`` where the output may be written over the input."""
+        if not op.outputs or op.type not in self._write_rules or not self._may_overwrite_with(op.outputs[0]):
+            return ()
+        output = op.outputs[0]
+        pairs = []
+        for rule in self._write_rules[op.type]:
+            for index, tensor in enumerate(op.inputs):
+                position = op.positions[index] if op.positions else index
+                if rule.inputs is not None and position not in rule.inputs:
+                    continue
+                if self._may_write(op, rule, output, tensor):
+                    pairs.append((output, tensor))
+        return tuple(dict.fromkeys(pairs))
+
+    def _lay(self, output: int, source: int) -> tuple[tuple[int, int], ...]:
+        self._block[output] = self._block[source]
+        self._source[output] = source
+        return ((output, source),)
+
+    def _may_show(self, output: int, source: int) -> bool:
+        """A view of a state would change with it; an output that owns its bytes is no view."""
+        tensors = self._graph.tensors
+        return (
+            tensors[output].sized
+            and tensors[source].sized
+            and not {output, source} & self._variables
+            and not (self._target.outputs_own and output in self._outputs)
+            and not tensors[output].external
+        )
+
+    def _whole_view(self, output: int, source: int) -> bool:
+        tensors = self._graph.tensors
+        return self._may_show(output, source) and tensors[output].size == tensors[source].size
+
+    def _rows(self, op: Op, rule: PartViewRule) -> tuple[tuple[int, int], ...]:
+        """Outputs that are whole, consecutive rows of one input."""
+        source = _at(op, rule.input)
+        if source is None:
+            return ()
+        # SLICE has no steps; where an op has them and they are not known, its rows may be any.
+        steps = op.attributes.get("steps", () if op.type == "SLICE" or rule.kind == "split" else None)
+        if not isinstance(steps, tuple) or any(step != 1 for step in steps):
+            return ()
+        outputs = op.outputs if rule.kind == "split" else op.outputs[:1]
+        shown = [output for output in outputs if self._may_show(output, source) and self._are_rows(output, source)]
+        return tuple(pair for output in shown for pair in self._lay(output, source))
+
+    def _are_rows(self, output: int, source: int) -> bool:
+        """Whether the shapes differ on the outermost non-unit axis only, and rows are whole bytes."""
+        part, whole = self._graph.tensors[output], self._graph.tensors[source]
+        if part.shape is None or whole.shape is None or len(part.shape) != len(whole.shape):
+            return False
+        axis = _outermost(whole.shape)
+        same = part.shape[:axis] + part.shape[axis + 1 :] == whole.shape[:axis] + whole.shape[axis + 1 :]
+        return same and part.size * whole.shape[axis] == whole.size * part.shape[axis] if whole.shape else False
+
+    def _concatenation(self, op: Op, output: int) -> tuple[tuple[int, int], ...]:
+        """All inputs inside the output, or none: a piece that has to be copied leaves a hole for the allocator."""
+        tensors = self._graph.tensors
+        shape, axis = tensors[output].shape, op.attributes.get("axis")
+        if shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            return ()
+        outer = shape[: axis % len(shape)]
+        blocks = [self._block[piece] for piece in op.inputs]
+        fits = sum(tensors[piece].size for piece in op.inputs) == tensors[output].size
+        if any(size != 1 for size in outer) or not fits or len(set(blocks)) < len(blocks):
+            return ()
+        if not all(self._may_show(output, piece) and self._is_piece(piece) for piece in op.inputs):
+            return ()
+        self._pieces.update(blocks)
+        return tuple((output, piece) for piece in op.inputs)
+
+    def _is_piece(self, tensor: int) -> bool:
+        """A block of its own that lies in no other concatenation."""
+        block = self._block[tensor]
+        whole = self._graph.tensors[block].size == self._graph.tensors[tensor].size
+        owned = self._target.outputs_own and block in self._outputs
+        return whole and not self._graph.tensors[block].external and not owned and block not in self._pieces
+
+    def _may_overwrite_with(self, output: int) -> bool:
+        tensor = self._graph.tensors[output]
+        own = self._block[output] == output
+        kept = self._target.outputs_own and output in self._outputs
+        return own and tensor.sized and not tensor.external and output not in self._variables and not kept
+
+    def _may_write(self, op: Op, rule: InPlaceRule, output: int, source: int) -> bool:
+        tensors = self._graph.tensors
+        block = self._block[source]
+        given = block in self._given and not (self._target.overwrite_inputs and block in self._inputs)
+        if given or tensors[block].external or block in self._variables or block in self._pieces:
+            return False
+        new, old = tensors[output], tensors[source]
+        if not old.sized or not new.size == old.size == tensors[block].size or new.size <= rule.above_bytes:
+            return False
+        if new.shape is None or old.shape is None or math.prod(new.shape) != math.prod(old.shape):
+            return False
+        if rule.match == "shape" and new.shape != old.shape:
+            return False
+        return self._read_once(op, rule, source) and (not rule.sole_reader or self._sole_reader(source))
+
+    def _read_once(self, op: Op, rule: InPlaceRule, source: int) -> bool:
+        """Whether overwriting ``source`` element by element spoils nothing that the op still reads."""
+        same = [tensor for tensor in op.inputs if self._block[tensor] == self._block[source]]
+        if len(same) == 1:
+            return True
+        shape = self._graph.tensors[source].shape
+        return rule.elementwise and all(self._graph.tensors[tensor].shape == shape for tensor in same)
+
+    def _sole_reader(self, tensor: int) -> bool:
+        """Whether every tensor from here to the source of the views has a single reader."""
+        while tensor >= 0:
+            if self._readers[tensor] != 1:
+                return False
+            tensor = self._source[tensor]
+        return True
+
+
+def _by_type(rules: Sequence[_Rule]) -> dict[str, list[_Rule]]:
+    result: dict[str, list[_Rule]] = {}
+    for rule in rules:
+        for name in rule.ops:
+            result.setdefault(name, []).append(rule)
+    return result
+
+
+def _at(op: Op, position: int) -> int | None:
+    """Return the tensor at the operator's own input ``position``; None for a constant or an absent one."""
+    positions = op.positions or range(len(op.inputs))
+    return next((tensor for tensor, at in zip(op.inputs, positions, strict=True) if at == position), None)
+
+
+def _outermost(shape: tuple[int, ...]) -> int:
+    """Return the outermost axis whose size is not 1; 0 where all are."""
+    return next((axis for axis, size in enumerate(shape) if size != 1), 0)

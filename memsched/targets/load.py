@@ -1,0 +1,179 @@
+"""Targets from TOML: the built-in ones by name, others by the path of their file. Every key is checked."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from memsched.errors import TargetError
+from memsched.targets.model import InPlaceRule, PartViewRule, Target, ViewRule, WorkspaceRule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Target", "builtin_targets", "default_target", "load_target"]
+
+_FOLDER = Path(__file__).parent
+_DEFAULTS = {"onnx": "onnxruntime", "tflite": "litert"}
+_RULES: Mapping[str, type] = {
+    "views": ViewRule,
+    "part_views": PartViewRule,
+    "in_place": InPlaceRule,
+    "workspace": WorkspaceRule,
+}
+_NOT_NEGATIVE = {"input", "inputs", "above_bytes", "outputs"}
+
+
+def builtin_targets() -> tuple[str, ...]:
+    """Return the names of the targets that ship with memsched, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+def default_target(format: str) -> str:  # noqa: A002 - the word that the module's value uses
+    """Return the target that a model of ``format`` ("onnx" or "tflite") is judged by when none is named.
+
+    Raises:
+        TargetError: No such format.
+    """
+    if format not in _DEFAULTS:
+        raise TargetError(f"no default target for format '{format}'; name one of: {', '.join(builtin_targets())}")
+    return _DEFAULTS[format]
+
+
+def load_target(name_or_path: str) -> Target:
+    """Return the built-in target of that name, or the one that a .toml file describes.
+
+    Raises:
+        TargetError: An unknown name, an unreadable file, or a key that is unknown, of the wrong type or in
+            contradiction to another.
+    """
+    if name_or_path in builtin_targets():
+        path = _FOLDER / f"{name_or_path}.toml"
+    elif name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+    else:
+        raise TargetError(_unknown(name_or_path))
+    values = _read(path, ())
+    values.setdefault("name", path.stem)
+    values.setdefault("description", "")
+    return _build(path, values)
+
+
+def _unknown(name: str) -> str:
+    names = builtin_targets()
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"unknown target '{name}'; {hint}built-in targets: {', '.join(names)}; or give the path of a .toml file"
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    """Return the keys of ``path`` on top of those of the target that it extends."""
+    here = path.resolve()
+    if here in seen:
+        chain = " -> ".join(p.name for p in (*seen[seen.index(here) :], here))
+        raise TargetError(f"{path}: key 'extends' leads in a circle: {chain}")
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TargetError(f"{path}: no such target file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise TargetError(f"{path}: cannot be read: {reason}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise TargetError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise TargetError(f"{path}: key 'extends' must be the name of a target or the path of a .toml file")
+    if base in builtin_targets():
+        parent = _FOLDER / f"{base}.toml"
+    elif base.endswith(".toml"):
+        parent = path.parent / base
+    else:
+        raise TargetError(f"{path}: key 'extends': {_unknown(base)}")
+    inherited = _read(parent, (*seen, here))
+    # A target that only changes another's rules is another target: its name must not pass for the base's.
+    inherited.pop("name", None)
+    return {**inherited, **values}
+
+
+def _build(path: Path, values: dict[str, Any]) -> Target:
+    for key, rule in _RULES.items():
+        if key in values:
+            values[key] = _rules(path, key, rule, values[key])
+    target: Target = _construct(f"{path}: ", Target, values)
+    alignment = target.alignment_bytes
+    if alignment < 1 or alignment & (alignment - 1):
+        raise TargetError(f"{path}: key 'alignment_bytes' must be a power of two, not {alignment}")
+    if target.int4_bytes_per_element not in {0.5, 1}:
+        raise TargetError(f"{path}: key 'int4_bytes_per_element' must be 0.5 or 1, not {target.int4_bytes_per_element}")
+    if target.overwrite_inputs and target.inputs != "arena":
+        raise TargetError(f"{path}: key 'overwrite_inputs' contradicts inputs = \"{target.inputs}\"")
+    viewed = {name for rule in target.views for name in rule.ops}
+    written = {name for rule in target.in_place for name in rule.ops}
+    for name in sorted(viewed & written):
+        raise TargetError(f"{path}: key 'in_place': '{name}' is in 'views' as well, which costs even less")
+    return target
+
+
+def _rules(path: Path, key: str, rule: type, tables: object) -> tuple[Any, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise TargetError(f"{path}: key '{key}' must be a list of tables, written as [[{key}]]")
+    result = tuple(_construct(f"{path}: [[{key}]] number {i + 1}: ", rule, table) for i, table in enumerate(tables))
+    for index, built in enumerate(result):
+        if not built.ops:
+            raise TargetError(f"{path}: [[{key}]] number {index + 1}: key 'ops' names no operator")
+    return result
+
+
+def _construct(where: str, kind: type, values: Mapping[str, Any]) -> Any:
+    known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}
+    for key in values:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
+            raise TargetError(f"{where}unknown key '{key}'; {hint}")
+    for name, field in known.items():
+        if name not in values and field.default is MISSING:
+            raise TargetError(f"{where}key '{name}' is missing")
+    hints = _hints(kind)
+    return kind(**{key: _checked(where, key, hints[key], value) for key, value in values.items()})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _checked(where: str, key: str, hint: Any, value: Any) -> Any:
+    """Return ``value`` as the type that the dataclass declares for ``key``."""
+    if isinstance(value, tuple):
+        return value  # rules, built before
+    if isinstance(hint, types.UnionType):
+        hint = next(option for option in typing.get_args(hint) if option is not types.NoneType)
+    if typing.get_origin(hint) is Literal:
+        options = typing.get_args(hint)
+        if value not in options:
+            raise TargetError(f"{where}key '{key}' must be one of {', '.join(map(repr, options))}, not {value!r}")
+        return value
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise TargetError(f"{where}key '{key}' must be a list, not {value!r}")
+        return tuple(_checked(where, key, typing.get_args(hint)[0], item) for item in value)
+    if hint is float and type(value) is int:
+        value = float(value)
+    if type(value) is not hint:
+        raise TargetError(f"{where}key '{key}' must be of type {hint.__name__}, not {value!r}")
+    if key in _NOT_NEGATIVE and not 0 <= value < float("inf"):
+        raise TargetError(f"{where}key '{key}' must not be negative, infinite or no number: {value!r}")
+    return value

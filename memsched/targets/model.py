@@ -1,0 +1,117 @@
+"""What a runtime does with memory, as frozen values; the TOML files of this folder hold one target each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["InPlaceRule", "PartViewRule", "Target", "ViewRule", "WorkspaceRule"]
+
+DefaultOrder = Literal["file", "onnxruntime"]
+InputOwner = Literal["arena", "kept", "caller"]
+Match = Literal["bytes", "shape"]
+PartKind = Literal["concatenation", "slice", "split"]
+Runtime = Literal["", "litert", "onnxruntime"]
+Weights = Literal["flash", "ram"]
+When = Literal["always", "axis_not_last"]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRule:
+    """Ops whose first output is the bytes of one input, under another shape.
+
+    Attributes:
+        ops: Operator names of either format.
+        input: The operator's position of that input.
+    """
+
+    ops: tuple[str, ...]
+    input: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartViewRule:
+    """Ops with tensors that may lie inside another.
+
+    Attributes:
+        kind: "concatenation": the inputs inside the output, on the outermost non-unit axis. "slice": the first
+            output inside one input, whole rows of it. "split": every output inside one input.
+        input: The operator's position of the source of a slice or split.
+    """
+
+    ops: tuple[str, ...]
+    kind: PartKind
+    input: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceRule:
+    """Ops that may write their first output over a dying input.
+
+    Attributes:
+        inputs: The operator's positions of the inputs that it may overwrite; None for any.
+        match: "bytes": equal sizes and element counts. "shape": equal shapes and element sizes.
+        elementwise: Each output element depends only on the input elements at its own place, so that the op may
+            read the same bytes through another input as well.
+        sole_reader: Only an input that no other op reads at all, not even earlier.
+        above_bytes: Only for tensors of more bytes than this.
+    """
+
+    ops: tuple[str, ...]
+    inputs: tuple[int, ...] | None = None
+    match: Match = "bytes"
+    elementwise: bool = False
+    sole_reader: bool = False
+    above_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRule:
+    """Ops that need memory of their own while they run.
+
+    Attributes:
+        outputs: How much, in units of the size of the op's outputs.
+        when: "axis_not_last": only where the attribute ``axis`` is not the last axis.
+    """
+
+    ops: tuple[str, ...]
+    outputs: float
+    when: When = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The memory rules that a report's figures hold for.
+
+    Attributes:
+        name: Shown in reports.
+        description: One sentence.
+        runtime: Which installed runtime can verify the figures; "" where none can.
+        alignment_bytes: Every buffer's offset is a multiple of it, a power of two.
+        default_order: The order the runtime takes when it is not told: the file's, or ONNX Runtime's own.
+        inputs: Whose bytes graph inputs are: "arena": counted until their last reader; "kept": counted to the
+            end; "caller": not counted.
+        overwrite_inputs: Whether an op may write in place of a graph input.
+        outputs_own: Graph outputs are never views and never written in place.
+        weights: Whether constants lie in flash, which costs nothing here, or in RAM.
+        reuse_equal_shapes: The runtime hands a dead buffer on only to a tensor of the identical shape.
+        dead_tensors_allocated: Tensors that no op names are given memory too.
+        int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
+    """
+
+    name: str
+    description: str
+    runtime: Runtime = ""
+    alignment_bytes: int = 1
+    default_order: DefaultOrder = "file"
+    inputs: InputOwner = "arena"
+    overwrite_inputs: bool = False
+    outputs_own: bool = False
+    weights: Weights = "flash"
+    reuse_equal_shapes: bool = False
+    dead_tensors_allocated: bool = False
+    int4_bytes_per_element: float = 0.5
+    views: tuple[ViewRule, ...] = ()
+    part_views: tuple[PartViewRule, ...] = ()
+    in_place: tuple[InPlaceRule, ...] = ()
+    workspace: tuple[WorkspaceRule, ...] = ()
