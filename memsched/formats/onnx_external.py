@@ -1,0 +1,111 @@
+"""External data: files beside the model that hold its weights. They are checked and linked, never loaded."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import tempfile
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from memsched.errors import ModelError, OutputError
+from memsched.formats.module import Module
+
+__all__ = ["copy_external_files", "external_files", "folder_of", "resolve"]
+
+
+def folder_of(path: str) -> Path:
+    """Return the folder that external data of the model at ``path`` lies in; the current one for standard input."""
+    return Path() if path == "-" else Path(path).parent
+
+
+def resolve(folder: Path, location: str) -> Path:
+    """Return the file that ``location`` means, which need not exist.
+
+    Raises:
+        ModelError: The location is empty, absolute, contains "..", or leaves ``folder`` through a link.
+    """
+    windows = PureWindowsPath(location)
+    if not location or "\0" in location:
+        raise ModelError("an external-data location is empty or holds a zero byte")
+    if PurePosixPath(location).is_absolute() or windows.drive or windows.root:
+        raise ModelError(f"external data '{location}' is an absolute path; it must lie in the model's folder")
+    if ".." in windows.parts:
+        raise ModelError(f"external data '{location}' contains '..'; it must lie in the model's folder")
+    try:
+        root = folder.resolve()
+        target = (root / location).resolve()
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"external data '{location}' cannot be looked up: {error}") from error
+    if not target.is_relative_to(root):
+        raise ModelError(f"external data '{location}' leaves the model's folder through a link")
+    return target
+
+
+def external_files(module: Module) -> tuple[str, ...]:
+    """Return the locations of the module's external data, relative to its folder, in order of first use."""
+    return tuple(module.native.external)
+
+
+def copy_external_files(module: Module, destination_folder: Path) -> tuple[Path, ...]:
+    """Make the references to external data resolve from ``destination_folder`` too; return the files created.
+
+    A hard link is made where possible, else a copy: each appears whole under its name or not at all. A file that is
+    missing beside the model is left out (the module's notes name it); one that is there with the same content is kept.
+
+    Raises:
+        ModelError: A location leaves the model's folder.
+        OutputError: A different file of that name exists, or the folder cannot be written. Nothing is left behind.
+    """
+    created: list[Path] = []
+    try:
+        for location in external_files(module):
+            source = resolve(folder_of(module.path), location)
+            if source.is_file():
+                target = destination_folder.resolve() / location
+                if not _is_there(source, target):
+                    _place(source, target)
+                    created.append(target)
+    except OSError as error:
+        _remove(created)
+        reason = error.strerror or str(error)
+        raise OutputError(f"external data cannot be written to {destination_folder}: {reason}") from error
+    except OutputError:
+        _remove(created)
+        raise
+    return tuple(created)
+
+
+def _is_there(source: Path, target: Path) -> bool:
+    if not os.path.lexists(target):
+        return False
+    if target.is_file() and (target.samefile(source) or filecmp.cmp(source, target, shallow=False)):
+        return True
+    raise OutputError(f"{target} exists and is not the model's external data; choose another folder or remove it")
+
+
+def _place(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        shutil.copyfile(source, temporary)
+        shutil.copymode(source, temporary)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _remove(created: list[Path]) -> None:
+    for path in created:
+        path.unlink(missing_ok=True)

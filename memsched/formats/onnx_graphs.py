@@ -1,0 +1,218 @@
+"""From scopes and shapes to graphs: one op per node that is no constant, one tensor per value that is none."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError, UnknownShapeError
+from memsched.formats import onnx_macs
+from memsched.formats.module import Body
+from memsched.formats.onnx_attributes import Values, attributes_of, constant_values
+from memsched.formats.onnx_shapes import Shapes
+from memsched.formats.onnx_structure import Scope, domain_of, op_type, unique_names
+from memsched.formats.onnx_types import ValueType, element_name, tensor_bytes
+from memsched.graph.model import Graph, Op, Tensor
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+__all__ = ["Built", "build"]
+
+CAPTURED: Final = -1
+"""`Op.positions` of a tensor that a body of the op captures."""
+
+
+@dataclass(slots=True)
+class Built:
+    """Graphs, and what was seen while building them.
+
+    Attributes:
+        nodes: Per graph and op the index of its node.
+        unsized: Values whose size no option can state, with what they are.
+        unread: Values of unknown size that nobody reads.
+        constant_outputs: Graph outputs that are constants.
+    """
+
+    graphs: list[Graph] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    nodes: list[tuple[int, ...]] = field(default_factory=list)
+    unsized: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    constant_outputs: list[str] = field(default_factory=list)
+
+
+def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
+    """Return the graphs of all scopes, in their order.
+
+    Raises:
+        UnknownShapeError: A value that counts has dimensions that nothing states.
+        ModelError: A shape is absurd.
+    """
+    built = Built()
+    names = unique_names(list(scopes))
+    constants = [constant_values(scope.graph) for scope in scopes]
+    op_of_node: list[dict[int, int]] = []
+    for index, scope in enumerate(scopes):
+        builder = _GraphBuilder(scopes, shapes, constants, index, built)
+        built.graphs.append(builder.graph(names[index]))
+        built.nodes.append(tuple(builder.nodes))
+        op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
+        if scope.parent >= 0:
+            built.bodies.append(Body(index, scope.parent, op_of_node[scope.parent][scope.node]))
+    return built
+
+
+class _GraphBuilder:
+    def __init__(
+        self,
+        scopes: Sequence[Scope],
+        shapes: Shapes,
+        constants: Sequence[dict[str, Values]],
+        index: int,
+        built: Built,
+    ) -> None:
+        self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
+        self.scope = scopes[index]
+        self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
+        self.tensors: list[Tensor] = []
+        self.index_of: dict[str, int] = {}
+        self.read = self._read_names()
+
+    def graph(self, names: Sequence[str]) -> Graph:
+        scope = self.scope
+        inputs = [value.name for value in scope.graph.input if value.name not in scope.constants]
+        captures = [name for name in scope.free if name not in scope.constants]
+        for name in inputs:
+            self._add(name, "graph input", external=False)
+        for name in captures:
+            self._add(name, "captured value", external=True)
+        protos = scope.graph.node
+        ops = []
+        for position in self.nodes:
+            node = protos[position]
+            for name in node.output:
+                if name:
+                    self._add(name, f"output of op '{names[position]}' ({op_type(node)})", external=False, node=node)
+            ops.append(self._op(node, position, names[position]))
+        outputs = dict.fromkeys(value.name for value in scope.graph.output)
+        self.built.constant_outputs.extend(name for name in outputs if name in scope.constants)
+        return Graph(
+            name=self._name(),
+            tensors=tuple(self.tensors),
+            ops=tuple(ops),
+            inputs=tuple(range(len(inputs) + len(captures))),
+            outputs=tuple(self.index_of[name] for name in outputs if name not in scope.constants),
+            dependencies=self._dependencies(ops),
+        )
+
+    def _name(self) -> str:
+        if self.scope.parent < 0:
+            return str(self.scope.graph.name) or "main"
+        node = self.scopes[self.scope.parent].graph.node[self.scope.node]
+        owner = node.name or next((name for name in node.output if name), node.op_type)
+        return f"{owner}.{self.scope.attribute}"
+
+    def _read_names(self) -> set[str]:
+        """The names that a step, or the graph's result, needs."""
+        protos, bodies = self.scope.graph.node, self.scope.bodies
+        read = {name for node in self.nodes for name in protos[node].input}
+        read.update(name for node in bodies for body in bodies[node] for name in self.scopes[body].free)
+        read.update(value.name for value in self.scope.graph.output)
+        return read
+
+    def _add(self, name: str, role: str, *, external: bool, node: NodeProto | None = None) -> None:
+        found = self.shapes.of(self.scopes, self.index, name)
+        dims = found.lengths()
+        size, sized = 0, True
+        if found.kind != "tensor":
+            sized = False
+            if not external:
+                self.built.unsized.append(f"'{name}' ({found.kind})")
+        elif dims is not None and found.element:
+            try:
+                size = tensor_bytes(found.element, dims)
+            except ModelError as error:
+                raise ModelError(f"tensor '{name}': {error}") from error
+        elif name not in self.read:
+            sized = False
+            self.built.unread.append(f"'{name}'")
+        else:
+            raise UnknownShapeError(self._unknown(name, role, found, node))
+        self.index_of[name] = len(self.tensors)
+        self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external))
+
+    def _unknown(self, name: str, role: str, found: ValueType, node: NodeProto | None) -> str:
+        dims = found.dims
+        shown = "an unknown rank" if dims is None else f"shape [{', '.join(str(dim) or '?' for dim in dims)}]"
+        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims) if dims else "1,..."
+        symbols = list(dict.fromkeys(dim for dim in dims or () if isinstance(dim, str)))
+        if node is None and symbols and all(symbols):
+            options = " ".join(f"--dim {symbol}=1" for symbol in symbols)
+            return f"{role} '{name}' has {shown}; state it with {options} or --input-shape {name}:{example}"
+        if node is None:
+            return f"{role} '{name}' has {shown}; state it with --input-shape {name}:{example}"
+        reason = self.shapes.reasons.get(node.name or node.op_type, "")
+        bound = ",".join(str(dim) if isinstance(dim, int) else "MOST" for dim in dims) if dims else "DIM,DIM,..."
+        return (
+            f"tensor '{name}', {role}, has {shown}{f' ({reason})' if reason else ''}; "
+            f"if it depends on data, state an upper bound with --input-shape {name}:{bound}"
+        )
+
+    def _op(self, node: NodeProto, position: int, name: str) -> Op:
+        pairs = [
+            (self.index_of[read], place)
+            for place, read in enumerate(node.input)
+            if read and read not in self.scope.constants and self._available(node, read, name)
+        ]
+        explicit = {tensor for tensor, _ in pairs}
+        for body in self.scope.bodies.get(position, ()):
+            for read in self.scopes[body].free:
+                if read not in self.scope.constants and self._available(node, read, name):
+                    if self.index_of[read] not in explicit:
+                        pairs.append((self.index_of[read], CAPTURED))
+                    explicit.add(self.index_of[read])
+        kind = op_type(node)
+        attributes = attributes_of(node, self._value)
+        macs = 0
+        if kind in onnx_macs.COUNTED:
+            shapes, scopes, index = self.shapes, self.scopes, self.index
+            given = [shapes.of(scopes, index, read).lengths() if read else None for read in node.input]
+            made = [shapes.of(scopes, index, output).lengths() if output else None for output in node.output]
+            macs = onnx_macs.count(kind, attributes, given, made)
+        return Op(
+            name=name,
+            type=kind,
+            inputs=tuple(tensor for tensor, _ in pairs),
+            outputs=tuple(self.index_of[output] for output in node.output if output),
+            attributes=attributes,
+            positions=tuple(place for _, place in pairs),
+            macs=macs,
+        )
+
+    def _available(self, node: NodeProto, read: str, name: str) -> bool:
+        if read in self.index_of and read not in node.output:
+            return True
+        raise ModelError(
+            f"op '{name}' reads tensor '{read}' before any op has produced it: "
+            "the graph has a cycle or is not stored in execution order"
+        )
+
+    def _value(self, name: str) -> Values | None:
+        index = self.index
+        while index >= 0:
+            if name in self.scopes[index].defined:
+                return self.constants[index].get(name)
+            index = self.scopes[index].parent
+        return None
+
+    def _dependencies(self, ops: Sequence[Op]) -> tuple[tuple[int, int], ...]:
+        """Keep ops of unknown domains that give no tensor in order: they exist for an effect that nobody declares.
+
+        Random generators need no such order: the specification gives each node a seed of its own.
+        """
+        protos = self.scope.graph.node
+        effects = [op for op, value in enumerate(ops) if not value.outputs and domain_of(protos[self.nodes[op]])]
+        return tuple(itertools.pairwise(effects))

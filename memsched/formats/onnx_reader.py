@@ -1,0 +1,154 @@
+"""Read an ONNX model: bytes to graphs, without its weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import MemschedError, ModelError
+from memsched.formats import onnx_external, onnx_functions, onnx_graphs, onnx_light, onnx_shapes
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx_native import OnnxNative
+from memsched.formats.onnx_structure import Scope, analyse, domain_of
+from memsched.graph import dag
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["read"]
+
+_NAMED: Final = 5
+"""Notes name this many values and count the rest."""
+
+
+def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
+    """Return the module that the bytes of an ONNX file describe.
+
+    Args:
+        path: Used in messages, and its folder for external data; "-" for standard input and the current folder.
+
+    Raises:
+        ModelError: The file is damaged, contradictory or not supported.
+        UnknownShapeError: A size is unknown; the message names the option that states it.
+        UsageError: An option does not fit the model.
+    """
+    try:
+        return _read(data, path, options or LoadOptions())
+    except MemschedError as error:
+        where = "standard input" if path == "-" else path
+        raise type(error)(f"{where}: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
+
+
+def _read(data: bytes, path: str, options: LoadOptions) -> Module:
+    model = _parse(data)
+    _check_header(model)
+    inlined = onnx_functions.calls_functions(model)
+    external = onnx_light.lighten(model, onnx_external.folder_of(path))
+    light = _compact(model)
+    del model
+    if inlined:
+        light = onnx_functions.inline(light)
+    scopes = analyse(light.graph)
+    _check_imports(light, scopes)
+    shapes = onnx_shapes.infer(light, scopes, options)
+    built = onnx_graphs.build(scopes, shapes)
+    for graph in built.graphs:
+        dag.validate(graph)
+    notes = [*external.notes(), *shapes.notes, *_notes(scopes, built)]
+    if inlined:
+        left = " (those that import another operator-set version stay calls)" if light.functions else ""
+        notes.append(f"model-local functions are inlined; a reordered model is written with them inlined{left}")
+    return Module(
+        path=path,
+        format="onnx",
+        sha256=hashlib.sha256(data).hexdigest(),
+        graphs=tuple(built.graphs),
+        bodies=tuple(built.bodies),
+        weights_bytes=sum(onnx_light.constant_bytes(scope.graph) for scope in scopes),
+        constant_ops=sum(sum(scope.constant_node) for scope in scopes),
+        notes=tuple(notes),
+        native=OnnxNative(
+            data=data,
+            inlined=inlined,
+            nodes=tuple(built.nodes),
+            constant_nodes=tuple(
+                tuple(node for node, constant in enumerate(scope.constant_node) if constant) for scope in scopes
+            ),
+            external=tuple(external.locations),
+        ),
+    )
+
+
+def _parse(data: bytes) -> ModelProto:
+    from onnx import ModelProto
+
+    if not data:
+        raise ModelError("the file is empty")
+    try:
+        model: ModelProto = ModelProto.FromString(data)
+    except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases
+        raise ModelError("not an ONNX model, or a truncated one: its protobuf cannot be decoded") from error
+    if not model.HasField("graph"):
+        raise ModelError("not an ONNX model: it holds no graph")
+    return model
+
+
+def _compact(model: ModelProto) -> ModelProto:
+    """Return a copy that no longer holds the memory of the removed weights."""
+    from onnx import ModelProto
+
+    compact: ModelProto = ModelProto.FromString(model.SerializeToString())
+    return compact
+
+
+def _check_header(model: ModelProto) -> None:
+    import onnx
+
+    if model.ir_version < 1:
+        raise ModelError("the model states no IR version")
+    if model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"IR version {model.ir_version} is newer than version {onnx.IR_VERSION} "
+            f"that the installed onnx {onnx.__version__} knows; update onnx"
+        )
+    if not model.graph.node:
+        raise ModelError("the graph has no nodes")
+    if not model.opset_import and model.ir_version >= 3:
+        raise ModelError("the model imports no operator set (opset_import is empty)")
+
+
+def _check_imports(light: ModelProto, scopes: Sequence[Scope]) -> None:
+    imported = {opset.domain for opset in light.opset_import}
+    if light.ir_version < 3 or imported & {"", "ai.onnx"}:
+        if light.ir_version < 3 and not imported & {"", "ai.onnx"}:
+            light.opset_import.add(version=1)
+        return
+    for scope in scopes:
+        for node in scope.graph.node:
+            if not domain_of(node):
+                name = node.name or node.op_type
+                raise ModelError(f"op '{name}' is ONNX's own, but opset_import names no version of ONNX's operators")
+
+
+def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:
+    notes = []
+    main = scopes[0]
+    fixed = [f"'{value.name}'" for value in main.graph.input if value.name in main.constants]
+    if fixed:
+        notes.append(f"graph inputs with a default are taken as constants: {_list(fixed)}")
+    if built.unsized:
+        notes.append(f"values that have no size of their own count nothing: {_list(built.unsized)}")
+    if built.unread:
+        notes.append(f"values of unknown size that nobody reads count nothing: {_list(built.unread)}")
+    if built.constant_outputs:
+        names = [f"'{name}'" for name in built.constant_outputs]
+        notes.append(f"graph outputs that are constants count nothing: {_list(names)}")
+    return notes
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,214 @@
+"""The structure of an ONNX model: its graphs, what they capture, and which of their nodes compute constants.
+
+Names are resolved as the specification says (docs/IR.md, "Names Within a Graph"): a body sees the names of the graphs
+around it. Everything is done with explicit stacks, in linear time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import GraphError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto
+
+__all__ = ["Scope", "analyse", "domain_of", "graphs_of", "op_type", "sparse_name", "unique_names"]
+
+_DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
+# Operators whose result differs from run to run, or that draw on a generator: never constants.
+_RANDOM: Final = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+_CONSTANT_WITHOUT_INPUTS: Final = frozenset({"Constant", "SequenceEmpty", "Optional"})
+# Of other domains only these are known to be pure functions of their inputs.
+_PURE_CONTRIB: Final = frozenset({"com.microsoft.DequantizeLinear", "com.microsoft.QuantizeLinear"})
+
+
+@dataclass(slots=True)
+class Scope:
+    """One GraphProto seen with its surroundings.
+
+    Attributes:
+        graph: The proto.
+        parent: Index of the scope whose node executes it; -1 for the main graph.
+        node: Index of that node in the parent.
+        attribute: Name of the attribute that holds it.
+        bodies: Per node index the scopes that it executes.
+        defined: The names that this graph defines: inputs, initializers, outputs of nodes.
+        free: The names that it takes from the graphs around it, in order of first use.
+        constants: The names of its own that are constants.
+        constant_node: Per node whether it computes constants from constants alone.
+    """
+
+    graph: GraphProto
+    parent: int
+    node: int
+    attribute: str
+    bodies: dict[int, list[int]] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+    free: dict[str, None] = field(default_factory=dict)
+    constants: set[str] = field(default_factory=set)
+    constant_node: bytearray = field(default_factory=bytearray)
+
+
+def graphs_of(main: GraphProto) -> list[Scope]:
+    """Return the main graph and all bodies below it, parents before children, in the file's order."""
+    scopes = [Scope(main, -1, -1, "")]
+    for index, scope in enumerate(scopes):
+        for position, node in enumerate(scope.graph.node):
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    scope.bodies.setdefault(position, []).append(len(scopes))
+                    scopes.append(Scope(attribute.g, index, position, attribute.name))
+                for graph in attribute.graphs:
+                    scope.bodies.setdefault(position, []).append(len(scopes))
+                    scopes.append(Scope(graph, index, position, attribute.name))
+    return scopes
+
+
+def analyse(main: GraphProto) -> list[Scope]:
+    """Return the scopes of `graphs_of` with their names resolved and their constants found.
+
+    Raises:
+        GraphError: A name has two producers, or a node reads a name that nothing defines.
+    """
+    scopes = graphs_of(main)
+    for scope in scopes:
+        _define(scope)
+    for index in range(len(scopes) - 1, -1, -1):
+        _find_free(scopes, index)
+    if scopes[0].free:
+        _refuse_undefined(scopes)
+    for index in range(len(scopes)):
+        _find_constants(scopes, index)
+    return scopes
+
+
+def sparse_name(sparse: object) -> str:
+    """Return the name of a sparse initializer, which is that of its values."""
+    return str(sparse.values.name)  # type: ignore[attr-defined]
+
+
+def domain_of(node: NodeProto) -> str:
+    """Return the domain of a node; "" for the default one."""
+    return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+
+
+def op_type(node: NodeProto) -> str:
+    """Return "Conv" for the default domain and "domain.Type" for any other."""
+    domain = domain_of(node)
+    return f"{domain}.{node.op_type}" if domain else str(node.op_type)
+
+
+def _initializers(graph: GraphProto) -> Iterator[str]:
+    tensor: TensorProto
+    for tensor in graph.initializer:
+        yield tensor.name
+    for sparse in graph.sparse_initializer:
+        yield sparse_name(sparse)
+
+
+def _define(scope: Scope) -> None:
+    graph, defined = scope.graph, scope.defined
+    for value in graph.input:
+        if value.name in defined:
+            raise GraphError(f"two inputs of graph '{graph.name}' are called '{value.name}'")
+        defined.add(value.name)
+    for name in _initializers(graph):
+        if name in scope.constants:
+            raise GraphError(f"two initializers of graph '{graph.name}' are called '{name}'")
+        scope.constants.add(name)
+    defined |= scope.constants
+    for node in graph.node:
+        for name in node.output:
+            if not name:
+                continue
+            if name in defined:
+                raise GraphError(f"tensor '{name}' has more than one producer; the second is op '{_shown(node)}'")
+            defined.add(name)
+
+
+def _shown(node: NodeProto) -> str:
+    return str(node.name) or next((name for name in node.output if name), str(node.op_type))
+
+
+def _find_free(scopes: list[Scope], index: int) -> None:
+    scope = scopes[index]
+    free, defined = scope.free, scope.defined
+    for position, node in enumerate(scope.graph.node):
+        for name in node.input:
+            if name and name not in defined:
+                free[name] = None
+        for body in scope.bodies.get(position, ()):
+            for name in scopes[body].free:
+                if name not in defined:
+                    free[name] = None
+    for value in scope.graph.output:
+        if value.name not in defined:
+            free[value.name] = None
+
+
+def _refuse_undefined(scopes: list[Scope]) -> None:
+    """Name the node, or the graph output, through which the first undefined name came up."""
+    missing = next(iter(scopes[0].free))
+    for scope in scopes:
+        for node in scope.graph.node:
+            if missing in node.input:
+                raise GraphError(
+                    f"op '{_shown(node)}' reads tensor '{missing}', which no op produces and which is no graph input"
+                )
+    raise GraphError(f"graph output '{missing}' is produced by no op")
+
+
+def _find_constants(scopes: list[Scope], index: int) -> None:
+    scope = scopes[index]
+    constants = scope.constants
+    if scope.parent >= 0:
+        outer = scopes[scope.parent].constants
+        constants.update(name for name in scope.free if name in outer)
+    scope.constant_node = bytearray(len(scope.graph.node))
+    for position, node in enumerate(scope.graph.node):
+        inputs = [name for name in node.input if name]
+        if all(name in constants for name in inputs) and position not in scope.bodies and _is_pure(node, bool(inputs)):
+            scope.constant_node[position] = 1
+            constants.update(name for name in node.output if name)
+
+
+def _is_pure(node: NodeProto, has_inputs: bool) -> bool:
+    domain, kind = domain_of(node), node.op_type
+    if domain not in {"", "ai.onnx.ml"}:
+        return has_inputs and op_type(node) in _PURE_CONTRIB
+    if not any(node.output) or kind in _RANDOM:
+        return False
+    # A third input of Dropout may switch it to training, where it draws random numbers.
+    if kind == "Dropout" and len(node.input) > 2 and node.input[2]:
+        return False
+    return has_inputs or kind in _CONSTANT_WITHOUT_INPUTS
+
+
+def unique_names(scopes: list[Scope]) -> list[list[str]]:
+    """Return per scope and node a name that is unique in its graph.
+
+    A node keeps its own name unless it has none or an earlier node of its graph has the same; then it takes the name
+    of its first output, with a number where that is taken too.
+    """
+    taken = {node.name for scope in scopes for node in scope.graph.node}
+    result = []
+    for scope in scopes:
+        seen: set[str] = set()
+        names = []
+        for node in scope.graph.node:
+            name = str(node.name)
+            if not name or name in seen:
+                base = next((output for output in node.output if output), str(node.op_type) or "op")
+                name, number = base, 1
+                while name in taken:
+                    name, number = f"{base}#{number}", number + 1
+                taken.add(name)
+            seen.add(name)
+            names.append(name)
+        result.append(names)
+    return result
