@@ -35,12 +35,14 @@ rise.
 
 from __future__ import annotations
 
-from memsched.fusion.quotient import ALIVE, DIES, FREE, Quotient
+from collections.abc import Iterable
+
+from memsched.fusion.quotient import DIES, FREE, Quotient
 
 __all__ = ["fuse_monotonic"]
 
 
-def fuse_monotonic(graph: Quotient, tasks: list[int]) -> list[int]:
+def fuse_monotonic(graph: Quotient, tasks: Iterable[int]) -> list[int]:
     """Fuse around ``tasks`` (taken from the end) until no pair that one of them belongs to can be fused.
 
     Returns the anchors of the fusions made, in their order.
@@ -51,37 +53,38 @@ def fuse_monotonic(graph: Quotient, tasks: list[int]) -> list[int]:
     while pending and not graph.exhausted:
         task = pending.pop()
         queued.discard(task)
-        anchor = _fuse_around(graph, task) if graph.members[task] else None
-        if anchor is None:
+        if not graph.members[task]:
             continue
-        fused.append(anchor)
-        for other in (*sorted(graph.succs[anchor]), *sorted(graph.preds[anchor]), anchor):
-            if other not in queued:
-                queued.add(other)
-                pending.append(other)
+        for anchor, changed in _fuse_around(graph, task):
+            fused.append(anchor)
+            for other in (*changed, anchor):
+                if other not in queued:
+                    queued.add(other)
+                    pending.append(other)
     return fused
 
 
-def _fuse_around(graph: Quotient, task: int) -> int | None:
-    """Fuse ``task`` with one neighbour if some pair allows it; return the anchor."""
-    for before in sorted(graph.preds[task]):
-        if _fuse_pair(graph, before, task):
-            return task if graph.members[task] else before
-    for after in sorted(graph.succs[task]):
-        if _fuse_pair(graph, task, after):
-            return task if graph.members[task] else after
-    return None
-
-
-def _fuse_pair(graph: Quotient, first: int, second: int) -> bool:
-    graph.work += 1
-    if rises(graph, first, second):
-        _merge_rising(graph, first, second)
-        return True
-    if falls(graph, first, second):
-        _merge_falling(graph, first, second)
-        return True
-    return False
+def _fuse_around(graph: Quotient, task: int) -> list[tuple[int, list[int]]]:
+    """Fuse ``task`` with each neighbour that allows it; return the anchors, each with the tasks whose edges changed."""
+    result: list[tuple[int, list[int]]] = []
+    neighbours = [(before, task) for before in sorted(graph.preds[task])]
+    neighbours += [(task, after) for after in sorted(graph.succs[task])]
+    for first, second in neighbours:
+        if not graph.members[task]:
+            break
+        # An earlier fusion of this round may have taken the neighbour or the edge.
+        if second not in graph.succs[first]:
+            continue
+        graph.work += 1
+        if rises(graph, first, second):
+            changed = sorted(graph.preds[first] | graph.succs[first])
+            _merge_rising(graph, first, second)
+            result.append((second, changed))
+        elif falls(graph, first, second):
+            changed = sorted(graph.preds[second] | graph.succs[second])
+            _merge_falling(graph, first, second)
+            result.append((first, changed))
+    return result
 
 
 def rises(graph: Quotient, task: int, anchor: int) -> bool:
@@ -112,7 +115,7 @@ def _merge_rising(graph: Quotient, task: int, anchor: int) -> None:
     before = graph.before[anchor] | (graph.reads[task] - graph.reads[anchor])
     for buffer in graph.creates[task] & before:
         # Read for the last time before the anchor: gone by then if nothing outside the pair reads it.
-        if graph.fate(buffer, (task, anchor), anchor) != ALIVE:
+        if not graph.kept[buffer] and graph.users[buffer] == {anchor}:
             top -= graph.sizes[buffer]
     before -= graph.creates[task]
     graph.absorb(task, anchor, in_front=True)

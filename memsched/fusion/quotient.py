@@ -24,6 +24,9 @@ __all__ = ["ALIVE", "DIES", "FREE", "Quotient"]
 
 DIES, FREE, ALIVE = 0, 1, 2
 
+# A buffer with more readers counts as one whose fate is unknown: looking at all of them again and again is quadratic.
+_MANY_USERS = 256
+
 
 class Quotient:
     """Tasks under fusion, mutable.
@@ -80,12 +83,14 @@ class Quotient:
     def fate(self, buffer: int, inside: Collection[int], anchor: int) -> int:
         """Return what becomes of ``buffer`` when all of ``inside`` have been executed, at a moment next to ``anchor``.
 
-        DIES: nobody else needs it. ALIVE: something that follows the anchor does. FREE: that depends on the schedule
-        (or, on graphs too large for bitsets, is not known).
+        DIES: nobody else needs it. ALIVE: something that follows the anchor does. FREE: that depends on the schedule,
+        or is not looked into (too many users; graphs too large for bitsets): both cases must be allowed for.
         """
         if self.kept[buffer]:
             return ALIVE
         users = self.users[buffer]
+        if len(users) > _MANY_USERS:
+            return FREE
         self.work += len(users)
         result = DIES
         for user in users:
