@@ -1,0 +1,134 @@
+"""The command line's entry: finds the subcommand, imports it alone, and turns every failure into one line."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from memsched import __version__
+from memsched.errors import MemschedError
+from memsched.report.text import one_line
+
+__all__ = ["State", "main"]
+
+_INTERRUPTED = 130
+_COMMANDS = {
+    "optimize": ("memsched.cli.optimize", "Reorder a model's operators for the least memory; prove and verify it."),
+    "analyze": ("memsched.cli.analyze", "What a model needs as it stands: peak, bound, who is to blame."),
+    "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
+    "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),
+}
+"""Name to module and help: what `memsched --help` shows without importing any of them."""
+
+
+@dataclass(slots=True)
+class State:
+    """What a subcommand tells the entry: whether an internal error shall show its traceback."""
+
+    debug: bool = False
+
+
+class _Commands(click.Group):
+    """Subcommands that are imported when they are invoked."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"commands: {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"no such command '{args[0]}'; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+_HELP = """Order the operators of ONNX and TFLite models so that inference needs the least activation memory.
+
+MODEL and report files may be '-' for standard input or output.
+
+Exit codes: 0 done, 1 bad model or file, 2 wrong usage, 3 budget not met, 4 verification failed, 130 interrupted.
+"""
+
+cli = _Commands(
+    "memsched", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+click.version_option(__version__, "--version", "-V", prog_name="memsched", message="%(prog)s %(version)s")(cli)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line ``arguments`` (by default the process's) and return the exit code; never raises."""
+    state = State()
+    for stream in (sys.stdout, sys.stderr):
+        # A tensor's name may hold what the terminal's encoding lacks; that is no reason to fail.
+        with contextlib.suppress(AttributeError, OSError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(arguments, state)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has left, as `head` does; nothing may complain about it at exit either.
+        _silence(sys.stdout)
+        return 0
+    return code
+
+
+def _run(arguments: Sequence[str] | None, state: State) -> int:
+    try:
+        code = cli.main(args=arguments, prog_name="memsched", standalone_mode=False, obj=state)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "memsched"
+        return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')", error.exit_code)
+    except MemschedError as error:
+        return _fail(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted; nothing was written", _INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except MemoryError:
+        return _fail("not enough memory for this model", 1)
+    except Exception as error:  # the last line of defence: a user never sees a traceback unasked
+        if state.debug:
+            traceback.print_exc()
+        kind = type(error).__name__
+        return _fail(f"internal error: {kind}: {error} (please report it; --debug shows the traceback)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print(f"memsched: error: {one_line(message)}", file=sys.stderr, flush=True)  # noqa: T201
+    return code
+
+
+def _silence(stream: object) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())  # type: ignore[attr-defined]
+        os.close(null)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""``memsched optimize``: from file to file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memsched.cli.options import Size, allow_option, model_options, output_options, parse_dims, parse_shapes
+from memsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from memsched.results import OptimizeResult
+
+__all__ = ["command"]
+
+_STANDARD = "-"
+_BUDGET_NOT_MET = 3
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Where everything goes.
+
+    Attributes:
+        model: A path, or "-".
+        report: A path; None for no file.
+        report_asked: The user named the report's file.
+        print_report: The report goes to standard output.
+    """
+
+    model: str
+    report: str | None
+    report_asked: bool
+    print_report: bool
+
+
+@click.command("optimize", short_help="Reorder a model's operators.")
+@click.argument("model")
+@click.option(
+    "-o", "--output", metavar="OUT", help="The model to write; by default <stem>_memsched.<ext> beside MODEL."
+)
+@click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
+@model_options
+@click.option(
+    "--budget",
+    type=Size(),
+    metavar="SIZE",
+    help="What the arena may take, such as 256KB; exit code 3 if it is not enough.",
+)
+@allow_option
+@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@click.option(
+    "--solver",
+    type=click.Choice(["auto", "exact", "cpsat", "greedy", "file"]),
+    default="auto",
+    show_default=True,
+    help="auto tries all in turn.",
+)
+@click.option(
+    "--order-guarantee",
+    type=click.Choice(["none", "session", "pins"]),
+    default="session",
+    show_default=True,
+    help="ONNX: session options that honour the order are listed, or pins in the model hold it in any session.",
+)
+@click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too.")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Run both models and compare their outputs."
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Threads of the search.")
+@click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
+@output_options
+def command(**options: Any) -> int:
+    """Write MODEL with its operators in the order that needs the least activation memory.
+
+    Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where no better order
+    is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best order so far.
+    """
+    outputs = _outputs(options)
+    return _optimize(options, outputs)
+
+
+def _outputs(options: dict[str, Any]) -> _Outputs:
+    """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    from memsched.results import check_outputs
+
+    source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
+    if output is None:
+        if source == _STANDARD:
+            raise UsageError(
+                "standard input gives no name for the output: name it with -o (or -o - for standard output)"
+            )
+        output = str(_beside(Path(source), Path(source).suffix))
+    print_report = as_json or report == _STANDARD
+    if print_report and output == _STANDARD:
+        raise UsageError("model and report cannot both go to standard output: name a file with -o or --report")
+    asked = report is not None and report != _STANDARD
+    if not asked:
+        # `--report -` takes the place of the file; with the model on standard output nothing is left behind unasked.
+        report = None if report == _STANDARD or output == _STANDARD else str(Path(output).with_suffix(".json"))
+    check_outputs(
+        source,
+        None if output == _STANDARD else output,
+        report,
+        force=options["force"],
+    )
+    return _Outputs(output, report, asked, print_report)
+
+
+def _beside(source: Path, suffix: str) -> Path:
+    name = source.stem if suffix else source.name
+    return source.with_name(f"{name}_memsched{suffix}") if name else source / f"_memsched{suffix}"
+
+
+def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
+    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+    from memsched.compiler import optimize
+    from memsched.results import OutputsDifferError, save_outputs
+
+    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
+    progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
+    with interruptible() as interrupt, progress:
+
+        def tell(news: Any) -> None:
+            if news.stage == "verification":
+                interrupt.search_ended()
+            progress.tell(news)
+
+        try:
+            result = optimize(
+                options["model"],
+                target=options["target"],
+                budget=options["budget"],
+                time_limit=options["time_limit"],
+                solver=options["solver"] if "reorder" in options["allow"] else "file",
+                input_shapes=parse_shapes(options["input_shapes"]),
+                dims=parse_dims(options["dims"]),
+                order_guarantee=options["order_guarantee"],
+                control_dependencies=options["control_dependencies"],
+                in_place="inplace" in options["allow"],
+                verify=options["verify"],
+                seed=options["seed"],
+                workers=options["workers"],
+                output=outputs.model,
+                on_progress=tell,
+                stop=interrupt.stop,
+            )
+        except OutputsDifferError as error:
+            if outputs.report_asked and outputs.report is not None:
+                error.report.save(outputs.report)
+            raise
+        interrupt.search_ended()
+        save_outputs(
+            result,
+            model_path=None if outputs.model == _STANDARD else outputs.model,
+            report_path=outputs.report,
+            force=options["force"],
+        )
+    _print(result, options, outputs)
+    if result.interrupted:
+        return _INTERRUPTED
+    return _BUDGET_NOT_MET if result.budget_met is False else 0
+
+
+def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -> None:
+    from memsched.cli.terminal import make_console, write_standard_output
+    from memsched.report.console import print_summary
+
+    taken = outputs.print_report or outputs.model == _STANDARD
+    if outputs.model == _STANDARD:
+        write_standard_output(result.model)
+    elif outputs.print_report:
+        write_standard_output(result.report.to_json().encode())
+    console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
+    print_summary(console, result.report.data, report_path=outputs.report, verbose=options["verbose"] > 0)

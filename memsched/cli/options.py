@@ -1,0 +1,162 @@
+"""Options that several subcommands share, and the values that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from memsched.cli.main import State
+from memsched.errors import UsageError
+from memsched.units import parse_size
+
+__all__ = ["ALLOWED", "Size", "allow_option", "model_options", "output_options", "parse_dims", "parse_shapes"]
+
+ALLOWED = ("reorder", "inplace")
+"""What ``--allow`` may name."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Size(click.ParamType):
+    """A size in bytes, written as "262144", "256KB" or "1.5MiB"."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return tensor names and shapes of "NAME:1,3,224,224" or "NAME:[1,3,224,224]"; names may hold colons.
+
+    Raises:
+        UsageError: A text is neither, a dimension is no positive number, or a name comes twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, colon, listed = text.rpartition(":")
+        inner = listed.strip().removeprefix("[").removesuffix("]")
+        try:
+            shape = tuple(_whole(part) for part in inner.split(",")) if inner.strip() else ()
+        except ValueError:
+            colon = ""
+        if not colon or not name:
+            raise UsageError(f"--input-shape '{text}' is not understood: write NAME:1,3,224,224")
+        if name in shapes:
+            raise UsageError(f"--input-shape names '{name}' twice")
+        shapes[name] = shape
+    return shapes
+
+
+def parse_dims(texts: Sequence[str]) -> dict[str, int]:
+    """Return dimension names and values of "NAME=8".
+
+    Raises:
+        UsageError: A text is not of that form, a value is no number of elements, or a name comes twice.
+    """
+    dims: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            value = _whole(number)
+        except ValueError:
+            raise UsageError(f"--dim '{text}' is not understood: write NAME=8") from None
+        if not name:
+            raise UsageError(f"--dim '{text}' is not understood: write NAME=8")
+        if name in dims:
+            raise UsageError(f"--dim names '{name}' twice")
+        dims[name] = value
+    return dims
+
+
+def _whole(text: str) -> int:
+    """Return a dimension: digits alone, no sign."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        raise ValueError(text)
+    return int(digits)
+
+
+def model_options(function: _Function) -> _Function:
+    """Add the options that say how to read a model and for which target."""
+    return _add(
+        function,
+        click.option(
+            "--target", metavar="NAME|FILE.toml", help="Memory rules; by default those of the format's runtime."
+        ),
+        _shape_option(),
+        _dim_option(),
+    )
+
+
+def shape_options(function: _Function) -> _Function:
+    """Add the options that state sizes that a model leaves open."""
+    return _add(function, _shape_option(), _dim_option())
+
+
+def _shape_option() -> Callable[[_Function], _Function]:
+    return click.option(
+        "--input-shape",
+        "input_shapes",
+        multiple=True,
+        metavar="NAME:1,3,224,224",
+        help="Shape of an input that the model leaves open.",
+    )
+
+
+def _dim_option() -> Callable[[_Function], _Function]:
+    return click.option("--dim", "dims", multiple=True, metavar="NAME=8", help="Value of a symbolic dimension.")
+
+
+def allow_option(function: _Function) -> _Function:
+    """Add ``--allow``, a comma-separated list, as a tuple of names."""
+    return click.option(
+        "--allow",
+        callback=_allowed,
+        default=",".join(ALLOWED),
+        show_default=True,
+        metavar="LIST",
+        help="What may be done: reorder operators, inplace: let outputs take dying inputs' bytes as the target does.",
+    )(function)
+
+
+def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    for name in names:
+        if name not in ALLOWED:
+            raise click.BadParameter(f"'{name}' is not available; choose from {', '.join(ALLOWED)}", ctx, param)
+    return names
+
+
+def output_options(function: _Function) -> _Function:
+    """Add the options that say what is printed and how."""
+    return _add(
+        function,
+        click.option(
+            "--json", "as_json", is_flag=True, help="The report to standard output, all else to standard error."
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Print errors only."),
+        click.option("-v", "--verbose", count=True, help="Print more; -vv also shows tracebacks of internal errors."),
+        click.option("--no-color", is_flag=True, help="No colours; the environment's NO_COLOR does the same."),
+        click.option(
+            "--debug", is_flag=True, expose_value=False, callback=_debug, help="Tracebacks of internal errors."
+        ),
+    )
+
+
+def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and isinstance(ctx.obj, State):
+        ctx.obj.debug = True
+
+
+def _add(function: _Function, *options: Callable[[_Function], _Function]) -> _Function:
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,0 +1,145 @@
+"""Consoles, progress and interruption: what a subcommand needs of the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memsched.schedule.portfolio import Progress
+
+__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console"]
+
+_REFRESHES_PER_SECOND = 4
+
+
+def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Console:
+    """Return a console; without colours where ``no_color``, NO_COLOR or a pipe says so."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, no_color=no_color or None, quiet=quiet, highlight=False, markup=False, emoji=False)
+
+
+class Interrupt:
+    """Turns the first Ctrl-C during a search into a polite request, and any other into `KeyboardInterrupt`.
+
+    The search may be inside native code that lets no Python signal handler run, so `stop`, which it polls from
+    whatever thread, also looks at the pipe into which Python's C-level handler writes every signal at once.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._searching = False
+        self._handled = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def stop(self) -> bool:
+        """Return whether the search shall end with the best result so far."""
+        self._searching = True
+        with contextlib.suppress(OSError):
+            if os.read(self._reader, 64):
+                self.requested = True
+        return self.requested
+
+    def search_ended(self) -> None:
+        """From here on an interrupt ends what is running."""
+        self._searching = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Signal handler."""
+        if not self._searching or self._handled:
+            raise KeyboardInterrupt
+        self._handled = self.requested = True
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle SIGINT and SIGTERM while inside; only the main thread can, elsewhere this does nothing."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        old = {number: signal.signal(number, self.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        old_writer = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(old_writer)
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def close(self) -> None:
+        """Release the pipe."""
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Give an installed `Interrupt`."""
+    interrupt = Interrupt()
+    try:
+        with interrupt.installed():
+            yield interrupt
+    finally:
+        interrupt.close()
+
+
+class ProgressDisplay:
+    """One line on standard error, where that is a terminal: the stage, the best peak, the bound, the gap, the seconds."""
+
+    def __init__(self, console: Console, *, enabled: bool, every: bool) -> None:
+        self._console = console
+        self._enabled = enabled and console.is_terminal
+        self._every = every
+        self._started = time.monotonic()
+        self._last: Progress | None = None
+        self._live: Any = None
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._enabled:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._line,
+                refresh_per_second=_REFRESHES_PER_SECOND,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, progress: Progress) -> None:
+        """Take note of how far the search is."""
+        self._last = progress
+        if self._every and self._live is None:
+            self._console.print(self._line(), soft_wrap=True)
+
+    def _line(self) -> str:
+        seconds = time.monotonic() - self._started
+        last = self._last
+        if last is None:
+            return f"reading the model  {seconds:.1f} s"
+        gap = 100 * (last.best_peak - last.lower_bound) / last.best_peak if last.best_peak else 0.0
+        stage = last.stage if len(last.stage) <= 28 else last.stage[:25] + "..."
+        return f"{stage}: {last.best_peak:,} B, bound {last.lower_bound:,}, gap {gap:.1f} %  {seconds:.1f} s"
+
+
+def write_standard_output(data: bytes) -> None:
+    """Write ``data`` to standard output as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

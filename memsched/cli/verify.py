@@ -1,0 +1,101 @@
+"""``memsched verify``: do two models compute the same?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memsched.cli.options import output_options, parse_dims, parse_shapes, shape_options
+from memsched.errors import ModelError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memsched.verification import ModelComparison
+
+__all__ = ["command"]
+
+_DIFFERENT = 4
+
+
+@click.command("verify", short_help="Run two models and compare them.")
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Random inputs to compare on."
+)
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Relative tolerance of outputs."
+)
+@click.option(
+    "--atol", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Absolute tolerance of outputs."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, metavar="N", help="Of the inputs."
+)
+@shape_options
+@output_options
+def command(**options: Any) -> int:
+    """Run models A and B on the same random inputs in their real runtime.
+
+    The outputs must be equal bit for bit, or within --atol + --rtol * |output of A|; otherwise the exit code is 4.
+    Measured peaks are shown side by side. Where a model cannot be run, the exit code is 1.
+    """
+    from memsched.cli.terminal import interruptible, make_console
+    from memsched.compiler import verify
+
+    with interruptible():
+        found = verify(
+            options["a"],
+            options["b"],
+            runs=options["runs"],
+            rtol=options["rtol"],
+            atol=options["atol"],
+            seed=options["seed"],
+            input_shapes=parse_shapes(options["input_shapes"]),
+            dims=parse_dims(options["dims"]),
+        )
+    if options["as_json"]:
+        click.echo(json.dumps(_values(found), indent=2))
+    else:
+        _print(make_console(stderr=False, no_color=options["no_color"], quiet=options["quiet"]), found)
+    if found.same is None:
+        raise ModelError(f"not compared in {found.verification.runtime}: {found.verification.reason}")
+    return 0 if found.same else _DIFFERENT
+
+
+def _values(found: ModelComparison) -> dict[str, Any]:
+    error = found.verification.max_abs_error
+    values = dataclasses.asdict(found.verification)
+    values["max_abs_error"] = error if error is not None and error < float("inf") else None
+    return {"passed": found.same, "rtol": found.rtol, "atol": found.atol, **values}
+
+
+def _print(console: Console, found: ModelComparison) -> None:
+    from memsched.report.text import printable
+
+    verification = found.verification
+
+    def line(text: str, style: str | None = None) -> None:
+        console.print(printable(text), style=style, soft_wrap=True)
+
+    for name, peak in (
+        ("A", verification.measured_peak_before_bytes),
+        ("B", verification.measured_peak_after_bytes),
+    ):
+        if peak is not None:
+            line(f"measured peak of {name}: {peak:,} B")
+    for note in verification.notes:
+        line(f"note: {note}", "dim")
+    if found.same is None:
+        return
+    on = f"on {verification.runs} random inputs in {verification.runtime}"
+    if verification.outputs_equal:
+        line(f"PASSED: outputs bit-equal {on}", "green")
+    elif found.same:
+        line(f"PASSED: outputs differ by up to {verification.max_abs_error:g}, within the tolerance, {on}", "green")
+    else:
+        line(f"FAILED: {verification.reason or 'outputs differ'} {on}", "red")

@@ -1,0 +1,210 @@
+"""Orders for all graphs of a module, bodies of control flow before the graphs that execute them, each checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from memsched.allocate.greedy import allocate
+from memsched.errors import ModelError
+from memsched.formats.module import Module
+from memsched.fusion.iterate import FusedGraph
+from memsched.graph.checker import CheckedSchedule, check_allocation, check_schedule
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.lowering.apply import apply_target, with_workspaces
+from memsched.schedule.limits import Limits
+from memsched.schedule.orders import file_order, reverse_post_order
+from memsched.schedule.portfolio import PassRecord, Progress, schedule_graph
+from memsched.targets.load import Target
+
+__all__ = ["Figures", "GraphPlan", "baselines", "bottom_up", "checked_allocation", "lower_module", "plan_module"]
+
+_Order = tuple[int, ...]
+OrderRule = Callable[[Graph, Storage], _Order]
+"""What gives a graph's order: its own, or one of the baselines."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """One graph with the order found for it.
+
+    Attributes:
+        graph: With the target's rules, and its bodies' peaks in their new orders as workspaces.
+        schedule: The best order; the file's own when none is better.
+        checked: The checker's figures for it.
+        file_peak: Peak of the file's order on ``graph``, bytes.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    checked: CheckedSchedule
+    file_peak: int
+    fused: FusedGraph | None
+    passes: tuple[PassRecord, ...]
+
+    @property
+    def reordered(self) -> bool:
+        """Whether the order differs from the file's."""
+        return self.schedule.order != tuple(range(len(self.graph.ops)))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an order of the main graph costs, bytes."""
+
+    peak: int
+    arena: int
+
+
+def bottom_up(module: Module) -> list[int]:
+    """Return the graphs' indices so that each comes after those that its ops execute.
+
+    Raises:
+        ModelError: A graph executes itself, directly or through others.
+    """
+    waiting = [0] * len(module.graphs)
+    parents: list[list[int]] = [[] for _ in module.graphs]
+    for body in module.bodies:
+        waiting[body.parent] += 1
+        parents[body.graph].append(body.parent)
+    ready = [index for index, count in enumerate(waiting) if not count]
+    for graph in ready:
+        for parent in parents[graph]:
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                ready.append(parent)
+    if len(ready) != len(module.graphs):
+        name = next(module.graphs[index].name for index, count in enumerate(waiting) if count)
+        raise ModelError(f"'{module.path}': graph '{name}' executes itself, so its memory has no bound")
+    return ready
+
+
+def lower_module(module: Module, target: Target) -> tuple[Graph, ...]:
+    """Return the module's graphs with the target's rules applied."""
+    return tuple(apply_target(graph, target) for graph in module.graphs)
+
+
+def _workspaces(module: Module, peaks: Mapping[int, int]) -> dict[int, dict[int, int]]:
+    """Return per graph the bytes that each op's bodies need: the largest of their peaks, as one runs at a time."""
+    result: dict[int, dict[int, int]] = {}
+    for body in module.bodies:
+        if body.graph in peaks:
+            of_graph = result.setdefault(body.parent, {})
+            of_graph[body.op] = max(of_graph.get(body.op, 0), peaks[body.graph])
+    return result
+
+
+def _with_bodies(module: Module, graph: Graph, index: int, peaks: Mapping[int, int]) -> Graph:
+    needed = _workspaces(module, peaks).get(index)
+    return with_workspaces(graph, needed) if needed else graph
+
+
+def plan_module(
+    module: Module,
+    lowered: tuple[Graph, ...],
+    limits: Limits,
+    *,
+    solver: str = "auto",
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> tuple[GraphPlan, ...]:
+    """Return a checked plan for every graph of ``module``; the time limit holds for all of them together.
+
+    Each graph may use its share, by ops, of the time that is left; the rest goes to those after it.
+    """
+    started = time.monotonic()
+    left = sum(len(graph.ops) for graph in lowered)
+    peaks: dict[int, int] = {}
+    plans: dict[int, GraphPlan] = {}
+    for index in bottom_up(module):
+        graph = _with_bodies(module, lowered[index], index, peaks)
+        share = len(graph.ops) / left if left else 1.0
+        left -= len(graph.ops)
+        remaining = limits.remaining(started, time.monotonic())
+        limit = None if limits.time_limit is None else remaining * share
+        plans[index] = _plan(graph, dataclasses.replace(limits, time_limit=limit), solver, on_progress, stop)
+        peaks[index] = plans[index].checked.peak
+    return tuple(plans[index] for index in range(len(lowered)))
+
+
+def _plan(
+    graph: Graph,
+    limits: Limits,
+    solver: str,
+    on_progress: Callable[[Progress], None] | None,
+    stop: Callable[[], bool] | None,
+) -> GraphPlan:
+    found = schedule_graph(graph, limits, solver=solver, on_progress=on_progress, stop=stop)
+    kept = _in_order(graph, _in_file_order)
+    schedule = found.schedule
+    if kept.peak <= schedule.peak:
+        # Nothing better was found: the file's order stays, with what was proven about it.
+        schedule = dataclasses.replace(
+            schedule, order=kept.order, in_place=kept.in_place, peak=kept.peak, method="file order"
+        )
+    checked = check_schedule(graph, schedule)
+    return GraphPlan(graph, schedule, checked, kept.peak, found.fused, found.passes)
+
+
+def _in_file_order(_: Graph, storage: Storage) -> _Order:
+    return file_order(storage)
+
+
+def _in_reverse_post_order(_: Graph, storage: Storage) -> _Order:
+    return reverse_post_order(storage)
+
+
+def _in_default_order(graph: Graph, _: Storage) -> _Order:
+    from memsched.formats.onnx_order import default_order
+
+    return tuple(default_order(graph))
+
+
+def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dict[str, Figures]:
+    """Return what the main graph costs in the orders that one would have without a search, all graphs ordered alike.
+
+    "runtime_default_order" is the one that the target's runtime takes by itself.
+    """
+    default = _in_default_order if target.default_order == "onnxruntime" else _in_file_order
+    rules = {
+        "file_order": _in_file_order,
+        "reverse_post_order": _in_reverse_post_order,
+        "runtime_default_order": default,
+    }
+    sequence = bottom_up(module)
+    figures: dict[OrderRule, Figures] = {}
+    for rule in rules.values():
+        if rule not in figures:
+            figures[rule] = _baseline(module, lowered, sequence, rule, target.alignment_bytes)
+    return {name: figures[rule] for name, rule in rules.items()}
+
+
+def _baseline(
+    module: Module, lowered: tuple[Graph, ...], sequence: list[int], rule: OrderRule, alignment: int
+) -> Figures:
+    peaks: dict[int, int] = {}
+    for index in sequence:
+        graph = _with_bodies(module, lowered[index], index, peaks)
+        schedule = _in_order(graph, rule)
+        peaks[index] = schedule.peak
+        if index == 0:
+            main = graph, schedule
+    return Figures(peaks[0], checked_allocation(*main, alignment).arena)
+
+
+def _in_order(graph: Graph, rule: OrderRule) -> Schedule:
+    """Return the schedule of ``graph`` in the rule's order, with nothing proven."""
+    storage = Storage.of(graph)
+    order = rule(graph, storage)
+    profile = evaluate(storage, order)
+    return Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
+
+
+def checked_allocation(graph: Graph, schedule: Schedule, alignment: int) -> Allocation:
+    """Return addresses for ``schedule`` that passed the checker."""
+    allocation = allocate(graph, schedule, alignment=alignment)
+    check_allocation(graph, schedule, allocation)
+    return allocation

@@ -1,0 +1,157 @@
+"""What the pipelines return: frozen values that know how to save themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memsched.errors import OutputError, UsageError, VerificationError
+from memsched.formats.files import STANDARD_STREAM, StagedFiles, check_writable, same_file, staged_files
+from memsched.formats.module import Module
+from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.report.build import dump_report
+from memsched.runtimes.values import Verification
+
+__all__ = ["AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report", "check_outputs", "save_outputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report; ``data`` is what its JSON file holds."""
+
+    data: Mapping[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def to_json(self) -> str:
+        """Return the report as the text of its JSON file."""
+        return dump_report(self.data)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON file, whole or not at all.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        with staged_files() as files:
+            files.add(path, self.to_json().encode())
+            files.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeResult:
+    """What a model needs as it stands.
+
+    Attributes:
+        graph: The main graph with the target's rules.
+        schedule: The file's order, with its peak and bound.
+    """
+
+    module: Module
+    graph: Graph
+    schedule: Schedule
+    allocation: Allocation
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeResult:
+    """A model in its new order.
+
+    Attributes:
+        model: The model file's bytes; those of the input where nothing better was found.
+        graph: The main graph with the target's rules; ``schedule`` and ``allocation`` refer to its ops and tensors.
+        budget_met: None when no budget was given.
+        interrupted: The search was ended early by ``stop``.
+    """
+
+    model: bytes
+    report: Report
+    schedule: Schedule
+    allocation: Allocation
+    module: Module
+    graph: Graph
+    verification: Verification | None
+    budget_met: bool | None
+    interrupted: bool
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the model, whole or not at all, and the external data that it refers to.
+
+        Args:
+            force: Permits to overwrite the input.
+
+        Raises:
+            OutputError: It cannot be written, or ``path`` is the input and ``force`` is False.
+        """
+        save_outputs(self, model_path=path, report_path=None, force=force)
+
+
+class OutputsDifferError(VerificationError):
+    """The reordered model computed other outputs; ``report`` says how far apart they are. There is no model."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def save_outputs(
+    result: OptimizeResult,
+    *,
+    model_path: str | os.PathLike[str] | None,
+    report_path: str | os.PathLike[str] | None,
+    force: bool = False,
+) -> None:
+    """Write model and report, both or neither: each is complete on disk before the first takes its name.
+
+    A path of None is not written.
+
+    Raises:
+        OutputError: One of them cannot be written, or would overwrite the input without ``force``.
+    """
+    with staged_files() as files:
+        if model_path is not None:
+            _check_input(result.module.path, model_path, force=force)
+            _add_external(files, result.module, Path(model_path))
+            files.add(model_path, result.model)
+        if report_path is not None:
+            files.add(report_path, result.report.to_json().encode())
+        files.commit()
+
+
+def check_outputs(source: str, model_path: str | None, report_path: str | None, *, force: bool) -> None:
+    """Refuse outputs that cannot be written, or that would overwrite something else, before any time is spent.
+
+    Raises:
+        UsageError: Report and model, or report and input, are one file.
+        OutputError: A folder is missing or not writable, or the input would be overwritten without ``force``.
+    """
+    if model_path is not None:
+        _check_input(source, model_path, force=force)
+        check_writable(model_path)
+    if report_path is not None:
+        others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
+        if any(same_file(report_path, other) for other in others):
+            raise UsageError(
+                f"the report cannot be written over the model '{report_path}': name another file with --report"
+            )
+        check_writable(report_path)
+
+
+def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:
+    if source != STANDARD_STREAM and not force and same_file(source, target):
+        raise OutputError(f"'{os.fspath(target)}' is the input: give another name with -o, or --force to overwrite it")
+
+
+def _add_external(files: StagedFiles, module: Module, model_path: Path) -> None:
+    """Put the external data that the model refers to beside it."""
+    if module.format != "onnx":
+        return
+    from memsched.formats.onnx_external import copy_external_files, external_files
+
+    if external_files(module):
+        copy_external_files(module, model_path.parent)

@@ -1,0 +1,97 @@
+"""Running the model as given and the optimised one in their real runtime, where it is installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from memsched.errors import RuntimeUnavailableError, UsageError
+from memsched.formats.files import STANDARD_STREAM, detect_format, read_source
+from memsched.formats.module import LoadOptions, Module
+from memsched.runtimes.values import Verification
+from memsched.writing import Written
+
+__all__ = ["ModelComparison", "compare", "verify_written"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """Two models run on the same inputs.
+
+    Attributes:
+        same: Outputs are bit-equal or within the tolerance; None where they could not be compared.
+        verification: What the runtime showed; "before" is the first model, "after" the second.
+    """
+
+    same: bool | None
+    rtol: float
+    atol: float
+    verification: Verification
+
+
+def verify_written(
+    module: Module, data: bytes, written: Written, options: LoadOptions, *, seed: int
+) -> tuple[Verification | None, tuple[str, ...]]:
+    """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
+
+    Returns:
+        What was found, and notes for the report; None and the reason where the runtime is not installed.
+    """
+    try:
+        if module.format == "tflite":
+            from memsched.runtimes import litert
+
+            return litert.verify(data, written.model, seed=seed), ()
+        return _verify_onnx(module, data, written, options, seed), ()
+    except RuntimeUnavailableError as error:
+        return None, (f"not verified: {error}",)
+
+
+def _verify_onnx(module: Module, data: bytes, written: Written, options: LoadOptions, seed: int) -> Verification:
+    from memsched.formats.onnx_external import external_files, folder_of
+    from memsched.runtimes import onnxruntime
+
+    folder: Path | None = folder_of(module.path) if external_files(module) else None
+    return onnxruntime.verify(
+        data,
+        written.model,
+        guarantee="pins" if written.guarantee.kind == "pins" else "session",
+        seed=seed,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+        data_folder=folder,
+    )
+
+
+def compare(
+    first: str | bytes, second: str | bytes, options: LoadOptions, *, runs: int, rtol: float, atol: float, seed: int
+) -> ModelComparison:
+    """Run two models of one format on the same random inputs; see `memsched.compiler.verify`."""
+    (one, one_path), (other, other_path) = read_source(first), read_source(second)
+    format_ = detect_format(one)
+    if detect_format(other) != format_:
+        raise UsageError("one model is ONNX, the other TFLite: only models of one format can be compared")
+    if format_ == "tflite":
+        from memsched.runtimes import litert
+
+        if rtol:
+            raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
+        found = litert.verify(one, other, runs=runs, seed=seed)
+        error = found.max_abs_error
+        near = found.outputs_equal or (error is not None and error <= atol)
+        return ModelComparison(None if found.outputs_equal is None else near, rtol, atol, found)
+    from memsched.runtimes import onnxruntime
+
+    result = onnxruntime.compare_models(
+        # From its path, a model's external data is found beside it.
+        one if one_path == STANDARD_STREAM else Path(one_path),
+        other if other_path == STANDARD_STREAM else Path(other_path),
+        runs=runs,
+        seed=seed,
+        rtol=rtol,
+        atol=atol,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+    )
+    close = None if result.verification.outputs_equal is None else result.outputs_close
+    return ModelComparison(result.verification.outputs_equal or close, rtol, atol, result.verification)

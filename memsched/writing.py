@@ -1,0 +1,171 @@
+"""The optimised model's bytes, read back and checked before anybody gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched import __version__
+from memsched.errors import InternalError, MemschedError, ModelError, UsageError
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.graph.checker import check_reordering
+from memsched.planning import GraphPlan
+
+__all__ = ["Guarantee", "Written", "check_request", "write_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What makes the runtime keep the order; the report's section of that name."""
+
+    kind: str
+    session_options: tuple[str, ...] = ()
+    pins: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A model's bytes.
+
+    Attributes:
+        unchanged: They are the input's.
+        notes: What the report must say of the writing.
+    """
+
+    model: bytes
+    unchanged: bool
+    guarantee: Guarantee
+    notes: tuple[str, ...] = ()
+
+
+def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
+    """Refuse what the module's format has no means for.
+
+    Raises:
+        UsageError: Pins for TFLite, or control dependencies for ONNX.
+    """
+    if module.format == "tflite" and guarantee == "pins":
+        raise UsageError("--order-guarantee pins is for ONNX: a TFLite file's order binds every runtime")
+    if module.format == "onnx" and control_dependencies:
+        raise UsageError("--control-dependencies is for TFLite: use --order-guarantee session or pins for ONNX")
+
+
+def write_model(
+    module: Module,
+    data: bytes,
+    plans: Sequence[GraphPlan],
+    options: LoadOptions,
+    *,
+    guarantee: OrderGuarantee,
+    control_dependencies: bool,
+    target: str,
+) -> Written:
+    """Return the model in the plans' orders; ``data``, byte for byte, where no order changed and nothing is added.
+
+    Raises:
+        InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
+    """
+    if module.format == "tflite":
+        return _write_tflite(module, data, plans, options, control_dependencies)
+    if guarantee == "pins":
+        return _write_pinned(module, data, plans, options, target)
+    return _write_onnx(module, data, plans, options, guarantee, target)
+
+
+def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
+    return {index: plan.schedule.order for index, plan in enumerate(plans)}
+
+
+def _write_tflite(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, control_dependencies: bool
+) -> Written:
+    from memsched.formats import tflite_writer
+
+    orders = _orders(plans)
+    guarantee = Guarantee("control_dependencies" if control_dependencies else "file")
+    model = tflite_writer.serialize(module, orders, control_dependencies=control_dependencies)
+    if model == data:
+        return Written(data, True, guarantee)
+    _check_written(module, model, plans, options)
+    notes = tflite_writer.notes(module, orders, control_dependencies=control_dependencies)
+    return Written(model, False, guarantee, notes)
+
+
+def _write_onnx(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
+) -> Written:
+    from memsched.formats import onnx_writer
+    from memsched.runtimes.onnxruntime import session_instructions
+
+    guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind == "session" else ())
+    if not any(plan.reordered for plan in plans):
+        return Written(data, True, guarantee)
+    model = onnx_writer.serialize(module, _orders(plans), _metadata(kind, plans[0], target))
+    _check_written(module, model, plans, options)
+    return Written(model, False, guarantee)
+
+
+def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mapping[str, str]:
+    if guarantee == "none":
+        return {}
+    return {
+        "memsched.version": __version__,
+        "memsched.order_guarantee": guarantee,
+        "memsched.target": target,
+        "memsched.peak_bytes": str(main.checked.peak),
+        "memsched.lower_bound_bytes": str(main.schedule.lower_bound),
+    }
+
+
+def _check_written(
+    module: Module, model: bytes, plans: Sequence[GraphPlan], options: LoadOptions, *, added: bool = False
+) -> None:
+    """Read ``model`` back and compare it with the given module and the planned orders.
+
+    Args:
+        added: Ops of memsched's own may stand between the planned ones.
+    """
+    try:
+        again = load_module(model, module.path, options)
+    except MemschedError as error:
+        raise InternalError(f"the reordered model cannot be read back: {error}") from error
+    if len(again.graphs) != len(module.graphs):
+        raise InternalError("the reordered model does not hold the same graphs")
+    for before, after, plan in zip(module.graphs, again.graphs, plans, strict=True):
+        planned = [before.ops[op].name for op in plan.schedule.order]
+        found = [op.name for op in after.ops]
+        if added:
+            known = set(planned)
+            found = [name for name in found if name in known]
+        else:
+            check_reordering(before, after)
+        if found != planned:
+            raise InternalError(f"graph '{before.name}' was not written in the planned order")
+
+
+def _write_pinned(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, target: str
+) -> Written:
+    """Write the orders with dependencies added that leave no other order possible."""
+    import onnx
+
+    from memsched.formats import onnx_pins, onnx_writer
+    from memsched.runtimes.onnxruntime import session_instructions
+
+    ordered = onnx_writer.serialize(module, _orders(plans), {})
+    pinned = onnx_pins.pin(onnx.ModelProto.FromString(ordered))
+    notes = list(pinned.notes)
+    if pinned.unpinnable:
+        earlier, later = pinned.unpinnable[0]
+        notes.append(f"{len(pinned.unpinnable)} neighbours could not be pinned, such as '{earlier}' before '{later}'")
+    guarantee = Guarantee("pins", tuple(session_instructions("pins")), pinned.pins)
+    if not pinned.pins:
+        return Written(ordered, ordered == data, guarantee, tuple(notes))
+    onnx_writer.set_metadata(pinned.model, _metadata("pins", plans[0], target))
+    try:
+        model: bytes = pinned.model.SerializeToString(deterministic=True)
+    except ValueError as error:
+        raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
+    _check_written(module, model, plans, options, added=True)
+    return Written(model, False, guarantee, tuple(notes))
