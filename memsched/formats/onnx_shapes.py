@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError, UsageError
-from memsched.formats import onnx_symbolic
+from memsched.formats import onnx_folding, onnx_symbolic
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_light import is_stripped
 from memsched.formats.onnx_structure import Scope, domain_of, graphs_of, sparse_name
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Shapes", "infer"]
 
 _ROUNDS: Final = 4
+_FOLDING_ROUNDS: Final = 12
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
 _REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
@@ -74,9 +75,16 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
         if not (_state_dims(result, dims, shapes) or stated):
             break
         result = _run(result, shapes)
-        shapes.types = _collect(result)
+        _absorb(shapes, result)
+    for _ in range(_FOLDING_ROUNDS):
+        if not _needs_help(scopes, shapes, light) or not onnx_folding.fold(result, scopes, shapes.types):
+            break
+        _state_shapes(result, scopes, shapes, options.input_shapes, dims)
+        _state_dims(result, dims, shapes)
+        result = _run(result, shapes)
+        _absorb(shapes, result)
     if _needs_help(scopes, shapes, light):
-        result = _ask_runtime(result, scopes, shapes, options, dims)
+        _ask_runtime(result, scopes, shapes, options, dims)
     _add_constants(scopes, shapes)
     _refuse_unused(options, scopes, shapes)
     return shapes
@@ -325,26 +333,24 @@ def _enough(value: ValueType) -> bool:
 
 def _ask_runtime(
     model: ModelProto, scopes: Sequence[Scope], shapes: Shapes, options: LoadOptions, dims: dict[str, int]
-) -> ModelProto:
+) -> None:
     for _ in range(2):
         helped = onnx_symbolic.infer(model)
-        if helped is None:
-            break
-        found = _collect(helped)
-        if len(found) != len(shapes.types):
-            break
-        shapes.types = [
-            {name: merge(types.get(name, ValueType()), more.get(name, ValueType())) for name in {**types, **more}}
-            for types, more in zip(shapes.types, found, strict=True)
-        ]
-        model = helped
-        stated = _state_shapes(model, scopes, shapes, options.input_shapes, dims)
-        if not (_state_dims(model, dims, shapes) or stated):
-            break
-        model = _run(model, shapes)
-        for types, more in zip(shapes.types, _collect(model), strict=True):
-            types.update({name: merge(more.get(name, ValueType()), value) for name, value in types.items()})
-    return model
+        if helped is None or len(graphs_of(helped.graph)) != len(scopes):
+            return
+        _absorb(shapes, helped)
+        stated = _state_shapes(helped, scopes, shapes, options.input_shapes, dims)
+        if not (_state_dims(helped, dims, shapes) or stated):
+            return
+        model = _run(helped, shapes)
+        _absorb(shapes, model)
+
+
+def _absorb(shapes: Shapes, model: ModelProto) -> None:
+    """Add what ``model`` states to what is known already."""
+    for types, found in zip(shapes.types, _collect(model), strict=True):
+        for name, value in found.items():
+            types[name] = merge(types[name], value) if name in types else value
 
 
 def _add_constants(scopes: Sequence[Scope], shapes: Shapes) -> None:
