@@ -71,6 +71,9 @@ def _check_tensors(graph: Graph) -> None:
     for index in (*graph.inputs, *graph.variables, *graph.outputs):
         if not 0 <= index < len(graph.tensors):
             raise GraphError(f"graph '{graph.name}' names tensor {index}, but it has only {len(graph.tensors)}")
+    if len(set(graph.inputs)) < len(graph.inputs):
+        twice = next(index for place, index in enumerate(graph.inputs) if index in graph.inputs[:place])
+        raise GraphError(f"graph '{graph.name}' has input '{graph.tensors[twice].name}' twice")
 
 
 def _check_ops(graph: Graph) -> None:
