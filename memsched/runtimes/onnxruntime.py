@@ -71,6 +71,7 @@ def verify(
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
 ) -> Verification:
     """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
@@ -86,6 +87,7 @@ def verify(
         seed: Of the inputs.
         input_shapes: Dimensions of inputs that the model leaves open.
         dims: Values of its symbolic dimensions.
+        data_folder: Where the external data of models given as bytes lies.
         timeout_seconds: For everything.
 
     Raises:
@@ -100,6 +102,7 @@ def verify(
         seed=seed,
         input_shapes=input_shapes,
         dims=dims,
+        data_folder=data_folder,
         timeout_seconds=timeout_seconds,
     ).verification
 
@@ -116,6 +119,7 @@ def compare_models(
     atol: float = 0.0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
 ) -> Comparison:
     """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
@@ -124,13 +128,14 @@ def compare_models(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     _require_runtime()
-    order = "default" if guarantee == "pins" else "file"
+    plain = guarantee == "pins"  # nothing but what a session does by itself
+    order = "default" if plain else "file"
     request: dict[str, Any] = {
-        "models": [_model(before), _model(after)],
+        "models": [_model(before, data_folder), _model(after, data_folder)],
         "sessions": [
-            {"model": 0, "level": "disabled", "order": "file", "required": True},
-            {"model": 1, "level": "disabled", "order": order, "required": True},
-            {"model": 1, "level": "all", "order": "default", "required": False},
+            {"model": 0, "level": "disabled", "order": "file", "reuse": plain, "required": True},
+            {"model": 1, "level": "disabled", "order": order, "reuse": plain, "required": True},
+            {"model": 1, "level": "all", "order": "default", "reuse": True, "required": False},
         ],
         "runs": max(runs, 1),
         "seed": seed,
@@ -155,6 +160,7 @@ def measure(
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
     level: Literal["disabled", "basic", "extended", "all"] = "disabled",
     order: Literal["file", "default"] = "file",
     timeout_seconds: float | None = 600.0,
@@ -170,8 +176,8 @@ def measure(
     """
     _require_runtime()
     request: dict[str, Any] = {
-        "models": [_model(model)],
-        "sessions": [{"model": 0, "level": level, "order": order, "required": True}],
+        "models": [_model(model, data_folder)],
+        "sessions": [{"model": 0, "level": level, "order": order, "reuse": order == "default", "required": True}],
         "runs": 1,
         "seed": seed,
         "rtol": 0.0,
@@ -218,6 +224,7 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         "options = onnxruntime.SessionOptions()",
         "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
         "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+        "options.enable_mem_reuse = False",
         "session = onnxruntime.InferenceSession(path, options)",
     ]
 
@@ -229,8 +236,12 @@ def _require_runtime() -> None:
         )
 
 
-def _model(model: str | Path | bytes) -> dict[str, Any]:
-    return {"bytes": model} if isinstance(model, bytes) else {"path": str(Path(model).absolute())}
+def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:
+    """Describe a model to the child; "folder" is where its external data lies."""
+    if isinstance(model, bytes):
+        return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
+    path = Path(model).absolute()
+    return {"path": str(path), "folder": str(path.parent)}
 
 
 def _runtime(answer: Mapping[str, Any]) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memsched.formats.onnx_structure import analyse
 from memsched.runtimes.compare import close, compare
 from memsched.runtimes.inputs import random_values
 
@@ -35,6 +37,7 @@ _NOT_NUMPY = {
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _INTEGER_BOUNDS = (4, 2, 1)
 _SEQUENCE_LENGTH = 2
+_SMALL_ELEMENTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run sessions on the same random inputs, compare their outputs with the first one's, read their profiles.
 
     Args:
-        request: "models": each {"path": absolute path} or {"bytes": model}; "sessions": each {"model": index,
-            "level": "disabled" or "all", "order": "file" or "default", "required": whether a failure ends it all};
+        request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
+            lies, or None; "sessions": each {"model": index, "level": of graph optimisation, "order": "file" or
+            "default", "reuse": whether buffers may be handed on, "required": whether a failure ends it all};
             "runs", "seed", "input_shapes", "dims", "rtol", "atol"; "expected": the node names of the last model in
             the order wanted, or None for its own file order.
 
@@ -68,11 +72,14 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     protos = [_load(onnx, model) for model in request["models"]]
     random = next((op for proto in protos for op in _unseeded(proto)), None)
     models = [_describe(proto, request["expected"]) for proto in protos]
-    for proto in protos:
+    constants: list[dict[str, Any]] = []
+    known: dict[bytes, Any] = {}
+    for proto, model in zip(protos, request["models"], strict=True):
         _rename(proto)
+        constants.append(_fold_constants(onnxruntime, proto, model["folder"], known))
     answer = {"version": onnxruntime.__version__, "random": random, "models": models, "failed": None, "message": None}
     for bound in _INTEGER_BOUNDS:
-        results = _run_sessions(onnxruntime, request, protos, bound)
+        results = _run_sessions(onnxruntime, request, protos, constants, bound)
         if not isinstance(results, _Failure):
             return {**answer, "failed": None, "sessions": results}
         # Other inputs may help the first model only; what it runs on, the others must run on too.
@@ -87,6 +94,11 @@ def _load(onnx: Any, model: Mapping[str, Any]) -> Any:
     if "bytes" in model:
         return onnx.load_model_from_string(model["bytes"])
     return onnx.load_model(model["path"], load_external_data=False)
+
+
+def _bodies(proto: Any) -> list[Any]:
+    """Return the graphs of `_graphs` that are bodies."""
+    return [holder for holder in _graphs(proto)[1:] if hasattr(holder, "initializer")]
 
 
 def _graphs(proto: Any) -> list[Any]:
@@ -114,30 +126,95 @@ def _unseeded(proto: Any) -> list[str]:
 def _describe(proto: Any, expected: Sequence[str] | None) -> dict[str, Any]:
     """Return a model's nodes, those whose order means nothing, and the wanted order as file positions."""
     nodes = proto.graph.node
-    free = _constant_positions(proto.graph)
-    free.extend(at for at, node in enumerate(nodes) if node.name.startswith(_PIN))
-    order = list(range(len(nodes)))
-    if expected is not None:
-        places: dict[str, int] = {}
-        for at, node in enumerate(nodes):
-            for name in (node.name, *node.output):
-                places.setdefault(name, at)
-        order = list(dict.fromkeys(places[name] for name in expected if name in places))
+    scope = analyse(proto.graph)[0]
+    free = [at for at, node in enumerate(nodes) if scope.constant_node[at] or node.name.startswith(_PIN)]
+    order = list(range(len(nodes))) if expected is None else _positions(nodes, expected)
     return {"nodes": [[node.name, node.op_type] for node in nodes], "free": free, "expected": order}
 
 
-def _constant_positions(graph: Any) -> list[int]:
-    """Return the positions of nodes that compute constants from constants alone: a runtime may do that at any time."""
-    inputs = {value.name for value in graph.input}
-    constants = {""} | {tensor.name for tensor in graph.initializer if tensor.name not in inputs}
-    constants |= {tensor.values.name for tensor in graph.sparse_initializer}
-    found = []
+def _positions(nodes: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Return the positions of the nodes with these names; a node without a name of its own has one of its outputs."""
+    count = Counter(node.name for node in nodes)
+    places = {name: at for at, node in enumerate(nodes) for name in node.output}
+    places.update((node.name, at) for at, node in enumerate(nodes) if count[node.name] == 1)
+    taken = {places[name] for name in names if name in places}
+    for at, node in enumerate(nodes):
+        if at not in taken:
+            places.setdefault(node.name, at)
+    return list(dict.fromkeys(places[name] for name in names if name in places))
+
+
+def _fold_constants(onnxruntime: Any, proto: Any, folder: str | None, known: dict[bytes, Any]) -> dict[str, Any]:
+    """Replace nodes that compute constants by their results: that memory counts as weights, not as activations.
+
+    A model whose constants are no tensors, or cannot be computed, stays as it is.
+
+    Args:
+        known: Results of earlier calls, by what computes them.
+
+    Returns:
+        The large results, which the model now names as external data.
+    """
+    import onnx
+
+    graph = proto.graph
+    scope = analyse(graph)[0]
+    shown = {value.name for value in graph.output}
+    constant: list[Any] = []
+    kept: list[Any] = []
     for at, node in enumerate(graph.node):
-        bodies = any(a.HasField("g") or a.graphs for a in node.attribute)
-        if not bodies and node.op_type not in _RANDOM and constants.issuperset(node.input):
-            constants.update(node.output)
-            found.append(at)
-    return found
+        folds = scope.constant_node[at] and shown.isdisjoint(node.output)
+        (constant if folds else kept).append(node)
+    if all(node.op_type == "Constant" for node in constant):
+        return {}
+    holders = [kept, *(holder.node for holder in _graphs(proto)[1:])]
+    read = {name for nodes in holders for node in nodes for name in node.input}
+    read.update(value.name for holder in _bodies(proto) for value in holder.output)
+    part = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
+    part.graph.name = "constants"
+    part.graph.node.extend(constant)
+    part.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for node in constant for name in node.output if name in read
+    )
+    needed = {name for node in constant for name in node.input}
+    part.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in needed)
+    for node in part.graph.node:
+        node.name = ""
+    key = part.SerializeToString()
+    if key not in known:
+        known[key] = _evaluate(onnxruntime, key, folder)
+    values = known[key]
+    if values is None:
+        return {}
+    del graph.node[:]
+    graph.node.extend(kept)
+    large = {}
+    for name, array in values.items():
+        if array.size <= _SMALL_ELEMENTS or array.dtype.kind == "O":
+            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        else:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            tensor = graph.initializer.add(name=name, data_type=kind, dims=array.shape)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="constants")
+            large[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    return large
+
+
+def _evaluate(onnxruntime: Any, model: bytes, folder: str | None) -> dict[str, Any] | None:
+    """Return the outputs of a model without inputs; None when they are no tensors or it does not run."""
+    import numpy as np
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    _find_data(options, folder)
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_outputs()]
+        values = dict(zip(names, session.run(names, {}), strict=True))
+    except Exception:  # the session on the whole model will say what is wrong, if anything is
+        return None
+    return values if all(isinstance(value, np.ndarray) for value in values.values()) else None
 
 
 def _rename(proto: Any) -> None:
@@ -150,7 +227,7 @@ def _rename(proto: Any) -> None:
 
 
 def _run_sessions(
-    onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int
+    onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], constants: Sequence[Any], bound: int
 ) -> list[Any] | _Failure:
     import numpy as np
 
@@ -162,7 +239,9 @@ def _run_sessions(
         proto = protos[wanted["model"]]
         session = None
         try:
-            session = _session(onnxruntime, request["models"][wanted["model"]], proto, wanted)
+            session = _session(
+                onnxruntime, request["models"][wanted["model"]]["folder"], proto, constants[wanted["model"]], wanted
+            )
             if not feeds:
                 rng = np.random.default_rng(request["seed"])
                 feeds = [_random_feed(session, proto, request, rng, bound) for _ in range(request["runs"])]
@@ -187,7 +266,9 @@ def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Map
     }
 
 
-def _session(onnxruntime: Any, model: Mapping[str, Any], proto: Any, wanted: Mapping[str, Any]) -> Any:
+def _session(
+    onnxruntime: Any, folder: str | None, proto: Any, constants: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> Any:
     """Open a session that measures: profiling on, the memory pattern off, one thread, so that runs can be compared."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -196,6 +277,7 @@ def _session(onnxruntime: Any, model: Mapping[str, Any], proto: Any, wanted: Map
     options.enable_profiling = True
     options.profile_file_prefix = "profile"
     options.enable_mem_pattern = False
+    options.enable_mem_reuse = wanted["reuse"]
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = {
         "disabled": levels.ORT_DISABLE_ALL,
@@ -205,10 +287,15 @@ def _session(onnxruntime: Any, model: Mapping[str, Any], proto: Any, wanted: Map
     }[wanted["level"]]
     if wanted["order"] == "file":
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    if "path" in model:
-        folder = str(Path(model["path"]).parent)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    _find_data(options, folder)
+    if constants:
+        options.add_external_initializers(list(constants), list(constants.values()))
     return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _find_data(options: Any, folder: str | None) -> None:
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
 
 
 def _run(session: Any, feeds: Sequence[Mapping[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:

@@ -1,0 +1,336 @@
+"""Pins: data dependencies that make every ONNX Runtime session execute the file's order, without any option.
+
+Between two neighbours a, b of the order without a data dependency, b is made to depend on a:
+
+    size = Size(output of a)            # one int64; no data is read
+    none = Range(size, size, 1)         # int64[0]: no axes
+    b reads Unsqueeze(x, none)          # instead of its input x: the same bytes under another name
+
+From opset 7 to 12, where Unsqueeze has no such input: Reshape(x, Shape(x) + (size - size)).
+
+All pinned and all given dependencies together form a chain through all steps, so that there is only one topological
+order, and it holds whatever a session's options and optimisations are: they may merge steps or drop them, but not
+exchange them. ONNX Runtime gives the output of Unsqueeze and Reshape the memory of their input, so no step needs more;
+a pin itself needs 8 bytes (to opset 12: 8 per dimension of x more) while neither a nor b runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from memsched.formats.onnx_structure import Scope, analyse, domain_of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TypeProto
+
+__all__ = ["Pinned", "pin", "unpin"]
+
+_PREFIX: Final = "memsched_pin_"
+_ONE: Final = _PREFIX + "one"
+_SMALL_ELEMENTS: Final = 128
+_LARGE_CONSTANT_ELEMENTS: Final = 1024
+# The element types for which ONNX Runtime's CPU kernels have Size and Unsqueeze: numbers of whole bytes, bool, string.
+_PINNABLE: Final = frozenset(range(1, 14))
+_UNKNOWN: Final = 0
+_SHAPE_READERS: Final = frozenset({"Shape", "Size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A model with pins.
+
+    Attributes:
+        model: The new model; the given one is unchanged.
+        pins: How many were added.
+        unpinnable: Pairs (earlier node, later node) whose order could not be forced.
+        notes: What a report must say about nodes that pins do not reach.
+    """
+
+    model: ModelProto
+    pins: int
+    unpinnable: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> Pinned:
+    """Return a model that executes the nodes of its main graph in their order of the file, in any session.
+
+    Not pinned are nodes that compute constants, nodes in bodies and functions, and the small arithmetic on shapes: a
+    ``Shape`` or ``Size`` only runs before its input would die.
+
+    Args:
+        model: Its nodes are in the wanted order. Pins that it already has are replaced.
+        types: Types of values as far as they are known; inferred when None.
+
+    Raises:
+        GraphError: A name has two producers or none.
+    """
+    result = unpin(model)
+    known = _types(result) if types is None else dict(types)
+    builder = _Builder(result, known)
+    builder.build()
+    return Pinned(result, builder.pins, tuple(builder.unpinnable), tuple(builder.notes()))
+
+
+def unpin(model: ModelProto) -> ModelProto:
+    """Return a copy of ``model`` without the pins that ``pin`` added."""
+    import onnx
+
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    given: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        if node.name.startswith(_PREFIX):
+            if node.op_type in {"Unsqueeze", "Reshape"}:
+                given[node.output[0]] = given.get(node.input[0], node.input[0])
+            continue
+        for at, name in enumerate(node.input):
+            node.input[at] = given.get(name, name)
+        kept.append(node)
+    if len(kept) < len(graph.node):
+        _replace(graph.node, kept)
+        _replace(graph.value_info, [value for value in graph.value_info if not value.name.startswith(_PREFIX)])
+        _replace(graph.initializer, [tensor for tensor in graph.initializer if not tensor.name.startswith(_PREFIX)])
+    return result
+
+
+def _replace(field_of_protos: Any, values: Iterable[Any]) -> None:
+    copies = list(values)
+    del field_of_protos[:]
+    field_of_protos.extend(copies)
+
+
+def _types(model: ModelProto) -> dict[str, TypeProto]:
+    """Infer the types of the main graph's values, without touching large constants."""
+    import onnx
+
+    light = onnx.ModelProto()
+    for name in ("ir_version", "opset_import", "functions"):
+        onto = getattr(model, name)
+        if name == "ir_version":
+            light.ir_version = onto
+        else:
+            getattr(light, name).extend(onto)
+    graph, source = light.graph, model.graph
+    graph.name = source.name
+    for values in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, values).extend(getattr(source, values))
+    declared = {value.name for value in source.input}
+    for tensor in source.initializer:
+        if onnx.external_data_helper.uses_external_data(tensor) or _elements(tensor.dims) > _LARGE_CONSTANT_ELEMENTS:
+            if tensor.name not in declared:
+                graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        else:
+            graph.initializer.append(tensor)
+    try:
+        graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError):
+        graph = light.graph  # what the model itself declares is enough to go on
+    return {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+
+
+def _elements(dims: Sequence[int]) -> int:
+    count = 1
+    for dim in dims:
+        count *= dim
+    return count
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Adds pins to a model in place."""
+
+    model: ModelProto
+    types: Mapping[str, TypeProto]
+    pins: int = 0
+    unpinnable: list[tuple[str, str]] = field(default_factory=list)
+    inner_nodes: bool = False
+    _nodes: list[NodeProto] = field(default_factory=list)
+    _added: list[NodeProto] = field(default_factory=list)
+
+    def build(self) -> None:
+        """Walk the steps in order; ``frontier`` holds the nodes that the next step must be made to follow."""
+        graph = self.model.graph
+        scopes = analyse(graph)
+        self._nodes = list(graph.node)
+        self.inner_nodes = len(scopes) > 1 or bool(self.model.functions)
+        producer = {name: at for at, node in enumerate(self._nodes) for name in node.output if name}
+        reads = _reads(scopes)
+        free = self._free_nodes(scopes[0], producer, reads)
+        last_reader = _last_readers(self._nodes, reads, free, graph)
+        frontier: list[int] = []
+        shape_readers: list[int] = []
+        order: list[NodeProto] = []
+        for at, node in enumerate(self._nodes):
+            if free[at]:
+                if self._ends_a_life(at, scopes[0], producer, last_reader):
+                    shape_readers.append(at)
+            elif not scopes[0].constant_node[at]:
+                follows = {producer[name] for name in reads[at] if name in producer}
+                wanted = [before for before in (*frontier, *shape_readers) if before not in follows]
+                done = self._pin_to(node, wanted, scopes[0].constants, free, producer)
+                order.extend(self._added)
+                self._added.clear()
+                lost = [before for before in wanted if before not in done]
+                self.unpinnable.extend((_shown(self._nodes[before]), _shown(node)) for before in lost)
+                # A node that no later one can be made to follow leaves those before it to be followed.
+                carried = [before for before in frontier if before in lost and self._source(before)]
+                followed = bool(self._source(at))
+                frontier = [*(carried if followed else frontier), at]
+                shape_readers.clear()
+            order.append(node)
+        _replace(graph.node, order)
+
+    def notes(self) -> Iterator[str]:
+        """Say what the pins do not reach."""
+        if self.inner_nodes:
+            yield "nodes inside bodies of If, Loop and Scan and inside functions are not pinned"
+
+    def _free_nodes(self, scope: Scope, producer: Mapping[str, int], reads: Sequence[Sequence[str]]) -> bytearray:
+        """Mark the nodes that only handle shapes: small results, which optimisation may replace by constants."""
+        free = bytearray(len(self._nodes))
+        for at, node in enumerate(self._nodes):
+            if scope.constant_node[at] or at in scope.bodies:
+                continue
+            if node.op_type in _SHAPE_READERS and not domain_of(node):
+                free[at] = True
+                continue
+            varying = [name for name in reads[at] if name not in scope.constants]
+            shapes = all(name in producer and free[producer[name]] for name in varying)
+            free[at] = bool(varying) and shapes and all(self._is_small(name) for name in node.output if name)
+        return free
+
+    def _is_small(self, name: str) -> bool:
+        dims = _dims(self.types.get(name))
+        return dims is not None and _elements(dims) <= _SMALL_ELEMENTS
+
+    def _ends_a_life(self, at: int, scope: Scope, producer: Mapping[str, int], last_reader: Mapping[str, int]) -> bool:
+        """Whether the node, run later than here, would keep its input alive longer than the order means it to."""
+        name = self._nodes[at].input[0] if self._nodes[at].op_type in _SHAPE_READERS else ""
+        return name in producer and name not in scope.constants and last_reader[name] < at
+
+    def _source(self, at: int) -> tuple[str, str] | None:
+        """Return an output of a node with the operator that makes an int64 scalar of it."""
+        found = None
+        for name in self._nodes[at].output:
+            kind = self.types.get(name)
+            if not name:
+                continue
+            if kind is None or kind.WhichOneof("value") is None:
+                found = found or (name, "Size")
+            elif kind.HasField("tensor_type") and kind.tensor_type.elem_type in {_UNKNOWN, *_PINNABLE}:
+                return name, "Size"
+            elif kind.HasField("sequence_type") and self._opset() >= 11:
+                found = found or (name, "SequenceLength")
+        return found
+
+    def _target(self, node: NodeProto, constants: set[str], free: bytearray, producer: Mapping[str, int]) -> str | None:
+        """Return the input of a node that can be replaced: an activation before a shape before a constant."""
+        best: tuple[int, str] | None = None
+        for name in node.input:
+            rank = self._rank(name, constants, free, producer) if name else None
+            if rank is not None and (best is None or rank < best[0]):
+                best = rank, name
+        return best[1] if best else None
+
+    def _rank(self, name: str, constants: set[str], free: bytearray, producer: Mapping[str, int]) -> int | None:
+        """Return how little an input is suited for a pin; None when it cannot have one."""
+        kind = self.types.get(name)
+        if kind is not None and not (kind.HasField("tensor_type") and kind.tensor_type.elem_type in _PINNABLE):
+            return None
+        if name in constants:
+            return 4
+        if kind is None:
+            return 3
+        if name in producer and free[producer[name]]:
+            return 2
+        return 0 if _dims(kind) is not None else 1
+
+    def _pin_to(
+        self, node: NodeProto, wanted: Sequence[int], constants: set[str], free: bytearray, producer: Mapping[str, int]
+    ) -> set[int]:
+        """Make ``node`` follow the nodes ``wanted`` as far as possible; return which ones it does."""
+        target = self._target(node, constants, free, producer) if wanted else None
+        if target is None or self._opset() < 7:
+            return set()
+        done, current = set(), target
+        for before in wanted:
+            source = self._source(before)
+            if source is not None:
+                current = self._add(source, current, self.types.get(target))
+                done.add(before)
+        for at, name in enumerate(node.input):
+            if name == target:
+                node.input[at] = current
+        return done
+
+    def _add(self, source: tuple[str, str], value: str, kind: TypeProto | None) -> str:
+        """Add one pin; return the name of ``value`` behind it."""
+        import onnx
+
+        self.pins += 1
+        stem = f"{_PREFIX}{self.pins}_"
+        name, operator = source
+        self._node(operator, [name], stem + "size")
+        if self._opset() >= 13:
+            if self.pins == 1:
+                one = onnx.helper.make_tensor(_ONE, onnx.TensorProto.INT64, [], [1])
+                self.model.graph.initializer.append(one)
+            self._node("Range", [stem + "size", stem + "size", _ONE], stem + "none")
+            self._node("Unsqueeze", [value, stem + "none"], stem + "value")
+        else:
+            self._node("Sub", [stem + "size", stem + "size"], stem + "zero")
+            self._node("Shape", [value], stem + "dims")
+            self._node("Add", [stem + "dims", stem + "zero"], stem + "shape")
+            self._node("Reshape", [value, stem + "shape"], stem + "value")
+        if kind is not None:
+            # Without its shape the planner would not let the node work in place.
+            self.model.graph.value_info.add(name=stem + "value").type.CopyFrom(kind)
+        return stem + "value"
+
+    def _node(self, operator: str, inputs: Sequence[str], output: str) -> None:
+        import onnx
+
+        self._added.append(onnx.helper.make_node(operator, inputs, [output], name=output))
+
+    def _opset(self) -> int:
+        return max((entry.version for entry in self.model.opset_import if entry.domain in {"", "ai.onnx"}), default=0)
+
+
+def _dims(kind: TypeProto | None) -> list[int] | None:
+    """Return a tensor's dimensions when all of them are known."""
+    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return [dim.dim_value for dim in dims] if all(dim.HasField("dim_value") for dim in dims) else None
+
+
+def _reads(scopes: Sequence[Scope]) -> list[list[str]]:
+    """Return, per node of the main graph, what it and its bodies read of that graph."""
+    main = scopes[0]
+    reads = []
+    for at, node in enumerate(main.graph.node):
+        names = [name for name in node.input if name]
+        names.extend(name for body in main.bodies.get(at, ()) for name in scopes[body].free if name in main.defined)
+        reads.append(names)
+    return reads
+
+
+def _last_readers(
+    nodes: Sequence[NodeProto], reads: Sequence[Sequence[str]], free: bytearray, graph: GraphProto
+) -> dict[str, int]:
+    """Return, per value of a node, the last step that reads it; the number of nodes when it is an output."""
+    last = {name: at for at, node in enumerate(nodes) for name in node.output}
+    for at, names in enumerate(reads):
+        if not free[at]:
+            last.update((name, at) for name in names)
+    last.update((value.name, len(nodes)) for value in graph.output)
+    return last
+
+
+def _shown(node: NodeProto) -> str:
+    return str(node.name) or next((name for name in node.output if name), str(node.op_type))
