@@ -144,8 +144,13 @@ def optimize(
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
-        _tell_verifying(on_progress, main, started)
-        verification, notes = verify_written(module, data, written, options, seed=seed)
+        try:
+            _tell_verifying(on_progress, main, started)
+            verification, notes = verify_written(module, data, written, options, seed=seed)
+        except KeyboardInterrupt:
+            if stop is None:
+                raise
+            interrupted, notes = True, ("the verification was interrupted",)
     outcome = Outcome(
         "optimize", module, prepared, plans, allocation, budget_bytes, written, output, verification, notes, interrupted
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memsched.errors import OutputError, UsageError, VerificationError
-from memsched.formats.files import STANDARD_STREAM, StagedFiles, check_writable, same_file, staged_files
+from memsched.formats.files import STANDARD_STREAM, check_writable, same_file, staged_files
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.build import dump_report
@@ -113,14 +113,20 @@ def save_outputs(
     Raises:
         OutputError: One of them cannot be written, or would overwrite the input without ``force``.
     """
-    with staged_files() as files:
-        if model_path is not None:
-            _check_input(result.module.path, model_path, force=force)
-            _add_external(files, result.module, Path(model_path))
-            files.add(model_path, result.model)
-        if report_path is not None:
-            files.add(report_path, result.report.to_json().encode())
-        files.commit()
+    created: tuple[Path, ...] = ()
+    try:
+        with staged_files() as files:
+            if model_path is not None:
+                _check_input(result.module.path, model_path, force=force)
+                files.add(model_path, result.model)
+                created = _external_data(result.module, Path(model_path).parent)
+            if report_path is not None:
+                files.add(report_path, result.report.to_json().encode())
+            files.commit()
+    except BaseException:
+        for path in created:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def check_outputs(source: str, model_path: str | None, report_path: str | None, *, force: bool) -> None:
@@ -136,9 +142,7 @@ def check_outputs(source: str, model_path: str | None, report_path: str | None, 
     if report_path is not None:
         others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
         if any(same_file(report_path, other) for other in others):
-            raise UsageError(
-                f"the report cannot be written over the model '{report_path}': name another file with --report"
-            )
+            raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
         check_writable(report_path)
 
 
@@ -147,11 +151,10 @@ def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) ->
         raise OutputError(f"'{os.fspath(target)}' is the input: give another name with -o, or --force to overwrite it")
 
 
-def _add_external(files: StagedFiles, module: Module, model_path: Path) -> None:
-    """Put the external data that the model refers to beside it."""
+def _external_data(module: Module, folder: Path) -> tuple[Path, ...]:
+    """Put the external data that the model refers to into its new folder, too; return the files created."""
     if module.format != "onnx":
-        return
+        return ()
     from memsched.formats.onnx_external import copy_external_files, external_files
 
-    if external_files(module):
-        copy_external_files(module, model_path.parent)
+    return copy_external_files(module, folder) if external_files(module) else ()

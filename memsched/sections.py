@@ -49,6 +49,7 @@ class Outcome:
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
+    """Return the report of ``outcome``; ``seconds`` is what the whole command took."""
     main, written = outcome.plans[0], outcome.written
     figures = outcome.prepared.figures
     verification = outcome.verification
@@ -157,5 +158,5 @@ def _notes(outcome: Outcome) -> list[str]:
     if outcome.allocation.arena > before:
         notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
     if outcome.interrupted:
-        notes.append("the search was interrupted: the best order found so far is used")
+        notes.append("interrupted: the best order found so far is used")
     return notes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import Size, allow_option, model_options, output_options, parse_dims, parse_shapes
+from memsched.cli.options import allow_option, model_options, output_options, parse_dims, parse_shapes, size_option
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,12 +45,7 @@ class _Outputs:
 )
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
 @model_options
-@click.option(
-    "--budget",
-    type=Size(),
-    metavar="SIZE",
-    help="What the arena may take, such as 256KB; exit code 3 if it is not enough.",
-)
+@size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when that is not enough.")
 @allow_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
 @click.option(
@@ -68,9 +63,7 @@ class _Outputs:
     help="ONNX: session options that honour the order are listed, or pins in the model hold it in any session.",
 )
 @click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too.")
-@click.option(
-    "--verify/--no-verify", default=True, show_default=True, help="Run both models and compare their outputs."
-)
+@click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Threads of the search.")
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
@@ -92,9 +85,7 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
     source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
     if output is None:
         if source == _STANDARD:
-            raise UsageError(
-                "standard input gives no name for the output: name it with -o (or -o - for standard output)"
-            )
+            raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
         output = str(_beside(Path(source), Path(source).suffix))
     print_report = as_json or report == _STANDARD
     if print_report and output == _STANDARD:
@@ -102,7 +93,7 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
     asked = report is not None and report != _STANDARD
     if not asked:
         # `--report -` takes the place of the file; with the model on standard output nothing is left behind unasked.
-        report = None if report == _STANDARD or output == _STANDARD else str(Path(output).with_suffix(".json"))
+        report = None if _STANDARD in {report, output} else str(Path(output).with_suffix(".json"))
     check_outputs(
         source,
         None if output == _STANDARD else output,
@@ -162,9 +153,22 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
             force=options["force"],
         )
     _print(result, options, outputs)
+    return _exit_code(result, options["quiet"])
+
+
+def _exit_code(result: OptimizeResult, quiet: bool) -> int:
+    """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
+    from memsched.report.console import budget_verdict
+
     if result.interrupted:
-        return _INTERRUPTED
-    return _BUDGET_NOT_MET if result.budget_met is False else 0
+        code, reason = _INTERRUPTED, "interrupted: the best order found so far was written"
+    elif result.budget_met is False:
+        code, reason = _BUDGET_NOT_MET, budget_verdict(result.report.data)
+    else:
+        return 0
+    if quiet:
+        click.echo(f"memsched: {reason}", err=True)
+    return code
 
 
 def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -> None:

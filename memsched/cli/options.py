@@ -11,7 +11,16 @@ from memsched.cli.main import State
 from memsched.errors import UsageError
 from memsched.units import parse_size
 
-__all__ = ["ALLOWED", "Size", "allow_option", "model_options", "output_options", "parse_dims", "parse_shapes"]
+__all__ = [
+    "ALLOWED",
+    "allow_option",
+    "model_options",
+    "output_options",
+    "parse_dims",
+    "parse_shapes",
+    "shape_options",
+    "size_option",
+]
 
 ALLOWED = ("reorder", "inplace")
 """What ``--allow`` may name."""
@@ -19,18 +28,16 @@ ALLOWED = ("reorder", "inplace")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Size(click.ParamType):
-    """A size in bytes, written as "262144", "256KB" or "1.5MiB"."""
+def size_option(name: str, text: str) -> Callable[[_Function], _Function]:
+    """Return an option whose value is a size in bytes, written as "262144", "256KB" or "1.5MiB"."""
+    return click.option(name, callback=_size, metavar="SIZE", help=text)
 
-    name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_size(value)
+    except UsageError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -88,9 +95,7 @@ def model_options(function: _Function) -> _Function:
     """Add the options that say how to read a model and for which target."""
     return _add(
         function,
-        click.option(
-            "--target", metavar="NAME|FILE.toml", help="Memory rules; by default those of the format's runtime."
-        ),
+        click.option("--target", metavar="NAME|FILE.toml", help="Memory rules; default: the format's runtime's."),
         _shape_option(),
         _dim_option(),
     )
@@ -140,10 +145,10 @@ def output_options(function: _Function) -> _Function:
     return _add(
         function,
         click.option(
-            "--json", "as_json", is_flag=True, help="The report to standard output, all else to standard error."
+            "--json", "as_json", is_flag=True, help="The report to standard output, the rest to standard error."
         ),
         click.option("-q", "--quiet", is_flag=True, help="Print errors only."),
-        click.option("-v", "--verbose", count=True, help="Print more; -vv also shows tracebacks of internal errors."),
+        click.option("-v", "--verbose", count=True, callback=_verbose, help="Print more; -vv is --debug, too."),
         click.option("--no-color", is_flag=True, help="No colours; the environment's NO_COLOR does the same."),
         click.option(
             "--debug", is_flag=True, expose_value=False, callback=_debug, help="Tracebacks of internal errors."
@@ -151,7 +156,12 @@ def output_options(function: _Function) -> _Function:
     )
 
 
-def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> int:
+    _debug(ctx, param, value > 1)
+    return value
+
+
+def _debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value and isinstance(ctx.obj, State):
         ctx.obj.debug = True
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memsched.schedule.portfolio import Progress
 
-__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console"]
+__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console", "write_standard_output"]
 
 _REFRESHES_PER_SECOND = 4
 
@@ -56,7 +56,7 @@ class Interrupt:
         """From here on an interrupt ends what is running."""
         self._searching = False
 
-    def handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
         """Signal handler."""
         if not self._searching or self._handled:
             raise KeyboardInterrupt
@@ -95,7 +95,7 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 class ProgressDisplay:
-    """One line on standard error, where that is a terminal: the stage, the best peak, the bound, the gap, the seconds."""
+    """One line on standard error, where that is a terminal: stage, best peak, bound, gap and seconds."""
 
     def __init__(self, console: Console, *, enabled: bool, every: bool) -> None:
         self._console = console

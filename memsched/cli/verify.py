@@ -1,4 +1,4 @@
-"""``memsched verify``: do two models compute the same?"""
+"""``memsched verify``: whether two models compute the same."""
 
 from __future__ import annotations
 

@@ -15,7 +15,17 @@ from pathlib import Path
 from memsched.errors import ModelError, OutputError, UsageError
 from memsched.formats.module import Format, LoadOptions, Module
 
-__all__ = ["STANDARD_STREAM", "StagedFiles", "detect_format", "load_module", "read_source", "same_file", "staged_files"]
+__all__ = [
+    "STANDARD_STREAM",
+    "StagedFiles",
+    "check_writable",
+    "describe",
+    "detect_format",
+    "load_module",
+    "read_source",
+    "same_file",
+    "staged_files",
+]
 
 STANDARD_STREAM = "-"
 """The path that means standard input or standard output."""
@@ -92,6 +102,27 @@ def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> 
         return Path(first).samefile(second)
     except OSError:
         return os.path.realpath(first) == os.path.realpath(second)
+
+
+def check_writable(target: str) -> None:
+    """Check, without writing anything, that a file can probably be written to ``target``.
+
+    Raises:
+        OutputError: It is a folder, its folder does not exist, or there is no permission.
+    """
+    path = os.path.realpath(target)
+    folder = Path(path).parent
+    try:
+        if Path(path).is_dir():
+            raise OutputError(f"'{target}' is a folder: give the name of a file in it")
+        if not folder.exists():
+            raise FileNotFoundError
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
+        if _mode(path) is not None and not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "its folder is write-protected")
+    except (OSError, ValueError) as error:
+        raise _output_error(target, error) from None
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The JSON report, version 1: plain dictionaries built from checked results; ``schema.json`` beside it says the rest."""
+"""The JSON report, version 1: plain dictionaries built from checked results; see ``schema.json`` beside this file."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def build_report(facts: Facts) -> dict[str, Any]:
         "allocation": _allocation(facts.allocation),
         "steps": _steps(graph, facts.schedule, facts.checked),
         "buffers": _buffers(graph, facts.schedule, facts.checked, facts.allocation),
+        "workspaces": _workspaces(graph, facts.schedule, facts.allocation),
     }
 
 
@@ -234,6 +235,20 @@ def _buffers(
     return result
 
 
+def _workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> list[dict[str, Any]]:
+    """Return the addresses of what ops need beside their tensors."""
+    return [
+        {
+            "op": graph.ops[schedule.order[placement.first_step]].name,
+            "offset_bytes": placement.offset,
+            "size_bytes": graph.ops[schedule.order[placement.first_step]].workspace,
+            "step": placement.first_step,
+        }
+        for placement in allocation.placements
+        if not placement.tensors
+    ]
+
+
 def _lifetimes(graph: Graph, schedule: Schedule) -> tuple[list[int], list[int]]:
     """Return per tensor the step that produces it and its own last reader's, views of it not counted."""
     first, last = [0] * len(graph.tensors), [0] * len(graph.tensors)
@@ -248,7 +263,7 @@ def _lifetimes(graph: Graph, schedule: Schedule) -> tuple[list[int], list[int]]:
 
 
 def dump_report(report: Mapping[str, Any]) -> str:
-    """Return the report as JSON text: one line per entry of the long lists, so that it is quick to write and to read."""
+    """Return the report as JSON text, with one line per entry of the long lists: quick to write and to read."""
     lines = [f"  {json.dumps(key)}: {_section(value)}" for key, value in report.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -11,7 +11,7 @@ from memsched.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_operators", "print_summary"]
+__all__ = ["budget_verdict", "print_operators", "print_summary"]
 
 _FAULTS_SHOWN = 5
 _LABELS = {
@@ -85,7 +85,12 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         lines.append((f"proven optimal: no order needs less than {bound:,} B ({result['proof']})", None))
     else:
         gap = 100 * (peak - bound) / peak if peak else 0.0
-        lines.append((f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({result['proof']})", None))
+        if report["command"] == "analyze":
+            lines.append(
+                (f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order", None)
+            )
+        else:
+            lines.append((f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({result['proof']})", None))
     if result["interrupted"]:
         lines.append(("interrupted: this is the best order found so far", "yellow"))
     lines.extend(_budget_lines(report))
@@ -101,10 +106,22 @@ def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     required, available = budget["required_bytes"], budget["budget_bytes"]
     if budget["met"]:
         return [(f"budget met: the arena takes {required:,} of {available:,} B", "green")]
-    bound = report["result"]["lower_bound_bytes"]
-    verdict = "no order can meet it" if bound > available else "whether another order can is not proven"
-    text = f"budget exceeded: the arena takes {required:,} B, {available:,} B are available, {budget['exceeded_bytes']:,} B too many"
-    return [(text, "red"), (f"no order needs less than {bound:,} B of peak: {verdict}", "red")]
+    return [(budget_verdict(report), "red")]
+
+
+def budget_verdict(report: Mapping[str, Any]) -> str:
+    """Return in a line by how much the arena exceeds the budget, and whether another order could meet it."""
+    budget, bound = report["budget"], report["result"]["lower_bound_bytes"]
+    available = budget["budget_bytes"]
+    verdict = (
+        f"no order can meet it, as each has a peak of {bound:,} B or more"
+        if bound > available
+        else "it is not proven that no order can meet it"
+    )
+    return (
+        f"budget exceeded: the arena requires {budget['required_bytes']:,} B, {available:,} B are available, "
+        f"{budget['exceeded_bytes']:,} B too many; {verdict}"
+    )
 
 
 def _verification_line(verification: Mapping[str, Any] | None) -> tuple[str, str | None]:
