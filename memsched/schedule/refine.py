@@ -102,6 +102,8 @@ class _State:
             for numbers in self._numbers
         ]
         self._peaks = [_peak(part, order) for part, order in zip(self._parts, self._orders, strict=True)]
+        # Running fused tasks at one go and segments one by one can already be better than the order they came from.
+        self._offer_whole(f"{best.method}, by tasks")
 
     def done(self) -> bool:
         return self.best.peak <= self.lower_bound
@@ -118,6 +120,9 @@ class _State:
         if peak >= self._peaks[part]:
             return
         self._peaks[part], self._orders[part] = peak, order
+        self._offer_whole(method)
+
+    def _offer_whole(self, method: str) -> None:
         if max(self._peaks) < self.best.peak:
             whole = [
                 numbers[local] for numbers, order in zip(self._numbers, self._orders, strict=True) for local in order
