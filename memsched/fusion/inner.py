@@ -60,18 +60,17 @@ def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerO
     count = len(group.preds)
     everything = (1 << count) - 1
     befores = [sum(1 << before for before in preds) for preds in group.preds]
+    gains, losses = _changes(group)
     parents: dict[int, tuple[int, int]] = {}
-    heap = [(0, count, 0, -1, -1)]
-    residues: dict[int, int] = {}
-    for _ in range(max_states):
-        if not heap:
-            return None
-        peak, _, done, parent, task = heapq.heappop(heap)
-        if done in residues:
+    # Entries: peak, tasks left, executed set, residue, set before, task that led here.
+    heap = [(0, count, 0, 0, 0, -1)]
+    closed: set[int] = set()
+    while heap and len(closed) < max_states:
+        peak, left, done, residue, parent, last = heapq.heappop(heap)
+        if done in closed:
             continue
-        if task >= 0:
-            parents[done] = (parent, task)
-        residues[done] = group.change(done)
+        closed.add(done)
+        parents[done] = (parent, last)
         if done == everything:
             return InnerOrder(_path(parents, done), peak)
         moves = []
@@ -79,14 +78,30 @@ def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerO
             if done >> task & 1 or befores[task] & ~done:
                 continue
             after = done | 1 << task
-            reached = max(peak, residues[done] + costs.excess(task, after))
-            moves.append((reached, count - after.bit_count(), after, done, task))
-            if reached == peak and group.change(after) <= residues[done]:
+            reached = max(peak, residue + costs.excess(task, after))
+            change = gains[task] - sum(size for size, needs in losses[task] if not needs & ~after)
+            moves.append((reached, left - 1, after, residue + change, done, task))
+            if reached == peak and change <= 0:
                 moves = moves[-1:]
                 break
         for move in moves:
             heapq.heappush(heap, move)
     return None
+
+
+def _changes(group: Group) -> tuple[list[int], list[list[tuple[int, int]]]]:
+    """Return per task the bytes that it creates, and those it may free with the tasks that must be done by then."""
+    gains = [0] * len(group.preds)
+    losses: list[list[tuple[int, int]]] = [[] for _ in group.preds]
+    for buffer in group.buffers:
+        if buffer.creator >= 0:
+            gains[buffer.creator] += buffer.size
+        if buffer.survives:
+            continue
+        needs = sum(1 << user for user in buffer.users)
+        for user in buffer.users:
+            losses[user].append((buffer.size, needs))
+    return gains, losses
 
 
 def _path(parents: Mapping[int, tuple[int, int]], done: int) -> tuple[int, ...]:

@@ -68,6 +68,7 @@ class Quotient:
 
     @property
     def exhausted(self) -> bool:
+        """Whether the effort allowed has been spent."""
         return self.work > self.budget
 
     def tasks(self) -> list[int]:
