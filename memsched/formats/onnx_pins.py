@@ -6,12 +6,12 @@ Between two neighbours a, b of the order without a data dependency, b is made to
     none = Range(size, size, 1)         # int64[0]: no axes
     b reads Unsqueeze(x, none)          # instead of its input x: the same bytes under another name
 
-From opset 7 to 12, where Unsqueeze has no such input: Reshape(x, Shape(x) + (size - size)).
+From opset 7 to 12, where Unsqueeze has no such input: Reshape(x, dimensions of x + (size - size)).
 
 All pinned and all given dependencies together form a chain through all steps, so that there is only one topological
 order, and it holds whatever a session's options and optimisations are: they may merge steps or drop them, but not
 exchange them. ONNX Runtime gives the output of Unsqueeze and Reshape the memory of their input, so no step needs more;
-a pin itself needs 8 bytes (to opset 12: 8 per dimension of x more) while neither a nor b runs.
+a pin itself needs 8 bytes (up to opset 12: 8 more, and 8 per dimension of x) between a and b.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class _Builder:
     inner_nodes: bool = False
     _nodes: list[NodeProto] = field(default_factory=list)
     _added: list[NodeProto] = field(default_factory=list)
+    _constants: set[str] = field(default_factory=set)
 
     def build(self) -> None:
         """Walk the steps in order; ``frontier`` holds the nodes that the next step must be made to follow."""
@@ -270,27 +271,43 @@ class _Builder:
 
     def _add(self, source: tuple[str, str], value: str, kind: TypeProto | None) -> str:
         """Add one pin; return the name of ``value`` behind it."""
-        import onnx
-
         self.pins += 1
         stem = f"{_PREFIX}{self.pins}_"
         name, operator = source
-        self._node(operator, [name], stem + "size")
         if self._opset() >= 13:
-            if self.pins == 1:
-                one = onnx.helper.make_tensor(_ONE, onnx.TensorProto.INT64, [], [1])
-                self.model.graph.initializer.append(one)
+            self._constant(_ONE, [], [1])
+            self._node(operator, [name], stem + "size")
             self._node("Range", [stem + "size", stem + "size", _ONE], stem + "none")
             self._node("Unsqueeze", [value, stem + "none"], stem + "value")
         else:
+            # The default order explores inputs by falling index: a Shape before the size runs after it, just in time.
+            dims = self._dims_of(value, kind, stem)
+            self._node(operator, [name], stem + "size")
             self._node("Sub", [stem + "size", stem + "size"], stem + "zero")
-            self._node("Shape", [value], stem + "dims")
-            self._node("Add", [stem + "dims", stem + "zero"], stem + "shape")
+            self._node("Add", [dims, stem + "zero"], stem + "shape")
             self._node("Reshape", [value, stem + "shape"], stem + "value")
         if kind is not None:
             # Without its shape the planner would not let the node work in place.
             self.model.graph.value_info.add(name=stem + "value").type.CopyFrom(kind)
         return stem + "value"
+
+    def _dims_of(self, value: str, kind: TypeProto | None, stem: str) -> str:
+        """Return the name of the dimensions of ``value`` as a tensor."""
+        known = _dims(kind)
+        if known is None:
+            self._node("Shape", [value], stem + "dims")
+            return stem + "dims"
+        name = "_".join([f"{_PREFIX}dims", *map(str, known)])
+        self._constant(name, [len(known)], known)
+        return name
+
+    def _constant(self, name: str, dims: Sequence[int], values: Sequence[int]) -> None:
+        import onnx
+
+        if name not in self._constants:
+            self._constants.add(name)
+            tensor = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, dims, values)
+            self.model.graph.initializer.append(tensor)
 
     def _node(self, operator: str, inputs: Sequence[str], output: str) -> None:
         import onnx
