@@ -94,7 +94,6 @@ def unpin(model: ModelProto) -> ModelProto:
     if len(kept) < len(graph.node):
         _replace(graph.node, kept)
         _replace(graph.value_info, [value for value in graph.value_info if not value.name.startswith(_PREFIX)])
-        _replace(graph.initializer, [tensor for tensor in graph.initializer if not tensor.name.startswith(_PREFIX)])
     return result
 
 
@@ -294,7 +293,7 @@ class _Builder:
     def _dims_of(self, value: str, kind: TypeProto | None, stem: str) -> str:
         """Return the name of the dimensions of ``value`` as a tensor."""
         known = _dims(kind)
-        if known is None:
+        if known is None or self._opset() < 9:  # Constant has integers from opset 9 on
             self._node("Shape", [value], stem + "dims")
             return stem + "dims"
         name = "_".join([f"{_PREFIX}dims", *map(str, known)])
@@ -307,7 +306,8 @@ class _Builder:
         if name not in self._constants:
             self._constants.add(name)
             tensor = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, dims, values)
-            self.model.graph.initializer.append(tensor)
+            # Not an initializer: before IR version 4 that would have to be an input of the model.
+            self._added.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
 
     def _node(self, operator: str, inputs: Sequence[str], output: str) -> None:
         import onnx
