@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx_light import KEPT_ELEMENTS, is_stripped
-from memsched.formats.onnx_structure import Scope, domain_of, graphs_of
+from memsched.formats.onnx_structure import Scope, domain_of, graphs_like
 from memsched.formats.onnx_types import ValueType
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, V
     opset = next((item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), 1)
     known: list[_Known] = []
     changed = False
-    for index, scope in enumerate(graphs_of(model.graph)):
+    for index, scope in enumerate(graphs_like(model.graph, scopes)):
         known.append(_constants(scope.graph))
         folded = []
         for position, node in enumerate(scope.graph.node):

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError, UsageError
+from memsched.errors import ModelError
 from memsched.formats import onnx_folding, onnx_symbolic
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_light import is_stripped
-from memsched.formats.onnx_structure import Scope, domain_of, graphs_of, sparse_name
+from memsched.formats.onnx_stated import Statements, declare, values_of
+from memsched.formats.onnx_structure import Scope, domain_of, graphs_like, graphs_of, sparse_name
 from memsched.formats.onnx_types import ValueType, element_name, merge, value_type
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Shapes", "infer"]
 
-_ROUNDS: Final = 4
-_FOLDING_ROUNDS: Final = 12
+_ROUNDS: Final = 16
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
 _REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
@@ -38,14 +38,12 @@ class Shapes:
     Attributes:
         types: Per scope (as `analyse` lists them) and name.
         reasons: Per node name what ONNX's inference complained about.
-        notes: Contradictions that were settled.
-        symbols: Symbolic dimensions that the file or the inference names.
+        notes: Contradictions that were settled, and what was assumed.
     """
 
-    types: list[dict[str, ValueType]]
+    types: list[dict[str, ValueType]] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    symbols: dict[str, None] = field(default_factory=dict)
 
     def of(self, scopes: Sequence[Scope], index: int, name: str) -> ValueType:
         """Return the type of ``name`` as graph ``index`` sees it."""
@@ -63,31 +61,141 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
         ModelError: A declared shape or type is impossible.
         UsageError: An option names nothing in the model or contradicts it.
     """
-    model = _inference_copy(light, scopes)
-    shapes = Shapes([])
-    dims = dict(options.dims)
-    _state_inputs(model.graph, options.input_shapes, dims)
-    _state_dims(model, dims, shapes)
-    result = _run(model, shapes)
-    shapes.types = _collect(result)
+    inference = _Inference(light, scopes, options)
+    inference.run()
     for _ in range(_ROUNDS):
-        stated = _state_shapes(result, scopes, shapes, options.input_shapes, dims)
-        if not (_state_dims(result, dims, shapes) or stated):
+        if not (inference.state() or inference.fold()):
             break
-        result = _run(result, shapes)
-        _absorb(shapes, result)
-    for _ in range(_FOLDING_ROUNDS):
-        if not _needs_help(scopes, shapes, light) or not onnx_folding.fold(result, scopes, shapes.types):
-            break
-        _state_shapes(result, scopes, shapes, options.input_shapes, dims)
-        _state_dims(result, dims, shapes)
-        result = _run(result, shapes)
-        _absorb(shapes, result)
-    if _needs_help(scopes, shapes, light):
-        _ask_runtime(result, scopes, shapes, options, dims)
-    _add_constants(scopes, shapes)
-    _refuse_unused(options, scopes, shapes)
-    return shapes
+        inference.run()
+    inference.ask_runtime()
+    return inference.result()
+
+
+class _Inference:
+    """The model under inference and what is known so far."""
+
+    def __init__(self, light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> None:
+        self.scopes = scopes
+        self.shapes = Shapes([{} for _ in scopes])
+        self.statements = Statements(options)
+        self.model = _inference_copy(light, scopes)
+        self.statements.write_inputs(self.model.graph)
+        self.statements.write_dims(self._graphs(), first=True)
+
+    def _graphs(self) -> list[Scope]:
+        return graphs_like(self.model.graph, self.scopes)
+
+    def result(self) -> Shapes:
+        """Return what is known, constants included."""
+        for scope, types in zip(self.scopes, self.shapes.types, strict=True):
+            for tensor in scope.graph.initializer:
+                types[tensor.name] = ValueType("tensor", tensor.data_type, tuple(tensor.dims))
+            for sparse in scope.graph.sparse_initializer:
+                types[sparse_name(sparse)] = ValueType("a sparse tensor", sparse.values.data_type, tuple(sparse.dims))
+        self.statements.check_used(self.scopes)
+        self.shapes.notes.extend(self.statements.notes)
+        return self.shapes
+
+    def state(self) -> bool:
+        """Write what the user states about values and dimensions that the inference named."""
+        computed = self.statements.write_computed(self._graphs(), self.scopes, self.shapes.types)
+        return self.statements.write_dims(self._graphs(), first=False) or computed
+
+    def fold(self) -> bool:
+        """Carry out shape arithmetic where shapes are missing that it could tell."""
+        return self._needs_help() and onnx_folding.fold(self.model, self.scopes, self.shapes.types)
+
+    def run(self) -> None:
+        """Run ONNX's inference; where it finds contradictions, the operators win over the declarations."""
+        from onnx import shape_inference
+
+        try:
+            self.model = shape_inference.infer_shapes(self.model, strict_mode=True, data_prop=True)
+        except Exception as error:  # the native code raises several types of its own
+            message = str(error)
+            self._keep_reasons(message)
+            try:
+                if _CLASH in message:
+                    self._settle()
+                self.model = shape_inference.infer_shapes(self.model, data_prop=True)
+            except Exception as again:
+                if isinstance(again, ModelError):
+                    raise
+                self.shapes.reasons.setdefault("", f"{again}".partition("\n")[0])
+        self._absorb()
+
+    def ask_runtime(self) -> None:
+        """Ask ONNX Runtime's symbolic inference for what is still missing."""
+        nodes = sum(len(scope.graph.node) for scope in self.scopes)
+        for _ in range(2):
+            if nodes > onnx_symbolic.MOST_NODES or not self._needs_help():
+                return
+            helped = onnx_symbolic.infer(self.model)
+            if helped is None or len(graphs_of(helped.graph)) != len(self.scopes):
+                return
+            self.model = helped
+            self._absorb()
+            if not self.state():
+                return
+            self.run()
+
+    def _absorb(self) -> None:
+        """Add what the model now declares to what is known."""
+        for types, scope in zip(self.shapes.types, self._graphs(), strict=True):
+            for value in values_of(scope.graph):
+                found = value_type(value.type)
+                types[value.name] = merge(types[value.name], found) if value.name in types else found
+
+    def _needs_help(self) -> bool:
+        """Return whether more could be found: the main inputs are known, but something computed is not."""
+        scopes, types = self.scopes, self.shapes.types
+        for value in scopes[0].graph.input:
+            if value.name not in scopes[0].constants and not _enough(types[0].get(value.name)):
+                return False
+        return any(
+            not _enough(types[index].get(name))
+            for index, scope in enumerate(scopes)
+            for node in scope.graph.node
+            for name in node.output
+            if name and name not in scope.constants
+        )
+
+    def _keep_reasons(self, message: str) -> None:
+        for match in _REASON.finditer(message):
+            self.shapes.reasons.setdefault(match[2] or match[1], match[3].strip())
+            clash = _ELEMENT_CLASH.search(match[3])
+            if clash is not None:
+                given, declared = (element_name(int(number)) or number for number in clash.groups())
+                name = match[2] or match[1]
+                raise ModelError(f"op '{name}' gives elements of type {given} where the model declares {declared}")
+
+    def _settle(self) -> None:
+        """Remove the declared shapes that contradict what follows from the operators alone."""
+        from onnx import ModelProto, shape_inference
+
+        bare = ModelProto()
+        bare.CopyFrom(self.model)
+        for scope in graphs_like(bare.graph, self.scopes):
+            for value in _computed(scope.graph):
+                value.type.tensor_type.ClearField("shape")
+        inferred = shape_inference.infer_shapes(bare, data_prop=True)
+        for mine, other in zip(self._graphs(), graphs_like(inferred.graph, self.scopes), strict=True):
+            follows = {value.name: value_type(value.type) for value in values_of(other.graph)}
+            for value in _computed(mine.graph):
+                declared = value_type(value.type)
+                if _contradict(declared, follows.get(value.name, ValueType())):
+                    self.shapes.notes.append(
+                        f"tensor '{value.name}' is declared as {_shown(declared)} but computed as "
+                        f"{_shown(follows[value.name])}; the computed shape holds"
+                    )
+                    value.type.tensor_type.ClearField("shape")
+
+
+def _computed(graph: GraphProto) -> list[ValueInfoProto]:
+    """The declarations of tensors that nodes compute."""
+    names = {name for node in graph.node for name in node.output if name}
+    declared = itertools.chain(graph.value_info, graph.output)
+    return [value for value in declared if value.name in names and value.type.HasField("tensor_type")]
 
 
 def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
@@ -99,7 +207,7 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
     for domain in sorted({domain_of(node) for scope in scopes for node in scope.graph.node} - imported):
         model.opset_import.add(domain=domain, version=1)
-    for scope in graphs_of(model.graph):
+    for scope in graphs_like(model.graph, scopes):
         _drop_constants(scope.graph, scope.parent < 0)
     return model
 
@@ -114,7 +222,7 @@ def _drop_constants(graph: GraphProto, main: bool) -> None:
         graph.input.extend(inputs)
     for tensor in graph.initializer:
         if is_stripped(tensor):
-            _declare(given, tensor.name, tensor.data_type, tensor.dims)
+            declare(given, tensor.name, tensor.data_type, tensor.dims)
         else:
             kept.append(tensor)
     if len(kept) < len(graph.initializer):
@@ -122,168 +230,16 @@ def _drop_constants(graph: GraphProto, main: bool) -> None:
         graph.initializer.extend(kept)
     nodes = []
     for node in graph.node:
-        values = [item.t for item in node.attribute if item.name == "value" and item.HasField("t")]
-        if node.op_type == "Constant" and values and is_stripped(values[0]) and len(node.output) == 1:
-            _declare(given, node.output[0], values[0].data_type, values[0].dims)
+        large = None
+        if node.op_type == "Constant" and len(node.output) == 1:
+            large = next((item.t for item in node.attribute if item.HasField("t") and is_stripped(item.t)), None)
+        if large is not None:
+            declare(given, node.output[0], large.data_type, large.dims)
         else:
             nodes.append(node)
     if len(nodes) < len(graph.node):
         del graph.node[:]
         graph.node.extend(nodes)
-
-
-def _declare(values: object, name: str, element: int, dims: Sequence[int]) -> None:
-    tensor = values.add(name=name).type.tensor_type  # type: ignore[attr-defined]
-    tensor.elem_type = element
-    tensor.shape.SetInParent()
-    for dim in dims:
-        tensor.shape.dim.add(dim_value=dim)
-
-
-def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    return itertools.chain(graph.value_info, graph.output, graph.input)
-
-
-def _state_inputs(graph: GraphProto, stated: Mapping[str, tuple[int, ...]], dims: dict[str, int]) -> None:
-    """Write the stated shapes of graph inputs; a symbolic dimension found there holds for the whole model."""
-    for value in graph.input:
-        if value.name in stated:
-            _check_stated(value.name, value_type(value.type), stated[value.name], dims, symbols=True)
-            _write_shape(value, stated[value.name])
-
-
-def _check_stated(
-    name: str, declared: ValueType, stated: tuple[int, ...], dims: dict[str, int], *, symbols: bool
-) -> None:
-    if declared.kind != "tensor":
-        raise UsageError(f"--input-shape {name}: the value is {declared.kind}, which has no shape")
-    if declared.dims is None:
-        return
-    shown = ",".join(str(dim) or "?" for dim in declared.dims)
-    if len(declared.dims) != len(stated):
-        raise UsageError(f"--input-shape {name} states {len(stated)} dimensions, but the model has {name}:{shown}")
-    for dim, length in zip(declared.dims, stated, strict=True):
-        if isinstance(dim, int) and dim != length:
-            raise UsageError(f"--input-shape {name} states {length} where the model fixes {dim} ({name}:{shown})")
-        if symbols and isinstance(dim, str) and dim and dims.setdefault(dim, length) != length:
-            raise UsageError(f"--input-shape {name} states {length} for '{dim}', which is {dims[dim]} elsewhere")
-
-
-def _write_shape(value: ValueInfoProto, lengths: Sequence[int]) -> None:
-    shape = value.type.tensor_type.shape
-    del shape.dim[:]
-    shape.SetInParent()
-    for length in lengths:
-        shape.dim.add(dim_value=length)
-
-
-def _state_dims(model: ModelProto, dims: Mapping[str, int], shapes: Shapes) -> bool:
-    """Replace symbolic dimensions by their stated lengths, and -1 by unknown; return whether anything was stated."""
-    changed = False
-    for scope in graphs_of(model.graph):
-        for value in _values(scope.graph):
-            for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
-                if dim.HasField("dim_param"):
-                    shapes.symbols[dim.dim_param] = None
-                    if dim.dim_param in dims:
-                        dim.dim_value = dims[dim.dim_param]
-                        changed = True
-                elif dim.dim_value < 0:
-                    if dim.dim_value < -1:
-                        raise ModelError(f"tensor '{value.name}' has the negative dimension {dim.dim_value}")
-                    dim.ClearField("dim_value")
-    return changed
-
-
-def _state_shapes(
-    model: ModelProto,
-    scopes: Sequence[Scope],
-    shapes: Shapes,
-    stated: Mapping[str, tuple[int, ...]],
-    dims: dict[str, int],
-) -> bool:
-    """Write the stated shapes of values that the model computes; return whether that says anything new."""
-    changed = False
-    for index, scope in enumerate(graphs_of(model.graph) if stated else ()):
-        for name, lengths in stated.items():
-            if name not in scopes[index].defined or name in scopes[index].constants:
-                continue
-            known = shapes.types[index].get(name, ValueType())
-            _check_stated(name, known, lengths, dims, symbols=False)
-            if known.known() and known.element:
-                continue
-            found = False
-            for value in _values(scope.graph):
-                if value.name == name:
-                    found = True
-                    _write_shape(value, lengths)
-            if not found or not known.element:
-                element = known.element or _likely_element(scopes, shapes, index, name)
-                _declare(scope.graph.value_info, name, element, lengths)
-            changed = True
-    return changed
-
-
-def _likely_element(scopes: Sequence[Scope], shapes: Shapes, index: int, name: str) -> int:
-    """Return the element type of the first input of the node that produces ``name``, and note it."""
-    for node in scopes[index].graph.node:
-        if name in node.output:
-            for read in node.input:
-                element = shapes.of(scopes, index, read).element if read else 0
-                if element:
-                    shapes.notes.append(
-                        f"the element type of '{name}' is stated nowhere; it is taken to be that of '{read}'"
-                    )
-                    return element
-    raise ModelError(f"the element type of '{name}' is stated nowhere; add it to the model's value_info")
-
-
-def _run(model: ModelProto, shapes: Shapes) -> ModelProto:
-    """Run ONNX's inference; where it finds contradictions, let the operators win over the declarations."""
-    from onnx import shape_inference
-
-    try:
-        return shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:  # the native code raises several types of its own
-        message = str(error)
-    for match in _REASON.finditer(message):
-        shapes.reasons.setdefault(match[2] or match[1], match[3].strip())
-    clash = _ELEMENT_CLASH.search(message)
-    if clash is not None:
-        where = next((m for m in _REASON.finditer(message) if clash[0] in m[3]), None)
-        op = f"op '{where[2] or where[1]}'" if where else "an op"
-        given, declared = (element_name(int(number)) or number for number in clash.groups())
-        raise ModelError(f"{op} gives elements of type {given} where the model declares {declared}")
-    try:
-        if _CLASH in message:
-            _settle(model, shapes)
-        return shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:
-        shapes.reasons.setdefault("", str(error).splitlines()[0] if str(error) else type(error).__name__)
-        return model
-
-
-def _settle(model: ModelProto, shapes: Shapes) -> None:
-    """Remove from ``model`` the declared shapes that contradict what follows from the operators alone."""
-    from onnx import ModelProto, shape_inference
-
-    bare = ModelProto()
-    bare.CopyFrom(model)
-    computed = [{name for node in scope.graph.node for name in node.output if name} for scope in graphs_of(bare.graph)]
-    for names, scope in zip(computed, graphs_of(bare.graph), strict=True):
-        for value in itertools.chain(scope.graph.value_info, scope.graph.output):
-            if value.name in names and value.type.HasField("tensor_type"):
-                value.type.tensor_type.ClearField("shape")
-    inferred = _collect(shape_inference.infer_shapes(bare, data_prop=True))
-    for names, types, scope in zip(computed, inferred, graphs_of(model.graph), strict=True):
-        for value in itertools.chain(scope.graph.value_info, scope.graph.output):
-            declared, follows = value_type(value.type), types.get(value.name, ValueType())
-            if value.name in names and _contradict(declared, follows):
-                shapes.notes.append(
-                    f"tensor '{value.name}' is declared as {_shown(declared)} but computed as {_shown(follows)}; "
-                    "the computed shape holds"
-                )
-                value.type.tensor_type.ClearField("shape")
 
 
 def _contradict(declared: ValueType, follows: ValueType) -> bool:
@@ -299,73 +255,5 @@ def _shown(value: ValueType) -> str:
     return f"[{', '.join(str(dim) or '?' for dim in value.dims or ())}]"
 
 
-def _collect(model: ModelProto) -> list[dict[str, ValueType]]:
-    result = []
-    for scope in graphs_of(model.graph):
-        types: dict[str, ValueType] = {}
-        for value in _values(scope.graph):
-            found = value_type(value.type)
-            types[value.name] = merge(types[value.name], found) if value.name in types else found
-        result.append(types)
-    return result
-
-
-def _needs_help(scopes: Sequence[Scope], shapes: Shapes, light: ModelProto) -> bool:
-    """Return whether symbolic inference could say more: inputs are known, but something computed is not."""
-    if sum(len(scope.graph.node) for scope in scopes) > onnx_symbolic.MOST_NODES:
-        return False
-    main = scopes[0]
-    for value in light.graph.input:
-        if value.name not in main.constants and not _enough(shapes.types[0].get(value.name, ValueType())):
-            return False
-    return any(
-        not _enough(shapes.types[index].get(name, ValueType()))
-        for index, scope in enumerate(scopes)
-        for node in scope.graph.node
-        for name in node.output
-        if name and name not in scope.constants
-    )
-
-
-def _enough(value: ValueType) -> bool:
-    return value.kind != "tensor" or value.known()
-
-
-def _ask_runtime(
-    model: ModelProto, scopes: Sequence[Scope], shapes: Shapes, options: LoadOptions, dims: dict[str, int]
-) -> None:
-    for _ in range(2):
-        helped = onnx_symbolic.infer(model)
-        if helped is None or len(graphs_of(helped.graph)) != len(scopes):
-            return
-        _absorb(shapes, helped)
-        stated = _state_shapes(helped, scopes, shapes, options.input_shapes, dims)
-        if not (_state_dims(helped, dims, shapes) or stated):
-            return
-        model = _run(helped, shapes)
-        _absorb(shapes, model)
-
-
-def _absorb(shapes: Shapes, model: ModelProto) -> None:
-    """Add what ``model`` states to what is known already."""
-    for types, found in zip(shapes.types, _collect(model), strict=True):
-        for name, value in found.items():
-            types[name] = merge(types[name], value) if name in types else value
-
-
-def _add_constants(scopes: Sequence[Scope], shapes: Shapes) -> None:
-    for scope, types in zip(scopes, shapes.types, strict=True):
-        for tensor in scope.graph.initializer:
-            types[tensor.name] = ValueType("tensor", tensor.data_type, tuple(tensor.dims))
-        for sparse in scope.graph.sparse_initializer:
-            types[sparse_name(sparse)] = ValueType("a sparse tensor", sparse.values.data_type, tuple(sparse.dims))
-
-
-def _refuse_unused(options: LoadOptions, scopes: Sequence[Scope], shapes: Shapes) -> None:
-    for name in options.input_shapes:
-        if not any(name in scope.defined for scope in scopes):
-            raise UsageError(f"--input-shape {name}: the model has no tensor of that name")
-    for name in options.dims:
-        if name not in shapes.symbols:
-            known = ", ".join(f"'{symbol}'" for symbol in itertools.islice(shapes.symbols, 8)) or "none"
-            raise UsageError(f"--dim {name}: the model has no symbolic dimension of that name; it has: {known}")
+def _enough(value: ValueType | None) -> bool:
+    return value is not None and (value.kind != "tensor" or value.known())

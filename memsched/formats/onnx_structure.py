@@ -6,7 +6,7 @@ around it. Everything is done with explicit stacks, in linear time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from memsched.errors import GraphError
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["Scope", "analyse", "domain_of", "graphs_of", "op_type", "sparse_name", "unique_names"]
+__all__ = ["Scope", "analyse", "domain_of", "graphs_like", "graphs_of", "op_type", "sparse_name", "unique_names"]
 
 _DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 # Operators whose result differs from run to run, or that draw on a generator: never constants.
@@ -67,6 +67,11 @@ def graphs_of(main: GraphProto) -> list[Scope]:
                     scope.bodies.setdefault(position, []).append(len(scopes))
                     scopes.append(Scope(graph, index, position, attribute.name))
     return scopes
+
+
+def graphs_like(main: GraphProto, scopes: Sequence[Scope]) -> list[Scope]:
+    """Return `graphs_of` for a model with the same bodies as ``scopes``; where there are none, none are sought."""
+    return [Scope(main, -1, -1, "")] if len(scopes) == 1 else graphs_of(main)
 
 
 def analyse(main: GraphProto) -> list[Scope]:
