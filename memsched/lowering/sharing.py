@@ -118,7 +118,8 @@ class Sharing:
         outer = shape[: axis % len(shape)]
         blocks = [self._block[piece] for piece in op.inputs]
         fits = sum(tensors[piece].size for piece in op.inputs) == tensors[output].size
-        if any(size != 1 for size in outer) or not fits or len(set(blocks)) < len(blocks):
+        computes = op.attributes.get("fused_activation_function", "NONE") != "NONE"
+        if computes or any(size != 1 for size in outer) or not fits or len(set(blocks)) < len(blocks):
             return ()
         if not all(self._may_show(output, piece) and self._is_piece(piece) for piece in op.inputs):
             return ()

@@ -1,0 +1,339 @@
+"""What each rule of a target does to a graph, and the conditions that no rule can lift."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from memsched.graph import dag
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.lowering.apply import apply_target, with_workspaces
+from memsched.targets.load import Target, load_target
+from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
+from tests.random_graphs import random_graph
+
+BARE = Target("bare", "")
+VIEWS = replace(BARE, views=(ViewRule(("Reshape",)),))
+RELU = replace(BARE, in_place=(InPlaceRule(("Relu",), inputs=(0,)),), overwrite_inputs=True)
+SAME = replace(BARE, in_place=(InPlaceRule(("Relu", "Add"), match="shape", elementwise=True),))
+PARTS = replace(
+    BARE,
+    part_views=(
+        PartViewRule(("Concat",), "concatenation"),
+        PartViewRule(("Slice",), "slice"),
+        PartViewRule(("Split",), "split"),
+    ),
+)
+
+
+def shaped(
+    shapes: Mapping[str, tuple[int, ...] | None],
+    ops: Sequence[Op],
+    outputs: Sequence[str],
+    inputs: Sequence[str] = ("x",),
+    variables: Sequence[str] = (),
+) -> Graph:
+    number = {name: index for index, name in enumerate(shapes)}
+    graph = Graph(
+        "shaped",
+        tuple(Tensor(name, math.prod(shape or ()) * 4, shape, "float32") for name, shape in shapes.items()),
+        tuple(ops),
+        tuple(number[name] for name in inputs),
+        tuple(number[name] for name in outputs),
+        tuple(number[name] for name in variables),
+    )
+    dag.validate(graph)
+    return graph
+
+
+def changed(graph: Graph, name: str, **changes: object) -> Graph:
+    tensors = [replace(t, **changes) if t.name == name else t for t in graph.tensors]  # type: ignore[arg-type]
+    return replace(graph, tensors=tuple(tensors))
+
+
+def chain(kind: str, before: tuple[int, ...] = (4, 4), after: tuple[int, ...] = (4, 4)) -> Graph:
+    """x -> a -> [kind] -> b -> y."""
+    ops = [Op("f", "Conv", (0,), (1,)), Op("op", kind, (1,), (2,)), Op("g", "Conv", (2,), (3,))]
+    return shaped({"x": (2,), "a": before, "b": after, "y": (2,)}, ops, ["y"])
+
+
+def views(graph: Graph, target: Target, op: int = 1) -> tuple[tuple[int, int], ...]:
+    return apply_target(graph, target).ops[op].views
+
+
+def pairs(graph: Graph, target: Target, op: int = 1) -> tuple[tuple[int, int], ...]:
+    return apply_target(graph, target).ops[op].in_place
+
+
+def test_a_view_shares_its_source() -> None:
+    graph = chain("Reshape", (4, 4), (16,))
+    assert views(graph, VIEWS) == ((2, 1),)
+    assert views(graph, BARE) == ()
+    assert views(changed(graph, "b", size=60), VIEWS) == ()
+    assert views(changed(graph, "b", sized=False, size=0), VIEWS) == ()
+    assert views(changed(graph, "a", sized=False), VIEWS) == ()
+
+
+def test_a_view_reads_the_position_that_the_rule_names() -> None:
+    graph = chain("Reshape", (4, 4), (16,))
+    # The data is a constant: what the op reads is the shape.
+    ops = (graph.ops[0], replace(graph.ops[1], positions=(1,)), graph.ops[2])
+    assert views(replace(graph, ops=ops), VIEWS) == ()
+    assert views(replace(graph, ops=ops), replace(BARE, views=(ViewRule(("Reshape",), input=1),))) == ((2, 1),)
+
+
+def test_a_graph_output_that_owns_its_bytes_is_no_view_and_not_written_in_place() -> None:
+    reshaped = replace(chain("Reshape"), outputs=(2, 3))
+    assert views(reshaped, VIEWS) == ((2, 1),)
+    assert views(reshaped, replace(VIEWS, outputs_own=True)) == ()
+    relu = replace(chain("Relu"), outputs=(2, 3))
+    assert pairs(relu, RELU) == ((2, 1),)
+    assert pairs(relu, replace(RELU, outputs_own=True)) == ()
+
+
+def test_a_view_of_a_state_is_a_copy() -> None:
+    ops = [Op("view", "Reshape", (0,), (1,)), Op("relu", "Relu", (0,), (2,))]
+    graph = shaped({"s": (4,), "v": (4,), "y": (4,)}, ops, ["v", "y"], inputs=(), variables=["s"])
+    assert views(graph, VIEWS, 0) == ()
+    assert pairs(graph, RELU) == ()
+    written = replace(graph, variables=(0, 2))
+    assert pairs(written, RELU) == ()
+    assert views(replace(graph, variables=(1,), inputs=(0,), outputs=(2,)), VIEWS, 0) == ()
+
+
+def test_in_place_needs_a_rule_for_the_op_and_the_position() -> None:
+    assert pairs(chain("Relu"), RELU) == ((2, 1),)
+    assert pairs(chain("Tanh"), RELU) == ()
+    graph = chain("Relu")
+    ops = (graph.ops[0], replace(graph.ops[1], positions=(1,)), graph.ops[2])
+    assert pairs(replace(graph, ops=ops), RELU) == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "by_bytes", "by_shape"),
+    [
+        ((4, 4), 64, True, True),
+        ((16,), 64, True, False),
+        ((4, 4), 32, False, False),
+        ((8, 4), 64, False, False),
+        (None, 64, False, False),
+    ],
+)
+def test_in_place_needs_the_same_bytes_and_elements(
+    shape: tuple[int, ...] | None, size: int, by_bytes: bool, by_shape: bool
+) -> None:
+    graph = changed(chain("Relu"), "b", shape=shape, size=size)
+    assert bool(pairs(graph, RELU)) == by_bytes
+    assert bool(pairs(graph, SAME)) == by_shape
+
+
+def test_in_place_ignores_small_tensors_where_the_rule_says_so() -> None:
+    rule = InPlaceRule(("Relu",), above_bytes=64)
+    assert pairs(chain("Relu"), replace(BARE, in_place=(rule,))) == ()
+    assert pairs(chain("Relu"), replace(BARE, in_place=(replace(rule, above_bytes=63),))) == ((2, 1),)
+
+
+def test_a_graph_input_is_overwritten_only_where_the_target_says_so() -> None:
+    graph = shaped({"x": (4,), "y": (4,)}, [Op("relu", "Relu", (0,), (1,))], ["y"])
+    assert pairs(graph, RELU, 0) == ((1, 0),)
+    assert pairs(graph, replace(RELU, overwrite_inputs=False), 0) == ()
+    assert pairs(graph, replace(RELU, overwrite_inputs=False, inputs="caller"), 0) == ()
+    assert pairs(changed(graph, "x", external=True), RELU, 0) == ()
+    ops = [Op("view", "Reshape", (0,), (1,)), Op("relu", "Relu", (1,), (2,))]
+    viewed = shaped({"x": (4,), "v": (2, 2), "y": (2, 2)}, ops, ["y"])
+    both = replace(RELU, views=VIEWS.views)
+    assert pairs(viewed, both) == ((2, 1),)
+    assert pairs(viewed, replace(both, overwrite_inputs=False)) == ()
+
+
+def test_an_input_of_the_caller_costs_nothing_and_its_views_neither() -> None:
+    ops = [Op("view", "Reshape", (0,), (1,)), Op("f", "Conv", (1,), (2,))]
+    graph = shaped({"x": (4,), "v": (2, 2), "y": (3,)}, ops, ["y"])
+    lowered = apply_target(graph, replace(VIEWS, inputs="caller"))
+    assert [tensor.external for tensor in lowered.tensors] == [True, False, False]
+    assert evaluate(Storage.of(lowered), (0, 1)).footprints == (0, 12)
+
+
+def test_a_kept_input_is_always_live_and_never_shown() -> None:
+    ops = [Op("view", "Reshape", (0,), (1,)), Op("f", "Conv", (1,), (2,))]
+    graph = shaped({"x": (4,), "v": (2, 2), "y": (3,)}, ops, ["y"])
+    lowered = apply_target(graph, replace(VIEWS, inputs="kept"))
+    assert lowered.variables == (0,)
+    assert lowered.ops[0].views == ()
+    assert evaluate(Storage.of(lowered), (0, 1)).footprints == (32, 44)
+
+
+def test_an_op_that_reads_the_bytes_twice_must_be_elementwise() -> None:
+    target = replace(SAME, views=VIEWS.views)
+    ops = [Op("f", "Conv", (0,), (1,)), Op("v", "Reshape", (1,), (2,)), Op("add", "Add", (1, 2), (3,))]
+    same = shaped({"x": (4,), "a": (4, 1), "v": (4, 1), "y": (4, 1)}, ops, [])
+    assert pairs(same, target, 2) == ((3, 1), (3, 2))
+    other = shaped({"x": (4,), "a": (4, 1), "v": (1, 4), "y": (4, 1)}, ops, [])
+    assert pairs(other, target, 2) == ()
+    by_rows = replace(target, in_place=(replace(SAME.in_place[0], elementwise=False),))
+    assert pairs(same, by_rows, 2) == ()
+    twice = shaped({"x": (4,), "a": (4,), "y": (4,)}, [ops[0], Op("add", "Add", (1, 1), (2,))], [])
+    assert pairs(twice, SAME) == ((2, 1),)
+
+
+def test_a_sole_reader_is_counted_along_the_views() -> None:
+    rule = InPlaceRule(("Relu",), sole_reader=True)
+    target = replace(VIEWS, in_place=(rule,))
+    shapes: dict[str, tuple[int, ...] | None] = {"x": (4,), "a": (4,), "v": (2, 2), "r": (2, 2), "y": (4,)}
+    ops = [
+        Op("f", "Conv", (0,), (1,)),
+        Op("v", "Reshape", (1,), (2,)),
+        Op("relu", "Relu", (2,), (3,)),
+        Op("g", "Conv", (0,), (4,)),
+    ]
+    assert pairs(shaped(shapes, ops, []), target, 2) == ((3, 2),)
+    for early in (1, 2):
+        reads_too = [*ops[:3], Op("g", "Conv", (early,), (4,))]
+        assert pairs(shaped(shapes, reads_too, []), target, 2) == ()
+
+
+CONCAT_SHAPES: dict[str, tuple[int, ...] | None] = {"x": (1, 2, 3), "a": (1, 2, 3), "b": (1, 4, 3), "y": (1, 6, 3)}
+
+
+def concat(axis: int | None = 1, **attributes: str) -> Graph:
+    ops = [
+        Op("a", "Conv", (0,), (1,)),
+        Op("b", "Conv", (0,), (2,)),
+        Op("c", "Concat", (1, 2), (3,), attributes={**({} if axis is None else {"axis": axis}), **attributes}),
+    ]
+    return shaped(CONCAT_SHAPES, ops, ["y"])
+
+
+def test_parts_of_a_concatenation_on_the_outermost_axis() -> None:
+    both = ((3, 1), (3, 2))
+    assert views(concat(), PARTS, 2) == both
+    assert views(concat(-2), PARTS, 2) == both
+    assert views(concat(), BARE, 2) == ()
+    assert views(concat(None), PARTS, 2) == ()
+    assert views(concat(9), PARTS, 2) == ()
+    assert views(concat(fused_activation_function="RELU"), PARTS, 2) == ()
+    assert views(concat(fused_activation_function="NONE"), PARTS, 2) == both
+    outer = changed(changed(concat(), "y", shape=(2, 3, 3)), "b", shape=(1, 4, 3))
+    assert views(outer, PARTS, 2) == ()
+    assert views(concat(), replace(PARTS, outputs_own=True), 2) == ()
+    assert views(changed(concat(), "y", size=76), PARTS, 2) == ()
+    assert views(changed(concat(), "a", external=True), PARTS, 2) == ()
+    assert views(replace(concat(), variables=(1,)), PARTS, 2) == ()
+
+
+def test_a_piece_lies_in_one_concatenation_once() -> None:
+    shapes: dict[str, tuple[int, ...] | None] = {"x": (1,), "a": (2,), "b": (2,), "c": (4,), "d": (4,), "v": (2,)}
+    start = [Op("a", "Conv", (0,), (1,)), Op("b", "Conv", (0,), (2,))]
+    axis = {"axis": 0}
+    first, second = (Op(n, "Concat", (1, 2), (t,), attributes=axis) for n, t in (("c", 3), ("d", 4)))
+    graph = shaped(shapes, [*start, first, second], ["c", "d"])
+    assert views(graph, PARTS, 2)
+    assert views(graph, PARTS, 3) == ()
+    twice = shaped(shapes, [*start, Op("c", "Concat", (1, 1), (3,), attributes=axis)], ["c"])
+    assert views(twice, PARTS, 2) == ()
+    view = Op("v", "Reshape", (1,), (5,))
+    shown = shaped(shapes, [*start, view, Op("c", "Concat", (1, 5), (3,), attributes=axis)], ["c"])
+    assert views(shown, replace(PARTS, views=VIEWS.views), 3) == ()
+
+
+def test_a_piece_is_never_overwritten() -> None:
+    graph = concat()
+    relu = Op("relu", "Relu", (1,), (4,))
+    tensors = (*graph.tensors, Tensor("r", 24, (1, 2, 3), "float32"))
+    graph = replace(graph, tensors=tensors, ops=(*graph.ops, relu), outputs=(3, 4))
+    assert pairs(graph, replace(RELU, part_views=PARTS.part_views), 3) == ()
+    assert pairs(graph, RELU, 3) == ((4, 1),)
+
+
+def rows(kind: str, shape: tuple[int, ...], source: tuple[int, ...] = (1, 6, 3), **attributes: object) -> Graph:
+    graph = chain(kind, source, shape)
+    op = replace(graph.ops[1], attributes=attributes)  # type: ignore[arg-type]
+    return replace(graph, ops=(graph.ops[0], op, graph.ops[2]))
+
+
+def test_whole_rows_lie_in_their_source() -> None:
+    assert views(rows("Slice", (1, 2, 3), steps=(1,)), PARTS) == ((2, 1),)
+    assert views(rows("Slice", (1, 2, 3)), PARTS) == ()
+    assert views(rows("Slice", (1, 2, 3), steps=(-1,)), PARTS) == ()
+    assert views(rows("Slice", (1, 6, 2), steps=(1,)), PARTS) == ()
+    assert views(rows("Slice", (1, 2, 2), steps=(1,)), PARTS) == ()
+    assert views(rows("Slice", (2, 3), steps=(1,)), PARTS) == ()
+    assert views(rows("Split", (1, 2, 3)), PARTS) == ((2, 1),)
+    assert views(rows("Slice", (), source=(), steps=(1,)), PARTS) == ()
+
+
+def test_every_output_of_a_split_lies_in_its_source_and_is_not_overwritten() -> None:
+    ops = [
+        Op("f", "Conv", (0,), (1,)),
+        Op("split", "Split", (1,), (2, 3)),
+        Op("relu", "Relu", (2,), (4,)),
+        Op("g", "Conv", (3, 4), (5,)),
+    ]
+    graph = shaped({"x": (1,), "a": (4,), "p": (2,), "q": (2,), "r": (2,), "y": (1,)}, ops, ["y"])
+    lowered = apply_target(graph, replace(RELU, part_views=PARTS.part_views))
+    assert lowered.ops[1].views == ((2, 1), (3, 1))
+    assert lowered.ops[2].in_place == ()
+    assert evaluate(Storage.of(lowered), range(4)).footprints == (20, 16, 24, 28)
+
+
+def test_workspace_is_added_in_units_of_the_output() -> None:
+    target = replace(BARE, workspace=(WorkspaceRule(("Where",), 1.5), WorkspaceRule(("Softmax",), 2, "axis_not_last")))
+    where = chain("Where")
+    assert apply_target(where, target).ops[1].workspace == 96
+    own = (where.ops[0], replace(where.ops[1], workspace=10), where.ops[2])
+    assert apply_target(replace(where, ops=own), target).ops[1].workspace == 106
+    for axis, workspace in ((None, 0), (-1, 0), (1, 0), (0, 128), (-2, 128)):
+        softmax = rows("Softmax", (4, 4), (4, 4), **({} if axis is None else {"axis": axis}))
+        assert apply_target(softmax, target).ops[1].workspace == workspace
+    assert apply_target(changed(rows("Softmax", (4, 4), (4, 4), axis=1), "b", shape=None), target).ops[1].workspace
+
+
+def test_peaks_of_bodies_are_added_to_their_ops() -> None:
+    graph = chain("If")
+    own = replace(graph, ops=(graph.ops[0], replace(graph.ops[1], workspace=10), graph.ops[2]))
+    assert [op.workspace for op in with_workspaces(own, {1: 100, 2: 5}).ops] == [0, 110, 5]
+    assert with_workspaces(own, {}) is own
+
+
+def test_unpacked_4_bit_types_take_a_byte_each() -> None:
+    target = replace(BARE, int4_bytes_per_element=1)
+    graph = changed(chain("Relu", (3, 3), (3, 3)), "a", dtype="int4", size=5)
+    assert [tensor.size for tensor in apply_target(graph, target).tensors] == [8, 9, 36, 8]
+    assert apply_target(graph, BARE).tensors[1].size == 5
+    unsized = changed(graph, "a", size=0, sized=False)
+    assert apply_target(unsized, target).tensors[1].size == 0
+    unshaped = changed(graph, "a", shape=None)
+    assert apply_target(unshaped, target).tensors[1].size == 5
+
+
+def test_permissions_that_the_target_does_not_give_are_removed_and_nothing_is_mutated() -> None:
+    rng = random.Random(16)
+    for _ in range(200):
+        graph = random_graph(rng, rng.randint(0, 12))
+        before = repr(graph)
+        lowered = apply_target(graph, load_target("paper"))
+        assert not any(op.views or op.in_place for op in lowered.ops)
+        assert repr(graph) == before
+        dag.validate(lowered)
+
+
+def test_built_in_targets_differ_as_measured() -> None:
+    def shares(target: str, kind: str) -> tuple[bool, bool]:
+        lowered = apply_target(chain(kind), load_target(target))
+        return bool(lowered.ops[1].views), bool(lowered.ops[1].in_place)
+
+    nothing, view, written = (False, False), (True, False), (False, True)
+    expected = {
+        "ideal": {"Relu": written, "Add": written, "Reshape": view, "ADD": written, "RESHAPE": view, "Conv": nothing},
+        "paper": {"Relu": nothing, "Add": nothing, "Reshape": nothing, "ADD": nothing, "RESHAPE": nothing},
+        "onnxruntime": {"Relu": written, "Add": nothing, "Reshape": view, "Softmax": written, "Abs": nothing},
+        "litert": {"ADD": written, "RELU": nothing, "RESHAPE": view, "SOFTMAX": written, "LOGISTIC": nothing},
+        "tflm": {"ADD": nothing, "RESHAPE": nothing, "RELU": nothing},
+    }
+    for target, kinds in expected.items():
+        assert {kind: shares(target, kind) for kind in kinds} == kinds, target
