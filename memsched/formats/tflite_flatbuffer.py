@@ -142,9 +142,10 @@ class Table:
         return [Table(self._file, position + self._file.integer("uint32", position)) for position in positions]
 
     def text(self, slot: int) -> str:
-        """Return a string; empty when absent. Bytes that are no UTF-8 are replaced."""
+        """Return a string; empty when absent. What is no UTF-8 or not printable is replaced, so that it is one line."""
         vector = self.vector(slot, 1)
         if vector is None:
             return ""
         self._file.spend(vector.count)
-        return self._file.data[vector.start : vector.start + vector.count].decode("utf-8", "replace")
+        text = self._file.data[vector.start : vector.start + vector.count].decode("utf-8", "replace")
+        return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

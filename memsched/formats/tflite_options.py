@@ -89,7 +89,7 @@ _OPTIONS_2: Mapping[str, tuple[_Field, ...]] = {"STABLEHLO_CONCATENATE": (("axis
 
 _CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "SLICE": (("begin", 1), ("size", 2)),
-    "STRIDED_SLICE": (("begin", 1), ("end", 2), ("slice_strides", 3)),
+    "STRIDED_SLICE": (("begin", 1), ("end", 2), ("steps", 3)),
     "TRANSPOSE": (("perm", 1),),
     "PAD": (("paddings", 1),),
     "PADV2": (("paddings", 1),),

@@ -80,6 +80,7 @@ class _Lowered:
 
 def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: tflite_metadata.Edges) -> _Lowered:
     subgraph = model.subgraphs[index]
+    _check_producers(subgraph, index)
     constants, constant_ops = _constants(subgraph)
     steps = [number for number in range(len(subgraph.operators)) if not constant_ops[number]]
     tensors = _graph_tensors(subgraph, steps, constants)
@@ -103,6 +104,20 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: tflit
     )
     notes = _notes(subgraph, graph, tensors, constants, names)
     return _Lowered(graph, GraphMapping(tuple(steps), tuple(tensors)), bodies, sum(constant_ops), notes)
+
+
+def _check_producers(subgraph: FileSubgraph, index: int) -> None:
+    producer: dict[int, int] = {}
+    for number, operator in enumerate(subgraph.operators):
+        for tensor in operator.outputs:
+            if tensor < 0 or subgraph.tensors[tensor].variable:
+                continue
+            if tensor in producer:
+                raise ModelError(
+                    f"subgraph {index}: operators {producer[tensor]} and {number} both produce tensor {tensor} "
+                    f"'{subgraph.tensors[tensor].name}'"
+                )
+            producer[tensor] = number
 
 
 def _dependencies(
