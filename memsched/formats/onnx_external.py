@@ -1,4 +1,4 @@
-"""External data: files beside the model that hold its weights. They are checked and linked, never loaded."""
+"""External data: files beside the model that hold its weights. They are checked and copied, never loaded."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def external_files(module: Module) -> tuple[str, ...]:
 def copy_external_files(module: Module, destination_folder: Path) -> tuple[Path, ...]:
     """Make the references to external data resolve from ``destination_folder`` too; return the files created.
 
-    A hard link is made where possible, else a copy: each appears whole under its name or not at all. A file that is
-    missing beside the model is left out (the module's notes name it); one that is there with the same content is kept.
+    Files are copied; each appears whole under its name or not at all. A file that is missing beside the model is left
+    out (the module's notes name it); one that is there with the same content is kept.
 
     Raises:
         ModelError: A location leaves the model's folder.
@@ -85,13 +85,9 @@ def _is_there(source: Path, target: Path) -> bool:
 
 
 def _place(source: Path, target: Path) -> None:
+    # No hard link: onnx refuses to load a file that has several, and the given model's would then have, too.
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        _copy(source, target)
+    _copy(source, target)
 
 
 def _copy(source: Path, target: Path) -> None:
