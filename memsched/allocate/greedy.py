@@ -38,15 +38,14 @@ def place(wanted: Sequence[Buffer], *, alignment: int) -> Allocation:
     """Return addresses for ``wanted``; see `allocate`."""
     sizes = [-(-buffer.size // alignment) * alignment for buffer in wanted]
     bound = live_bound(wanted, sizes)
-    best: tuple[int, _Offsets, str] | None = None
+    found: list[tuple[int, _Offsets, str]] = []
     for method, plan in _plans(wanted, sizes):
         offsets = plan()
         arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
-        if best is None or arena < best[0]:
-            best = arena, offsets, method
+        found.append((arena, offsets, method))
         if arena == bound:
             break
-    arena, offsets, method = best if best is not None else (0, [], "empty")
+    arena, offsets, method = min(found, key=lambda one: one[0])
     return Allocation(
         placements=tuple(
             Placement(buffer.tensors, offset, size, buffer.first_step, buffer.last_step)
