@@ -9,7 +9,7 @@ __all__ = ["run"]
 _INVOKES = 2
 """Runs in a row on one input: state that one leaves behind is the next one's input."""
 
-_RANGES = (4, 1)
+_USUAL_RANGE, _SAFE_RANGE = 4, 1
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
 
@@ -36,43 +36,39 @@ def _load(model: bytes, mode: str) -> Any:
 
 
 def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
-    import numpy as np
-
     from memsched.runtimes.compare import compare
 
     try:
-        before, _ = _load(request["before"], mode)
-        high = _runnable_range(before, request["seed"])
+        expected, high = _run_as_given(request, mode)
     except (ValueError, RuntimeError) as error:
         return {"before_error": _one_line(error)}
-    equal, max_abs_error = True, 0.0
     try:
-        after, _ = _load(request["after"], mode)
-        for number in range(request["runs"]):
-            seed = np.random.SeedSequence([request["seed"], number])
-            same, distance = compare(_outputs(before, seed, high), _outputs(after, seed, high))
-            equal, max_abs_error = equal and same, max(max_abs_error, distance)
-    except (ValueError, RuntimeError) as problem:
-        return {"after_error": _one_line(problem)}
-    repeatable = equal or _is_repeatable(request, mode, high)
+        found = _run_all(request, "after", mode, high)
+    except (ValueError, RuntimeError) as error:
+        return {"after_error": _one_line(error)}
+    equal, max_abs_error = compare(expected, found)
+    repeatable = equal or compare(expected, _run_all(request, "before", mode, high))[0]
     result = {"runs": request["runs"], "equal": equal, "max_abs_error": max_abs_error, "repeatable": repeatable}
     if request["probe"]:
         result.update(_probe_both(request, mode))
     return result
 
 
-def _runnable_range(interpreter: Any, seed: int) -> int:
-    """Return the largest bound of integer inputs with which the model runs."""
+def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], int]:
+    """Return the outputs of the model as given, and the largest bound of integer inputs with which it runs."""
+    try:
+        return _run_all(request, "before", mode, _USUAL_RANGE), _USUAL_RANGE
+    except RuntimeError:
+        return _run_all(request, "before", mode, _SAFE_RANGE), _SAFE_RANGE
+
+
+def _run_all(request: dict[str, Any], name: str, mode: str, high: int) -> list[Any]:
+    """Load a model anew, so that no state is left from before, and return its outputs of all runs."""
     import numpy as np
 
-    for high in _RANGES[:-1]:
-        try:
-            _outputs(interpreter, np.random.SeedSequence(seed), high)
-        except RuntimeError:
-            continue
-        return high
-    _outputs(interpreter, np.random.SeedSequence(seed), _RANGES[-1])
-    return _RANGES[-1]
+    interpreter, _ = _load(request[name], mode)
+    seeds = [np.random.SeedSequence([request["seed"], number]) for number in range(request["runs"])]
+    return [_outputs(interpreter, seed, high) for seed in seeds]
 
 
 def _outputs(interpreter: Any, seed: Any, high: int) -> list[Any]:
@@ -93,17 +89,6 @@ def _outputs(interpreter: Any, seed: Any, high: int) -> list[Any]:
         interpreter.invoke()
         found += [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
     return found
-
-
-def _is_repeatable(request: dict[str, Any], mode: str, high: int) -> bool:
-    """Return whether two copies of the model as given agree with each other."""
-    import numpy as np
-
-    from memsched.runtimes.compare import compare
-
-    seed = np.random.SeedSequence([request["seed"], 0])
-    first, second = (_outputs(_load(request["before"], mode)[0], seed, high) for _ in range(2))
-    return compare(first, second)[0]
 
 
 def _probe_both(request: dict[str, Any], mode: str) -> dict[str, Any]:

@@ -14,7 +14,19 @@ from memsched.runtimes import litert, litert_session
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.litert_probe import probe
 from memsched.runtimes.values import Verification
-from tests.formats.tflite_builder import MODELS, O, Sub, T, best_order, branches, build, options, some_order
+from tests.formats.tflite_builder import (
+    MODELS,
+    O,
+    Sub,
+    T,
+    best_order,
+    branches,
+    build,
+    options,
+    pack,
+    some_order,
+    unpack,
+)
 
 
 def reordered(data: bytes, order: list[int] | None = None, **choices: bool) -> bytes:
@@ -118,30 +130,42 @@ def test_a_model_that_only_the_writing_spoiled() -> None:
     assert "refuses the optimised model only" in found.reason
 
 
-def _state_model() -> bytes:
-    """The sum of everything given so far, in a resource variable."""
+def _state_model(kept: int = 3) -> bytes:
+    """The sum of everything given so far, in a resource variable that begins as 0; ``kept`` is what it becomes."""
     handle = options("VarHandleOptions", sharedName=b"sum")
+    assign = options("AssignVariableOptions")
     tensors = [T("x", (1, 4)), T("h", (), "RESOURCE"), T("old", (1, 4)), T("new", (1, 4)), T("free", (1, 4))]
     ops = [
+        O("CALL_ONCE", [], [], options("CallOnceOptions", initSubgraphIndex=1)),
         O("VAR_HANDLE", [], [1], handle),
         O("READ_VARIABLE", [1], [2], options("ReadVariableOptions")),
         O("ADD", [2, 0], [3], options("AddOptions")),
-        O("ASSIGN_VARIABLE", [1, 3], [], options("AssignVariableOptions")),
         O("EXP", [0], [4]),
+        O("ASSIGN_VARIABLE", [1, kept], [], assign),
     ]
-    return build(Sub(tensors, ops, [0], [3, 4]))
+    begin = Sub(
+        [T("h", (), "RESOURCE"), T("zero", (1, 4), data=bytes(16))],
+        [O("VAR_HANDLE", [], [0], handle), O("ASSIGN_VARIABLE", [0, 1], [], assign)],
+        [],
+        [],
+    )
+    return build(Sub(tensors, ops, [0], [3, 4]), begin)
 
 
 def test_state_is_carried_from_run_to_run() -> None:
     data = _state_model()
     module = tflite_reader.read(data, "model.tflite", LoadOptions())
-    assert (1, 3) in module.graph.dependencies
-    found = litert.verify(data, reordered(data, [0, 4, 1, 2, 3]))
-    if found.outputs_equal is None:
-        assert found.reason is not None
-        assert found.reason.startswith("LiteRT refuses the model as given")
-    else:
-        assert found.outputs_equal
+    assert module.graph.dependencies == ((0, 2), (2, 5))
+    found = litert.verify(data, reordered(data, [4, 0, 1, 2, 3, 5]))
+    assert (found.runs, found.outputs_equal, found.executed_order_matches) == (3, True, True)
+    # The arena of one subgraph is not all there is.
+    assert found.measured_peak_after_bytes is None
+    assert found.reason is not None
+    assert "several subgraphs" in found.reason
+
+
+def test_a_difference_in_state_shows_in_the_next_run() -> None:
+    assert litert.verify(_state_model(), _state_model(kept=4)).outputs_equal is False
 
 
 def test_random_numbers_make_no_verdict() -> None:
