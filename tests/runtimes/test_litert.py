@@ -23,9 +23,7 @@ from tests.formats.tflite_builder import (
     branches,
     build,
     options,
-    pack,
     some_order,
-    unpack,
 )
 
 
