@@ -30,10 +30,16 @@ def producers(graph: Graph) -> list[int]:
 def predecessors(graph: Graph) -> list[tuple[int, ...]]:
     """Return, per op, the distinct ops that must come directly before it, ascending."""
     producer = producers(graph)
-    result = [{producer[tensor] for tensor in op.inputs} for op in graph.ops]
+    result: list[tuple[int, ...]] = []
+    for op in graph.ops:
+        befores = [producer[tensor] for tensor in op.inputs]
+        if len(befores) == 1:
+            result.append(() if befores[0] < 0 else (befores[0],))
+        else:
+            result.append(tuple(sorted({before for before in befores if before >= 0})))
     for before, after in graph.dependencies:
-        result[after].add(before)
-    return [tuple(sorted(before for before in befores if before >= 0)) for befores in result]
+        result[after] = tuple(sorted({*result[after], before}))
+    return result
 
 
 def successors_of(preds: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:

@@ -100,25 +100,26 @@ def _lower(graph: Graph) -> Storage:
     reads: list[tuple[int, ...]] = []
     takes: list[tuple[tuple[int, int], ...]] = []
     for index, op in enumerate(graph.ops):
-        read = tuple(dict.fromkeys(buffer for tensor in op.inputs for buffer in buffers_of[tensor]))
+        inputs = op.inputs
+        if len(inputs) == 1:
+            read = buffers_of[inputs[0]]
+        else:
+            read = tuple(dict.fromkeys([buffer for tensor in inputs for buffer in buffers_of[tensor]]))
         for buffer in read:
             users[buffer].append(index)
         created: list[int] = []
         for tensor in op.outputs:
             if tensor in variables:
                 continue
-            shown = tuple(dict.fromkeys(shown for output, shown in op.views if output == tensor))
-            inner = tuple(dict.fromkeys(buffer for source in shown for buffer in buffers_of[source]))
-            # What a concatenation does not show of its inputs (constant parts) is bytes of its own.
-            rest = graph.tensors[tensor].size - sum(graph.tensors[source].size for source in shown)
-            if not inner or rest > 0:
-                created.append(new_buffer(tensor, max(rest, 0), index))
+            inner, own = _shown(graph, op.views, tensor, buffers_of) if op.views else ((), graph.tensors[tensor].size)
+            if not inner or own > 0:
+                created.append(new_buffer(tensor, max(own, 0), index))
                 users.append([])
                 inner = (*inner, created[-1])
             buffers_of[tensor] = inner
         creates.append(tuple(created))
         reads.append(read)
-        takes.append(_mergeable(op.in_place, created, buffers_of, sizes))
+        takes.append(_mergeable(op.in_place, created, buffers_of, sizes) if op.in_place else ())
     kept = [False] * len(sizes)
     for tensor in graph.outputs:
         for buffer in buffers_of[tensor]:
@@ -139,6 +140,18 @@ def _lower(graph: Graph) -> Storage:
         buffers_of=tuple(buffers_of),
         variables=sum(graph.tensors[tensor].size for tensor in variables if not graph.tensors[tensor].external),
     )
+
+
+def _shown(
+    graph: Graph, views: Iterable[tuple[int, int]], tensor: int, buffers_of: Sequence[tuple[int, ...]]
+) -> tuple[tuple[int, ...], int]:
+    """Return the buffers that ``tensor`` shows and the bytes of its own.
+
+    What a concatenation does not show of its inputs (constant parts) is bytes of its own.
+    """
+    shown = tuple(dict.fromkeys(read for output, read in views if output == tensor))
+    inner = tuple(dict.fromkeys(buffer for read in shown for buffer in buffers_of[read]))
+    return inner, graph.tensors[tensor].size - sum(graph.tensors[read].size for read in shown)
 
 
 def _mergeable(
