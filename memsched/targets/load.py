@@ -77,7 +77,10 @@ def _unknown(name: str) -> str:
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     """Return the keys of ``path`` on top of those of the target that it extends."""
-    here = path.resolve()
+    try:
+        here = path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        raise TargetError(f"{path!s}: is no path of a target file".replace("\0", "?")) from None
     if here in seen:
         chain = " -> ".join(p.name for p in (*seen[seen.index(here) :], here))
         raise TargetError(f"{path}: key 'extends' leads in a circle: {chain}")

@@ -1,0 +1,234 @@
+"""Targets are data: the built-in ones load, and every mistake in a file is one line that names file and key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+
+from memsched.errors import TargetError
+from memsched.targets.load import Target, builtin_targets, default_target, load_target
+from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
+
+
+def write(folder: Path, text: str, name: str = "own.toml") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_built_in_targets_load_under_their_own_names() -> None:
+    assert builtin_targets() == ("ideal", "litert", "onnxruntime", "paper", "tflm")
+    for name in builtin_targets():
+        target = load_target(name)
+        assert target.name == name
+        assert target.description
+
+
+def test_what_the_built_in_targets_say() -> None:
+    alignments = {name: load_target(name).alignment_bytes for name in builtin_targets()}
+    assert alignments == {"ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16}
+    onnxruntime, litert, tflm = load_target("onnxruntime"), load_target("litert"), load_target("tflm")
+    assert (onnxruntime.runtime, onnxruntime.inputs, onnxruntime.default_order) == (
+        "onnxruntime",
+        "caller",
+        "onnxruntime",
+    )
+    assert onnxruntime.outputs_own
+    assert onnxruntime.reuse_equal_shapes
+    assert (litert.runtime, litert.inputs, litert.default_order) == ("litert", "kept", "file")
+    assert (tflm.runtime, tflm.inputs, tflm.dead_tensors_allocated, tflm.int4_bytes_per_element) == (
+        "",
+        "arena",
+        True,
+        1,
+    )
+    assert not tflm.in_place
+    assert not tflm.views
+    assert load_target("paper") == Target("paper", load_target("paper").description)
+    assert load_target("ideal").overwrite_inputs
+    assert all(load_target(name).weights == "flash" for name in builtin_targets())
+
+
+def test_default_targets() -> None:
+    assert (default_target("onnx"), default_target("tflite")) == ("onnxruntime", "litert")
+    with pytest.raises(TargetError, match="no default target for format 'pb'"):
+        default_target("pb")
+
+
+def test_targets_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        load_target("ideal").name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("idael", "did you mean 'ideal'?"),
+        ("ONNXRUNTIME", "did you mean 'onnxruntime'?"),
+        ("zzz", "built-in targets: ideal"),
+    ],
+)
+def test_an_unknown_name_gets_a_suggestion_and_the_list(name: str, hint: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        load_target(name)
+    assert hint in str(caught.value)
+    assert ", ".join(builtin_targets()) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_may_say_everything(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        name = "board"
+        description = "Ours"
+        runtime = "litert"
+        alignment_bytes = 32
+        default_order = "onnxruntime"
+        inputs = "arena"
+        overwrite_inputs = true
+        outputs_own = true
+        weights = "ram"
+        reuse_equal_shapes = true
+        dead_tensors_allocated = true
+        int4_bytes_per_element = 1.0
+        [[views]]
+        ops = ["RESHAPE"]
+        input = 1
+        [[part_views]]
+        ops = ["CONCATENATION"]
+        kind = "concatenation"
+        [[in_place]]
+        ops = ["RELU", "ADD"]
+        inputs = [0, 1]
+        match = "shape"
+        elementwise = true
+        sole_reader = true
+        above_bytes = 8
+        [[workspace]]
+        ops = ["CONV_2D"]
+        outputs = 0.5
+        when = "axis_not_last"
+        """,
+    )
+    expected = Target(
+        name="board",
+        description="Ours",
+        runtime="litert",
+        alignment_bytes=32,
+        default_order="onnxruntime",
+        inputs="arena",
+        overwrite_inputs=True,
+        outputs_own=True,
+        weights="ram",
+        reuse_equal_shapes=True,
+        dead_tensors_allocated=True,
+        int4_bytes_per_element=1.0,
+        views=(ViewRule(("RESHAPE",), 1),),
+        part_views=(PartViewRule(("CONCATENATION",), "concatenation"),),
+        in_place=(InPlaceRule(("RELU", "ADD"), (0, 1), "shape", True, True, 8),),
+        workspace=(WorkspaceRule(("CONV_2D",), 0.5, "axis_not_last"),),
+    )
+    assert load_target(path) == expected
+    assert {field.name for field in fields(Target)} == {field.name for field in fields(expected)}
+
+
+def test_a_file_may_change_a_few_keys_of_another(tmp_path: Path) -> None:
+    base = load_target("ideal")
+    own = load_target(write(tmp_path, 'extends = "ideal"\nalignment_bytes = 8\n'))
+    assert (own.name, own.alignment_bytes, own.in_place, own.views) == ("own", 8, base.in_place, base.views)
+    write(tmp_path, 'extends = "own.toml"\nname = "third"\nviews = []\n', "third.toml")
+    third = load_target(str(tmp_path / "third.toml"))
+    assert (third.name, third.alignment_bytes, third.views) == ("third", 8, ())
+
+
+def test_the_name_of_a_file_without_one_is_its_stem(tmp_path: Path) -> None:
+    assert load_target(write(tmp_path, "alignment_bytes = 4\n", "stm32.toml")).name == "stm32"
+
+
+BAD_FILES = {
+    "aligment_bytes = 4": "unknown key 'aligment_bytes'; did you mean 'alignment_bytes'?",
+    "qqq = 4": "unknown key 'qqq'; known keys: name",
+    'alignment_bytes = "16"': "key 'alignment_bytes' must be of type int, not '16'",
+    "alignment_bytes = 16.0": "key 'alignment_bytes' must be of type int",
+    "alignment_bytes = true": "key 'alignment_bytes' must be of type int, not True",
+    "alignment_bytes = 0": "key 'alignment_bytes' must be a power of two, not 0",
+    "alignment_bytes = -16": "key 'alignment_bytes' must be a power of two",
+    "alignment_bytes = 24": "key 'alignment_bytes' must be a power of two, not 24",
+    "name = 3": "key 'name' must be of type str",
+    "outputs_own = 1": "key 'outputs_own' must be of type bool",
+    'inputs = "mine"': "key 'inputs' must be one of 'arena', 'kept', 'caller', not 'mine'",
+    "inputs = [1]": "key 'inputs' must be one of",
+    'runtime = "tvm"': "key 'runtime' must be one of",
+    'weights = "disk"': "key 'weights' must be one of",
+    'default_order = "random"': "key 'default_order' must be one of",
+    "int4_bytes_per_element = 2": "key 'int4_bytes_per_element' must be 0.5 or 1",
+    "int4_bytes_per_element = nan": "key 'int4_bytes_per_element' must be 0.5 or 1",
+    'inputs = "caller"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"caller\"",
+    'inputs = "kept"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"kept\"",
+    "views = 3": "key 'views' must be a list of tables, written as [[views]]",
+    'views = ["Reshape"]': "key 'views' must be a list of tables",
+    '[views]\nops = ["Reshape"]': "key 'views' must be a list of tables",
+    "[[views]]\ninput = 0": "[[views]] number 1: key 'ops' is missing",
+    "[[views]]\nops = []": "[[views]] number 1: key 'ops' names no operator",
+    '[[views]]\nops = "Reshape"': "[[views]] number 1: key 'ops' must be a list",
+    "[[views]]\nops = [1]": "[[views]] number 1: key 'ops' must be of type str",
+    '[[views]]\nops = ["A"]\ninput = -1': "key 'input' must not be negative",
+    '[[in_place]]\nops = ["A"]\n[[in_place]]\nops = ["B"]\ninput = 0': "number 2: unknown key 'input'; did you mean",
+    'extends = "\\u0000.toml"': "is no path of a target file",
+    '[[in_place]]\nops = ["A"]\ninputs = 0': "key 'inputs' must be a list",
+    '[[in_place]]\nops = ["A"]\ninputs = [-1]': "key 'inputs' must not be negative",
+    '[[in_place]]\nops = ["A"]\nmatch = "name"': "key 'match' must be one of",
+    '[[in_place]]\nops = ["A"]\nabove_bytes = -1': "key 'above_bytes' must not be negative",
+    '[[part_views]]\nops = ["A"]': "[[part_views]] number 1: key 'kind' is missing",
+    '[[part_views]]\nops = ["A"]\nkind = "half"': "key 'kind' must be one of",
+    '[[workspace]]\nops = ["A"]': "[[workspace]] number 1: key 'outputs' is missing",
+    '[[workspace]]\nops = ["A"]\noutputs = inf': "key 'outputs' must not be negative, infinite",
+    '[[workspace]]\nops = ["A"]\noutputs = nan': "key 'outputs' must not be negative, infinite or no number",
+    '[[views]]\nops = ["A"]\n[[in_place]]\nops = ["B", "A"]': "key 'in_place': 'A' is in 'views' as well",
+    "extends = 3": "key 'extends' must be the name",
+    'extends = "idael"': "key 'extends': unknown target 'idael'; did you mean 'ideal'?",
+    'extends = "nowhere.toml"': "nowhere.toml: no such target file",
+    'extends = "own.toml"': "key 'extends' leads in a circle: own.toml -> own.toml",
+    "alignment_bytes": "not valid TOML",
+    "alignment_bytes = 1\nalignment_bytes = 2": "not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES)
+def test_a_mistake_is_one_line_that_names_file_and_key(tmp_path: Path, text: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        load_target(write(tmp_path, text + "\n"))
+    message = str(caught.value)
+    assert BAD_FILES[text] in message
+    assert ".toml" in message
+    assert "\n" not in message
+
+
+def test_a_circle_through_another_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path, 'extends = "b.toml"', "a.toml")
+    write(tmp_path, 'extends = "a.toml"', "b.toml")
+    with pytest.raises(TargetError, match=r"circle: a\.toml -> b\.toml -> a\.toml"):
+        load_target(str(tmp_path / "a.toml"))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no such target file"):
+        load_target(str(tmp_path / "none.toml"))
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(TargetError, match="cannot be read"):
+        load_target(str(tmp_path / "folder.toml"))
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TargetError, match="not UTF-8"):
+        load_target(str(tmp_path / "bytes.toml"))
+    (tmp_path / "deep.toml").write_text("views = " + "[" * 100_000, encoding="utf-8")
+    with pytest.raises(TargetError, match="not valid TOML"):
+        load_target(str(tmp_path / "deep.toml"))
+    if os.geteuid():
+        (tmp_path / "secret.toml").write_text("", encoding="utf-8")
+        (tmp_path / "secret.toml").chmod(0)
+        with pytest.raises(TargetError, match="cannot be read"):
+            load_target(str(tmp_path / "secret.toml"))
