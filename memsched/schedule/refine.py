@@ -200,6 +200,7 @@ class _State:
                 hint=self._orders[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self._peaks[index],
+                stop=self.search.stop,
             )
             self._raise(result.lower_bound, _CPSAT)
             if result.order is not None:
