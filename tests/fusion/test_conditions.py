@@ -100,6 +100,24 @@ def test_two_exits_are_no_candidate(entry: int) -> None:
     assert (0, 1) not in list(Growth(quotient, entry, entry != SOURCES, 64).candidates())
 
 
+def test_a_hidden_valley_below_the_entry_counts_even_where_the_group_ends_lower() -> None:
+    """After b and a the residue is 2: less than at the entry, more than at the end."""
+    block = [("a", "x", 1), ("c", "a", 40), ("b", "x", 1), ("d", "b", 1), ("e", "c d", 1)]
+    graph = graph_of({"i": 9, "y": 15}, [("x", "i", 10), *block, ("u1", "y", 20), ("u2", "u1", 1)])
+    storage = Storage.of(graph)
+    least = optimum(single_op_tasks(storage))
+    assert optimum(contract(storage, [[0], [1, 3, 2, 4, 5], [6], [7]])) > least
+    assert optimum(fuse(storage).tasks) == least
+    assert fuse_group(Quotient(storage, 100, 10**9), [1, 2, 3, 4, 5], 1000) is None
+
+
+def test_an_input_may_be_shared_with_what_runs_before_or_after() -> None:
+    """h reads x too, but precedes the group; so x dies in it for certain. k is read after it and lives on."""
+    block = [("a", "h x", 20), ("b", "a", 8), ("c", "h x k", 15), ("d", "c", 8), ("e", "b d", 16)]
+    graph = graph_of({"i": 1, "k": 2}, [("x", "i", 6), ("h", "x", 5), *block, ("z", "e k", 1)])
+    assert fuse_group(Quotient(Storage.of(graph), 100, 10**9), [2, 3, 4, 5, 6], 1000) is not None
+
+
 def test_further_outputs_count_in_the_footprint() -> None:
     """The residues of n0 and n1 fall, but n1 has an output that nobody reads: what shrinks runs between them."""
     tensors = [Tensor("x", 10), Tensor("a", 1), Tensor("waste", 20), Tensor("b", 1), Tensor("p", 1), Tensor("y", 10)]

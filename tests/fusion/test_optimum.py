@@ -84,7 +84,8 @@ def dying_sets(tasks: Tasks, task: int) -> list[tuple[int, ...]]:
     for other in reversed(range(len(tasks))):
         if other == task or preceding.intersection(tasks.succs[other]):
             preceding.add(other)
-    certain, possible = [], []
+    certain: list[int] = []
+    possible: list[int] = []
     for buffer in tasks.reads[task]:
         others = [user for user in tasks.users[buffer] if user != task]
         if tasks.kept[buffer] or following.intersection(others):
