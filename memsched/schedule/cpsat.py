@@ -126,7 +126,7 @@ def solve(
 
 
 def _peak(tasks: Tasks, order: Sequence[int]) -> int:
-    return max(tasks.run(order)[0])
+    return max(tasks.run(order)[0], default=tasks.initial)
 
 
 @dataclass(frozen=True, slots=True)
