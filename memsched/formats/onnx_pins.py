@@ -6,12 +6,13 @@ Between two neighbours a, b of the order without a data dependency, b is made to
     none = Range(size, size, 1)         # int64[0]: no axes
     b reads Unsqueeze(x, none)          # instead of its input x: the same bytes under another name
 
-From opset 7 to 12, where Unsqueeze has no such input: Reshape(x, dimensions of x + (size - size)).
+From opset 7 to 12, where Unsqueeze has no such input, and for integers, whose values ONNX Runtime follows through
+Unsqueeze when it infers shapes: Reshape(x, dimensions of x + (size - size)).
 
 All pinned and all given dependencies together form a chain through all steps, so that there is only one topological
 order, and it holds whatever a session's options and optimisations are: they may merge steps or drop them, but not
 exchange them. ONNX Runtime gives the output of Unsqueeze and Reshape the memory of their input, so no step needs more;
-a pin itself needs 8 bytes (up to opset 12: 8 more, and 8 per dimension of x) between a and b.
+a pin itself needs 8 bytes (with Reshape: 8 more, and 8 per dimension of x) between a and b.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from memsched.formats.onnx_structure import Scope, analyse, domain_of
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
-__all__ = ["Pinned", "pin", "unpin"]
+__all__ = ["Pinned", "pin", "shape_nodes", "unpin"]
 
 _PREFIX: Final = "memsched_pin_"
 _ONE: Final = _PREFIX + "one"
-_SMALL_ELEMENTS: Final = 128
+_SMALL_ELEMENTS: Final = 16
 _LARGE_CONSTANT_ELEMENTS: Final = 1024
 # The element types for which ONNX Runtime's CPU kernels have Size and Unsqueeze: numbers of whole bytes, bool, string.
 _PINNABLE: Final = frozenset(range(1, 14))
 _UNKNOWN: Final = 0
+_FLOAT16: Final = 10
+_INTEGERS: Final = frozenset({6, 7})
 _SHAPE_READERS: Final = frozenset({"Shape", "Size"})
 
 
@@ -72,6 +75,15 @@ def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> Pinn
     builder = _Builder(result, known)
     builder.build()
     return Pinned(result, builder.pins, tuple(builder.unpinnable), tuple(builder.notes()))
+
+
+def shape_nodes(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> tuple[int, ...]:
+    """Return the file positions of the nodes that only handle shapes: ``pin`` leaves their order open."""
+    known = _types(model) if types is None else types
+    scopes = analyse(model.graph)
+    producer = {name: at for at, node in enumerate(model.graph.node) for name in node.output if name}
+    free = _free_nodes(scopes[0], known, producer, _reads(scopes))
+    return tuple(at for at, is_free in enumerate(free) if is_free)
 
 
 def unpin(model: ModelProto) -> ModelProto:
@@ -148,6 +160,7 @@ class _Builder:
     pins: int = 0
     unpinnable: list[tuple[str, str]] = field(default_factory=list)
     inner_nodes: bool = False
+    float16: bool = False
     _nodes: list[NodeProto] = field(default_factory=list)
     _added: list[NodeProto] = field(default_factory=list)
     _constants: set[str] = field(default_factory=set)
@@ -160,7 +173,7 @@ class _Builder:
         self.inner_nodes = len(scopes) > 1 or bool(self.model.functions)
         producer = {name: at for at, node in enumerate(self._nodes) for name in node.output if name}
         reads = _reads(scopes)
-        free = self._free_nodes(scopes[0], producer, reads)
+        free = _free_nodes(scopes[0], self.types, producer, reads)
         last_reader = _last_readers(self._nodes, reads, free, graph)
         frontier: list[int] = []
         shape_readers: list[int] = []
@@ -189,24 +202,8 @@ class _Builder:
         """Say what the pins do not reach."""
         if self.inner_nodes:
             yield "nodes inside bodies of If, Loop and Scan and inside functions are not pinned"
-
-    def _free_nodes(self, scope: Scope, producer: Mapping[str, int], reads: Sequence[Sequence[str]]) -> bytearray:
-        """Mark the nodes that only handle shapes: small results, which optimisation may replace by constants."""
-        free = bytearray(len(self._nodes))
-        for at, node in enumerate(self._nodes):
-            if scope.constant_node[at] or at in scope.bodies:
-                continue
-            if node.op_type in _SHAPE_READERS and not domain_of(node):
-                free[at] = True
-                continue
-            varying = [name for name in reads[at] if name not in scope.constants]
-            shapes = all(name in producer and free[producer[name]] for name in varying)
-            free[at] = bool(varying) and shapes and all(self._is_small(name) for name in node.output if name)
-        return free
-
-    def _is_small(self, name: str) -> bool:
-        dims = _dims(self.types.get(name))
-        return dims is not None and _elements(dims) <= _SMALL_ELEMENTS
+        if self.float16:
+            yield "pins on float16 values: a session that computes in float32 rounds there, so outputs may change"
 
     def _ends_a_life(self, at: int, scope: Scope, producer: Mapping[str, int], last_reader: Mapping[str, int]) -> bool:
         """Whether the node, run later than here, would keep its input alive longer than the order means it to."""
@@ -231,7 +228,7 @@ class _Builder:
     def _target(self, node: NodeProto, constants: set[str], free: bytearray, producer: Mapping[str, int]) -> str | None:
         """Return the input of a node that can be replaced: an activation before a shape before a constant."""
         best: tuple[int, str] | None = None
-        for name in node.input:
+        for name in _read_by(node):
             rank = self._rank(name, constants, free, producer) if name else None
             if rank is not None and (best is None or rank < best[0]):
                 best = rank, name
@@ -243,10 +240,12 @@ class _Builder:
         if kind is not None and not (kind.HasField("tensor_type") and kind.tensor_type.elem_type in _PINNABLE):
             return None
         if name in constants:
-            return 4
+            return 5
         if kind is None:
-            return 3
+            return 4
         if name in producer and free[producer[name]]:
+            return 3
+        if kind.tensor_type.elem_type == _FLOAT16:
             return 2
         return 0 if _dims(kind) is not None else 1
 
@@ -273,7 +272,9 @@ class _Builder:
         self.pins += 1
         stem = f"{_PREFIX}{self.pins}_"
         name, operator = source
-        if self._opset() >= 13:
+        element = kind.tensor_type.elem_type if kind is not None else _UNKNOWN
+        self.float16 = self.float16 or element == _FLOAT16
+        if self._opset() >= 13 and element not in _INTEGERS:
             self._constant(_ONE, [], [1])
             self._node(operator, [name], stem + "size")
             self._node("Range", [stem + "size", stem + "size", _ONE], stem + "none")
@@ -326,15 +327,49 @@ def _dims(kind: TypeProto | None) -> list[int] | None:
     return [dim.dim_value for dim in dims] if all(dim.HasField("dim_value") for dim in dims) else None
 
 
+def _free_nodes(
+    scope: Scope, types: Mapping[str, TypeProto], producer: Mapping[str, int], reads: Sequence[Sequence[str]]
+) -> bytearray:
+    """Mark the nodes that only handle shapes: small results, which optimisation may replace by constants."""
+    free = bytearray(len(scope.graph.node))
+    for at, node in enumerate(scope.graph.node):
+        if scope.constant_node[at] or at in scope.bodies:
+            continue
+        if node.op_type in _SHAPE_READERS and not domain_of(node):
+            free[at] = True
+            continue
+        varying = [name for name in reads[at] if name not in scope.constants]
+        constant = not varying and _is_cast_like(node)
+        shapes = constant or (
+            bool(varying) and all(free[producer[name]] if name in producer else 0 for name in varying)
+        )
+        free[at] = shapes and all(_is_small(types.get(name)) for name in node.output if name)
+    return free
+
+
+def _is_small(kind: TypeProto | None) -> bool:
+    dims = _dims(kind)
+    return dims is not None and _elements(dims) <= _SMALL_ELEMENTS
+
+
 def _reads(scopes: Sequence[Scope]) -> list[list[str]]:
     """Return, per node of the main graph, what it and its bodies read of that graph."""
     main = scopes[0]
     reads = []
     for at, node in enumerate(main.graph.node):
-        names = [name for name in node.input if name]
+        names = [name for name in _read_by(node) if name]
         names.extend(name for body in main.bodies.get(at, ()) for name in scopes[body].free if name in main.defined)
         reads.append(names)
     return reads
+
+
+def _read_by(node: NodeProto) -> Sequence[str]:
+    """Return the inputs of a node whose values it needs; of the second input of CastLike it needs the type."""
+    return list(node.input[:1] if _is_cast_like(node) else node.input)
+
+
+def _is_cast_like(node: NodeProto) -> bool:
+    return node.op_type == "CastLike" and not domain_of(node)
 
 
 def _last_readers(

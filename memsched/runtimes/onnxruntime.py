@@ -143,6 +143,7 @@ def compare_models(
         "atol": atol,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
         "dims": dict(dims or {}),
+        "pinned": plain,
         "expected": None if expected_order is None else list(expected_order),
     }
     result = run_in_child(_EXECUTE, request, timeout_seconds)
@@ -184,6 +185,7 @@ def measure(
         "atol": 0.0,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
         "dims": dict(dims or {}),
+        "pinned": False,
         "expected": None,
     }
     result = run_in_child(_EXECUTE, request, timeout_seconds)

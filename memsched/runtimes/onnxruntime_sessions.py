@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memsched.formats.onnx_pins import shape_nodes
 from memsched.formats.onnx_structure import analyse
 from memsched.runtimes.compare import close, compare
 from memsched.runtimes.inputs import random_values
@@ -56,8 +57,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
             lies, or None; "sessions": each {"model": index, "level": of graph optimisation, "order": "file" or
             "default", "reuse": whether buffers may be handed on, "required": whether a failure ends it all};
-            "runs", "seed", "input_shapes", "dims", "rtol", "atol"; "expected": the node names of the last model in
-            the order wanted, or None for its own file order.
+            "runs", "seed", "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the order;
+            "expected": the node names of the last model in the order wanted, or None for its own file order.
 
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message";
@@ -71,7 +72,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     onnxruntime.set_default_logger_severity(4)
     protos = [_load(onnx, model) for model in request["models"]]
     random = next((op for proto in protos for op in _unseeded(proto)), None)
-    models = [_describe(proto, request["expected"]) for proto in protos]
+    models = [_describe(proto, request) for proto in protos]
     constants: list[dict[str, Any]] = []
     known: dict[bytes, Any] = {}
     for proto, model in zip(protos, request["models"], strict=True):
@@ -123,13 +124,16 @@ def _unseeded(proto: Any) -> list[str]:
     return found
 
 
-def _describe(proto: Any, expected: Sequence[str] | None) -> dict[str, Any]:
+def _describe(proto: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's nodes, those whose order means nothing, and the wanted order as file positions."""
     nodes = proto.graph.node
     scope = analyse(proto.graph)[0]
-    free = [at for at, node in enumerate(nodes) if scope.constant_node[at] or node.name.startswith(_PIN)]
+    free = {at for at, node in enumerate(nodes) if scope.constant_node[at] or node.name.startswith(_PIN)}
+    if request["pinned"]:
+        free.update(shape_nodes(proto))
+    expected = request["expected"]
     order = list(range(len(nodes))) if expected is None else _positions(nodes, expected)
-    return {"nodes": [[node.name, node.op_type] for node in nodes], "free": free, "expected": order}
+    return {"nodes": [[node.name, node.op_type] for node in nodes], "free": sorted(free), "expected": order}
 
 
 def _positions(nodes: Sequence[Any], names: Sequence[str]) -> list[int]:
