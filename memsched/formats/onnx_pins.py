@@ -6,6 +6,8 @@ Between two neighbours a, b of the order without a data dependency, b is made to
     none = Range(size, size, 1)         # int64[0]: no axes
     b reads Unsqueeze(x, none)          # instead of its input x: the same bytes under another name
 
+Where x is the result of a Reshape or the like, the size of x is added to that of a's output: see ``_PASSING``.
+
 From opset 7 to 12, where Unsqueeze has no such input, and for integers, whose values ONNX Runtime follows through
 Unsqueeze when it infers shapes: Reshape(x, dimensions of x + (size - size)).
 
@@ -36,6 +38,14 @@ _LARGE_CONSTANT_ELEMENTS: Final = 1024
 _PINNABLE: Final = frozenset(range(1, 14))
 _UNKNOWN: Final = 0
 _FLOAT16: Final = 10
+# Optimisation may drop these, or merge neighbours of a chain of them into one Reshape to a known shape, and swallow a
+# pin between them, unless what is before the pin is read elsewhere too.
+_PASSING: Final = frozenset(
+    {
+        *("Cast", "CastLike", "Concat", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape"),
+        *("Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    }
+)
 _INTEGERS: Final = frozenset({6, 7})
 _SHAPE_READERS: Final = frozenset({"Shape", "Size"})
 
@@ -164,6 +174,7 @@ class _Builder:
     _nodes: list[NodeProto] = field(default_factory=list)
     _added: list[NodeProto] = field(default_factory=list)
     _constants: set[str] = field(default_factory=set)
+    _swallowed: list[str] = field(default_factory=list)
 
     def build(self) -> None:
         """Walk the steps in order; ``frontier`` holds the nodes that the next step must be made to follow."""
@@ -256,40 +267,56 @@ class _Builder:
         target = self._target(node, constants, free, producer) if wanted else None
         if target is None or self._opset() < 7:
             return set()
-        done, current = set(), target
-        for before in wanted:
-            source = self._source(before)
-            if source is not None:
-                current = self._add(source, current, self.types.get(target))
-                done.add(before)
+        sources = {before: self._source(before) for before in wanted}
+        sizes = [source for source in sources.values() if source is not None]
+        if not sizes:
+            return set()
+        maker = producer.get(target)
+        if maker is not None and self._nodes[maker].op_type in _PASSING:
+            sizes.append((target, "Size"))
+        sizes.extend((name, "Size") for name in self._swallowed)
+        self._swallowed.clear()
+        pinned = self._add(sizes, target, self.types.get(target), node.op_type in _PASSING)
         for at, name in enumerate(node.input):
             if name == target:
-                node.input[at] = current
-        return done
+                node.input[at] = pinned
+        return {before for before, source in sources.items() if source is not None}
 
-    def _add(self, source: tuple[str, str], value: str, kind: TypeProto | None) -> str:
-        """Add one pin; return the name of ``value`` behind it."""
+    def _add(self, sizes: Sequence[tuple[str, str]], value: str, kind: TypeProto | None, passing: bool) -> str:
+        """Add a pin that depends on all ``sizes``, for a node that may be ``passing``; return what ``value`` is now."""
         self.pins += 1
         stem = f"{_PREFIX}{self.pins}_"
-        name, operator = source
         element = kind.tensor_type.elem_type if kind is not None else _UNKNOWN
         self.float16 = self.float16 or element == _FLOAT16
-        if self._opset() >= 13 and element not in _INTEGERS:
+        if self._opset() >= 13 and (passing or element not in _INTEGERS):
             self._constant(_ONE, [], [1])
-            self._node(operator, [name], stem + "size")
-            self._node("Range", [stem + "size", stem + "size", _ONE], stem + "none")
+            size = self._sum(sizes, stem)
+            self._node("Range", [size, size, _ONE], stem + "none")
             self._node("Unsqueeze", [value, stem + "none"], stem + "value")
         else:
             # The default order explores inputs by falling index: a Shape before the size runs after it, just in time.
             dims = self._dims_of(value, kind, stem)
-            self._node(operator, [name], stem + "size")
-            self._node("Sub", [stem + "size", stem + "size"], stem + "zero")
+            size = self._sum(sizes, stem)
+            self._node("Sub", [size, size], stem + "zero")
             self._node("Add", [dims, stem + "zero"], stem + "shape")
             self._node("Reshape", [value, stem + "shape"], stem + "value")
+            if passing:
+                self._swallowed.append(stem + "value")
         if kind is not None:
             # Without its shape the planner would not let the node work in place.
             self.model.graph.value_info.add(name=stem + "value").type.CopyFrom(kind)
         return stem + "value"
+
+    def _sum(self, sizes: Sequence[tuple[str, str]], stem: str) -> str:
+        """Return the name of an int64 scalar that depends on all ``sizes``."""
+        total = ""
+        for number, (name, operator) in enumerate(sizes):
+            size = stem + (f"size_{number}" if number else "size")
+            self._node(operator, [name], size)
+            if number:
+                self._node("Add", [total, size], f"{stem}sum_{number}")
+            total = f"{stem}sum_{number}" if number else size
+        return total
 
     def _dims_of(self, value: str, kind: TypeProto | None, stem: str) -> str:
         """Return the name of the dimensions of ``value`` as a tensor."""
