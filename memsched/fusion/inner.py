@@ -44,14 +44,21 @@ class InnerCosts:
 
 @dataclass(frozen=True, slots=True)
 class InnerOrder:
-    """An order of a group's tasks and its peak, bytes above the residue before the group."""
+    """An order of a group's tasks.
 
-    order: tuple[int, ...]
+    Attributes:
+        order: None when the search was given up.
+        peak: Bytes above the residue before the group; a lower bound when the search was given up.
+        states: Downsets expanded.
+    """
+
+    order: tuple[int, ...] | None
     peak: int
+    states: int
 
 
-def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerOrder | None:
-    """Return an order of least peak; None when the search is not finished after ``max_states`` downsets.
+def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerOrder:
+    """Return an order of least peak, or none when the search is not finished after ``max_states`` downsets.
 
     Downsets are taken in order of the peak that reaching them needs, so the first complete one is best. A ready task
     that neither raises the residue nor the peak is executed without branching: doing so earlier never costs more, as
@@ -65,14 +72,15 @@ def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerO
     # Entries: peak, tasks left, executed set, residue, set before, task that led here.
     heap = [(0, count, 0, 0, 0, -1)]
     closed: set[int] = set()
-    while heap and len(closed) < max_states:
+    peak = 0
+    while len(closed) < max_states:
         peak, left, done, residue, parent, last = heapq.heappop(heap)
         if done in closed:
             continue
         closed.add(done)
         parents[done] = (parent, last)
         if done == everything:
-            return InnerOrder(_path(parents, done), peak)
+            return InnerOrder(_path(parents, done), peak, len(closed))
         moves = []
         for task in range(count):
             if done >> task & 1 or befores[task] & ~done:
@@ -86,7 +94,7 @@ def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerO
                 break
         for move in moves:
             heapq.heappush(heap, move)
-    return None
+    return InnerOrder(None, peak, len(closed))
 
 
 def _changes(group: Group) -> tuple[list[int], list[list[tuple[int, int]]]]:

@@ -130,7 +130,7 @@ def fuse_group(graph: Quotient, tasks: Sequence[int], max_states: int) -> int | 
         max_states: Effort for the inner order; a group that needs more is left alone.
     """
     found = _inner_order(graph, tasks, max_states)
-    if found is None:
+    if found is None or found.order is None:
         return None
     into, *others = (tasks[index] for index in found.order)
     for task in others:
@@ -140,6 +140,7 @@ def fuse_group(graph: Quotient, tasks: Sequence[int], max_states: int) -> int | 
 
 
 def _inner_order(graph: Quotient, tasks: Sequence[int], max_states: int) -> InnerOrder | None:
+    """Return the order to execute the tasks in; None if (c) or (d) does not hold or is not decided."""
     buffers, fates = _buffers(graph, tasks)
     lax = _group(graph, tasks, buffers, [fate < ALIVE for fate in fates])
     strict = _group(graph, tasks, buffers, [fate == DIES for fate in fates])
@@ -157,10 +158,13 @@ def _inner_order(graph: Quotient, tasks: Sequence[int], max_states: int) -> Inne
         lowest = lowest_inner_residue(group)
         if lowest is not None and lowest < limit:
             return None
-    found = [best_inner_order(group, _costs(graph, tasks, buffers, group), max_states) for group in groups]
-    graph.work += 20 * len(tasks) * len(buffers)
-    peaks = {order.peak for order in found if order is not None}
-    return found[0] if None not in found and len(peaks) == 1 else None
+    found = []
+    for group in groups:
+        found.append(best_inner_order(group, _costs(graph, tasks, buffers, group), max_states))
+        graph.work += found[-1].states * len(tasks)
+        if found[-1].order is None or found[-1].peak != found[0].peak:
+            return None
+    return found[0]
 
 
 def _buffers(graph: Quotient, tasks: Sequence[int]) -> tuple[list[int], list[int]]:

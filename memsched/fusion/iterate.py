@@ -15,6 +15,7 @@ __all__ = ["FusedGraph", "fuse"]
 
 # Bitsets of ancestors take ops^2 / 8 bytes: 50 MB here.
 _REACHABILITY_LIMIT = 20_000
+# Downsets looked at for one inner order; groups that need more are large, and best left to the schedulers.
 _MAX_STATES = 2_000
 
 

@@ -74,11 +74,13 @@ def test_the_inner_order_is_the_best_of_all() -> None:
                 done |= 1 << task
             peaks[order] = peak
         found = best_inner_order(group, costs, 10_000)
-        assert found is not None
+        assert found.order is not None
         assert found.peak == min(peaks.values()) == peaks[found.order]
 
 
 def test_an_inner_order_beyond_the_effort_is_given_up() -> None:
     group = Group(((), (), ()), tuple(InnerBuffer(1, task, (), True) for task in range(3)))
     costs = InnerCosts([1, 2, 3], [[], [], []], [(), (), ()], {}, [1, 1, 1])
-    assert best_inner_order(group, costs, 2) is None
+    found = best_inner_order(group, costs, 2)
+    assert found.order is None
+    assert found.states == 2
