@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.planning import GraphPlan, baselines, checked_allocation, lower_module, plan_module
+from memsched.planning import GraphPlan, baselines, lower_module, plan_allocation, plan_module
 from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.runtimes.values import Verification
 from memsched.schedule.limits import Limits
@@ -69,7 +69,7 @@ def analyze(
     prepared = _prepare(module, target, in_place)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
     main = plans[0]
-    allocation = checked_allocation(main.graph, main.schedule, prepared.target.alignment_bytes)
+    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     outcome = Outcome("analyze", module, prepared, plans, allocation)
     report = build(outcome, seed=0, seconds=time.monotonic() - started)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
@@ -131,7 +131,7 @@ def optimize(
     plans = plan_module(module, prepared.lowered, limits, solver=solver, on_progress=on_progress, stop=stop)
     interrupted = stop is not None and stop()
     main = plans[0]
-    allocation = checked_allocation(main.graph, main.schedule, prepared.target.alignment_bytes)
+    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     written = write_model(
         module,
         data,

@@ -20,7 +20,7 @@ from memsched.schedule.orders import file_order, reverse_post_order
 from memsched.schedule.portfolio import PassRecord, Progress, schedule_graph
 from memsched.targets.load import Target
 
-__all__ = ["Figures", "GraphPlan", "baselines", "bottom_up", "checked_allocation", "lower_module", "plan_module"]
+__all__ = ["Baseline", "GraphPlan", "baselines", "bottom_up", "lower_module", "plan_allocation", "plan_module"]
 
 _Order = tuple[int, ...]
 OrderRule = Callable[[Graph, Storage], _Order]
@@ -52,11 +52,16 @@ class GraphPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What an order of the main graph costs, bytes."""
+class Baseline:
+    """The main graph in an order found without a search.
 
-    peak: int
-    arena: int
+    Attributes:
+        graph: With its bodies' peaks in orders of the same kind.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    allocation: Allocation
 
 
 def bottom_up(module: Module) -> list[int]:
@@ -138,15 +143,16 @@ def _plan(
     stop: Callable[[], bool] | None,
 ) -> GraphPlan:
     found = schedule_graph(graph, limits, solver=solver, on_progress=on_progress, stop=stop)
-    kept = _in_order(graph, _in_file_order)
+    file_peak = found.baselines["file"][1]
     schedule = found.schedule
-    if kept.peak <= schedule.peak:
+    if schedule.peak >= file_peak and schedule.order != tuple(range(len(graph.ops))):
         # Nothing better was found: the file's order stays, with what was proven about it.
+        kept = _in_order(graph, Storage.of(graph), _in_file_order)
         schedule = dataclasses.replace(
             schedule, order=kept.order, in_place=kept.in_place, peak=kept.peak, method="file order"
         )
     checked = check_schedule(graph, schedule)
-    return GraphPlan(graph, schedule, checked, kept.peak, found.fused, found.passes)
+    return GraphPlan(graph, schedule, checked, file_peak, found.fused, found.passes)
 
 
 def _in_file_order(_: Graph, storage: Storage) -> _Order:
@@ -163,7 +169,7 @@ def _in_default_order(graph: Graph, _: Storage) -> _Order:
     return tuple(default_order(graph))
 
 
-def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dict[str, Figures]:
+def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dict[str, Baseline]:
     """Return what the main graph costs in the orders that one would have without a search, all graphs ordered alike.
 
     "runtime_default_order" is the one that the target's runtime takes by itself.
@@ -174,37 +180,38 @@ def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dic
         "reverse_post_order": _in_reverse_post_order,
         "runtime_default_order": default,
     }
-    sequence = bottom_up(module)
-    figures: dict[OrderRule, Figures] = {}
-    for rule in rules.values():
-        if rule not in figures:
-            figures[rule] = _baseline(module, lowered, sequence, rule, target.alignment_bytes)
-    return {name: figures[rule] for name, rule in rules.items()}
+    peaks: dict[OrderRule, dict[int, int]] = {rule: {} for rule in rules.values()}
+    found: dict[OrderRule, Baseline] = {}
+    for index in bottom_up(module):
+        shared = Storage.of(lowered[index])
+        for rule, below in peaks.items():
+            graph = _with_bodies(module, lowered[index], index, below)
+            storage = shared if graph is lowered[index] else Storage.of(graph)
+            schedule = _in_order(graph, storage, rule)
+            below[index] = schedule.peak
+            if index == 0:
+                allocation = checked_allocation(graph, schedule, target.alignment_bytes, storage)
+                found[rule] = Baseline(graph, schedule, allocation)
+    return {name: found[rule] for name, rule in rules.items()}
 
 
-def _baseline(
-    module: Module, lowered: tuple[Graph, ...], sequence: list[int], rule: OrderRule, alignment: int
-) -> Figures:
-    peaks: dict[int, int] = {}
-    for index in sequence:
-        graph = _with_bodies(module, lowered[index], index, peaks)
-        schedule = _in_order(graph, rule)
-        peaks[index] = schedule.peak
-        if index == 0:
-            main = graph, schedule
-    return Figures(peaks[0], checked_allocation(*main, alignment).arena)
-
-
-def _in_order(graph: Graph, rule: OrderRule) -> Schedule:
+def _in_order(graph: Graph, storage: Storage, rule: OrderRule) -> Schedule:
     """Return the schedule of ``graph`` in the rule's order, with nothing proven."""
-    storage = Storage.of(graph)
     order = rule(graph, storage)
     profile = evaluate(storage, order)
     return Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
 
 
-def checked_allocation(graph: Graph, schedule: Schedule, alignment: int) -> Allocation:
+def checked_allocation(graph: Graph, schedule: Schedule, alignment: int, storage: Storage | None = None) -> Allocation:
     """Return addresses for ``schedule`` that passed the checker."""
-    allocation = allocate(graph, schedule, alignment=alignment)
+    allocation = allocate(graph, schedule, alignment=alignment, storage=storage)
     check_allocation(graph, schedule, allocation)
     return allocation
+
+
+def plan_allocation(plan: GraphPlan, known: Baseline, alignment: int) -> Allocation:
+    """Return checked addresses for ``plan``: those of ``known`` where it is the same order of the same graph."""
+    same = plan.graph is known.graph and plan.schedule.order == known.schedule.order
+    if same and plan.schedule.in_place == known.schedule.in_place:
+        return known.allocation
+    return checked_allocation(plan.graph, plan.schedule, alignment)

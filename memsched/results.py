@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memsched.errors import OutputError, UsageError, VerificationError
-from memsched.formats.files import STANDARD_STREAM, check_writable, same_file, staged_files
+from memsched.formats.files import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.build import dump_report
@@ -141,7 +141,7 @@ def check_outputs(source: str, model_path: str | None, report_path: str | None, 
         check_writable(model_path)
     if report_path is not None:
         others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
-        if any(same_file(report_path, other) for other in others):
+        if is_regular(report_path) and any(same_file(report_path, other) for other in others):
             raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
         check_writable(report_path)
 

@@ -11,7 +11,7 @@ from typing import Any
 from memsched import __version__
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph
-from memsched.planning import Figures, GraphPlan
+from memsched.planning import Baseline, GraphPlan
 from memsched.report.build import Facts, build_report
 from memsched.results import Report
 from memsched.runtimes.values import Verification
@@ -27,7 +27,7 @@ class Prepared:
 
     target: Target
     lowered: tuple[Graph, ...]
-    figures: Mapping[str, Figures]
+    baselines: Mapping[str, Baseline]
     in_place: bool
 
 
@@ -51,7 +51,6 @@ class Outcome:
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
     """Return the report of ``outcome``; ``seconds`` is what the whole command took."""
     main, written = outcome.plans[0], outcome.written
-    figures = outcome.prepared.figures
     verification = outcome.verification
     facts = Facts(
         memsched_version=__version__,
@@ -59,7 +58,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         model=_model_section(outcome.module, main),
         output=None if written is None else _output_section(written, outcome.output),
         target=_target_section(outcome.prepared),
-        baselines={name: {"peak_bytes": f.peak, "arena_bytes": f.arena} for name, f in figures.items()},
+        baselines={name: _figures(baseline) for name, baseline in outcome.prepared.baselines.items()},
         graph=main.graph,
         schedule=main.schedule,
         checked=main.checked,
@@ -77,6 +76,10 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         seconds=seconds,
     )
     return Report(build_report(facts))
+
+
+def _figures(baseline: Baseline) -> dict[str, int]:
+    return {"peak_bytes": baseline.schedule.peak, "arena_bytes": baseline.allocation.arena}
 
 
 def _model_section(module: Module, main: GraphPlan) -> dict[str, Any]:
@@ -154,7 +157,7 @@ def _notes(outcome: Outcome) -> list[str]:
             notes.append(
                 f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
             )
-    before = outcome.prepared.figures["file_order"].arena
+    before = outcome.prepared.baselines["file_order"].allocation.arena
     if outcome.allocation.arena > before:
         notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
     if outcome.interrupted:

@@ -27,14 +27,14 @@ class Buffer:
     tensors: tuple[int, ...]
 
 
-def buffers(graph: Graph, schedule: Schedule) -> tuple[Buffer, ...]:
+def buffers(graph: Graph, schedule: Schedule, storage: Storage | None = None) -> tuple[Buffer, ...]:
     """Return the buffers of ``schedule``, by first step.
 
     Members of an in-place chain with lifetimes [a, b] and [b, c] are one buffer [a, c]. A tensor that consists of
     several buffers (a concatenation of part views) is in the one that holds its own part, if it has any. What costs
     nothing (external tensors, zero sizes, inputs that nobody reads) needs no address. In linear time.
     """
-    storage = Storage.of(graph)
+    storage = storage or Storage.of(graph)
     step_of = [0] * len(graph.ops)
     for step, op in enumerate(schedule.order):
         step_of[op] = step

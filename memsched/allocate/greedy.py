@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from memsched.allocate.buffers import Buffer, buffers
+from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 
 __all__ = ["allocate", "live_bound", "place"]
@@ -26,12 +27,15 @@ _MOST_SCANNED = 20_000
 _Offsets = list[int]
 
 
-def allocate(graph: Graph, schedule: Schedule, *, alignment: int) -> Allocation:
+def allocate(graph: Graph, schedule: Schedule, *, alignment: int, storage: Storage | None = None) -> Allocation:
     """Return addresses for the buffers of ``schedule``; every offset and size is a multiple of ``alignment`` bytes.
 
     The status is "optimal" when the arena equals the largest sum of rounded sizes that are live at once.
+
+    Args:
+        storage: Of ``graph``, where the caller has it already.
     """
-    return place(buffers(graph, schedule), alignment=alignment)
+    return place(buffers(graph, schedule, storage), alignment=alignment)
 
 
 def place(wanted: Sequence[Buffer], *, alignment: int) -> Allocation:

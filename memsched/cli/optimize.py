@@ -80,6 +80,7 @@ def command(**options: Any) -> int:
 
 def _outputs(options: dict[str, Any]) -> _Outputs:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    from memsched.formats.files import is_regular
     from memsched.results import check_outputs
 
     source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
@@ -92,8 +93,9 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
         raise UsageError("model and report cannot both go to standard output: name a file with -o or --report")
     asked = report is not None and report != _STANDARD
     if not asked:
-        # `--report -` takes the place of the file; with the model on standard output nothing is left behind unasked.
-        report = None if _STANDARD in {report, output} else str(Path(output).with_suffix(".json"))
+        # Nothing is left behind unasked beside a stream or a device.
+        streams = _STANDARD in {report, output} or not is_regular(output)
+        report = None if streams else str(Path(output).with_suffix(".json"))
     check_outputs(
         source,
         None if output == _STANDARD else output,

@@ -21,6 +21,7 @@ __all__ = [
     "check_writable",
     "describe",
     "detect_format",
+    "is_regular",
     "load_module",
     "read_source",
     "same_file",
@@ -102,6 +103,11 @@ def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> 
         return Path(first).samefile(second)
     except OSError:
         return os.path.realpath(first) == os.path.realpath(second)
+
+
+def is_regular(path: str) -> bool:
+    """Return whether ``path`` is a regular file or would become one: no device, pipe or folder."""
+    return not Path(path).exists() or Path(path).is_file()
 
 
 def check_writable(target: str) -> None:

@@ -1,0 +1,448 @@
+"""``memsched optimize`` from file to file: names, streams, exit codes, and nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import onnx
+import pytest
+
+from memsched.report.build import load_schema
+from tests import small_models
+from tests.cli.conftest import Run
+from tests.formats import tflite_builder
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+CLI = [sys.executable, "-m", "memsched"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches())
+    return path
+
+
+@pytest.fixture
+def tflite_model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(tflite_builder.build(tflite_builder.branches(size=64)))
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def report_of(path: Path) -> dict[str, object]:
+    report: dict[str, object] = json.loads(path.read_text())
+    SCHEMA.validate(report)
+    return report
+
+
+def test_default_names_and_a_better_order(run: Run, model: Path) -> None:
+    before = model.read_bytes()
+    done = run("optimize", model, "--no-verify")
+    assert (done.code, done.err) == (0, "")
+    assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
+    assert model.read_bytes() == before
+    report = report_of(model.parent / "net_memsched.json")
+    result, baselines = report["result"], report["baselines"]
+    assert result["status"] == "optimal"
+    # One wide tensor (1 KB), four means, against four wide tensors.
+    assert result["peak_bytes"] < baselines["file_order"]["peak_bytes"] / 3
+    assert report["output"]["path"] == str(model.parent / "net_memsched.onnx")
+    written = onnx.load(str(model.parent / "net_memsched.onnx"))
+    assert [node.name for node in written.graph.node][:2] != ["mul0", "mul1"]
+    properties = {entry.key: entry.value for entry in written.metadata_props}
+    assert properties["memsched.order_guarantee"] == "session"
+    assert properties["memsched.peak_bytes"] == str(result["peak_bytes"])
+    assert "PRIORITY_BASED" in done.out
+    assert "net_memsched.onnx" in done.out
+
+
+def test_verification_in_the_real_runtimes(run: Run, model: Path, tflite_model: Path) -> None:
+    for path in (model, tflite_model):
+        done = run("optimize", path)
+        assert done.code == 0, done.err
+        verification = report_of(path.with_name(f"net_memsched{path.suffix}").with_suffix(".json"))["verification"]
+        assert verification["outputs_equal"] is True
+        assert verification["executed_order_matches"] is True
+        assert verification["measured_peak_after_bytes"] < verification["measured_peak_before_bytes"]
+        assert "bit-equal" in done.out
+
+
+def test_nothing_better_writes_the_input_byte_for_byte(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "chain.onnx"
+    model.write_bytes(small_models.chain())
+    assert run("optimize", model, "--no-verify").code == 0
+    assert (tmp_path / "chain_memsched.onnx").read_bytes() == model.read_bytes()
+    report = report_of(tmp_path / "chain_memsched.json")
+    assert report["output"]["unchanged"] is True
+    assert report["output"]["sha256"] == report["model"]["sha256"]
+
+
+def test_pins_are_written_even_where_the_order_stays(run: Run, tmp_path: Path, model: Path) -> None:
+    done = run("optimize", model, "--order-guarantee", "pins")
+    assert done.code == 0, done.err
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["order_guarantee"]["kind"] == "pins"
+    assert report["order_guarantee"]["pins"] > 0
+    assert report["verification"]["executed_order_matches"] is True
+    first = (tmp_path / "net_memsched.onnx").read_bytes()
+    (tmp_path / "ordered.onnx").write_bytes(first)
+    assert run("optimize", tmp_path / "ordered.onnx", "--order-guarantee", "none", "--no-verify").code == 0
+
+
+def test_order_guarantee_none_writes_no_metadata(run: Run, model: Path) -> None:
+    assert run("optimize", model, "--order-guarantee", "none", "--no-verify").code == 0
+    assert not onnx.load(str(model.parent / "net_memsched.onnx")).metadata_props
+    assert report_of(model.parent / "net_memsched.json")["order_guarantee"]["session_options"] == []
+
+
+def test_control_dependencies(run: Run, tflite_model: Path) -> None:
+    assert run("optimize", tflite_model, "--control-dependencies", "--no-verify").code == 0
+    written = tflite_builder.unpack((tflite_model.parent / "net_memsched.tflite").read_bytes())
+    assert [entry.name for entry in written.metadata] == [b"model_control_dependencies"]
+
+
+def test_json_prints_the_report_and_nothing_else(run: Run, model: Path) -> None:
+    done = run("optimize", model, "--json", "--no-verify")
+    report = json.loads(done.out)
+    SCHEMA.validate(report)
+    assert done.code == 0
+    assert "proven optimal" in done.err
+    assert report == report_of(model.parent / "net_memsched.json")
+
+
+def test_report_to_standard_output_leaves_no_file(run: Run, model: Path) -> None:
+    done = run("optimize", model, "--report", "-", "-q", "--no-verify")
+    SCHEMA.validate(json.loads(done.out))
+    assert done.err == ""
+    assert names(model.parent) == ["net.onnx", "net_memsched.onnx"]
+
+
+def test_streams(model: Path, tflite_model: Path, tmp_path: Path) -> None:
+    for path in (model, tflite_model):
+        inside = path.read_bytes()
+        done = subprocess.run(
+            [*CLI, "optimize", "-", "-o", "-", "--no-verify"],
+            input=inside,
+            capture_output=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        direct = tmp_path / f"direct{path.suffix}"
+        assert (
+            subprocess.run(
+                [*CLI, "optimize", str(path), "-o", str(direct), "--no-verify", "-q"], check=False
+            ).returncode
+            == 0
+        )
+        assert done.stdout == direct.read_bytes()
+        assert b"memsched" in done.stderr
+    assert names(tmp_path) == ["direct.json", "direct.onnx", "direct.tflite", "net.onnx", "net.tflite"]
+
+
+def test_names_given(run: Run, model: Path) -> None:
+    folder = model.parent / "out"
+    folder.mkdir()
+    assert run("optimize", model, "-o", folder / "a.onnx", "--report", folder / "b.json", "--no-verify").code == 0
+    assert run("optimize", model, "-o", folder / "c.onnx", "--no-verify").code == 0
+    assert names(folder) == ["a.onnx", "b.json", "c.json", "c.onnx"]
+    assert names(model.parent) == ["net.onnx", "out"]
+
+
+def test_no_suffix(run: Run, model: Path) -> None:
+    bare = model.parent / "net"
+    model.rename(bare)
+    assert run("optimize", bare, "--no-verify").code == 0
+    assert names(model.parent) == ["net", "net_memsched", "net_memsched.json"]
+
+
+def test_external_data_resolves_in_another_folder(run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    target.mkdir()
+    path = small_models.external_branches(source)
+    done = run("optimize", path, "-o", target / "small.onnx")
+    assert done.code == 0, done.err
+    assert names(target) == ["small.json", "small.onnx", "weights.bin"]
+    assert report_of(target / "small.json")["verification"]["outputs_equal"] is True
+    onnx.load(str(target / "small.onnx"))
+
+
+def test_external_data_leaves_nothing_behind_on_failure(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    target.mkdir()
+    path = small_models.external_branches(source)
+    fail_replace(monkeypatch, errno.ENOSPC, of=".json")
+    assert run("optimize", path, "-o", target / "small.onnx", "--no-verify").code == 1
+    assert names(target) == []
+
+
+def test_control_flow_bodies_are_scheduled_first(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "if.onnx"
+    path.write_bytes(small_models.conditional())
+    done = run("optimize", path)
+    assert done.code == 0, done.err
+    report = report_of(tmp_path / "if_memsched.json")
+    assert [body["status"] for body in report["bodies"]] == ["optimal", "optimal"]
+    peaks = [body["peak_bytes"] for body in report["bodies"]]
+    assert max(peaks) < max(body["file_peak_bytes"] for body in report["bodies"]) / 3
+    assert report["steps"][0]["workspace_bytes"] == max(peaks)
+    assert report["result"]["peak_bytes"] < report["baselines"]["file_order"]["peak_bytes"]
+    assert report["verification"]["outputs_equal"] is True
+
+
+def test_budget(run: Run, model: Path) -> None:
+    met = run("optimize", model, "--budget", "1MB", "--no-verify")
+    assert met.code == 0
+    assert "budget met" in met.out
+    missed = run("optimize", model, "--budget", "1000", "--no-verify")
+    assert missed.code == 3
+    assert "no order can meet it" in missed.out
+    assert "1,000 B are available" in missed.out
+    assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
+    budget = report_of(model.parent / "net_memsched.json")["budget"]
+    assert budget["met"] is False
+    assert budget["exceeded_bytes"] == budget["required_bytes"] - 1000
+    quiet = run("optimize", model, "--budget", "1000", "--no-verify", "-q")
+    assert (quiet.code, quiet.out, quiet.err.count("\n")) == (3, "", 1)
+
+
+def test_allow(run: Run, model: Path) -> None:
+    assert run("optimize", model, "--allow", "inplace", "--no-verify").code == 0
+    assert report_of(model.parent / "net_memsched.json")["result"]["reduction_percent"] == 0
+    assert run("optimize", model, "--allow", "reorder", "--no-verify", "--target", "ideal").code == 0
+    report = report_of(model.parent / "net_memsched.json")
+    assert report["target"]["in_place"] is False
+    assert all(buffer["in_place_of"] is None for buffer in report["buffers"])
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "greedy", "file"])
+@pytest.mark.parametrize("target", ["ideal", "paper", "onnxruntime", "litert", "tflm"])
+def test_every_solver_and_target(run: Run, model: Path, solver: str, target: str) -> None:
+    done = run("optimize", model, "--solver", solver, "--target", target, "--no-verify")
+    assert done.code == 0, done.err
+    report = report_of(model.parent / "net_memsched.json")
+    baselines = report["baselines"]
+    assert report["result"]["peak_bytes"] <= baselines["file_order"]["peak_bytes"]
+    assert report["result"]["lower_bound_bytes"] <= report["result"]["peak_bytes"]
+
+
+def test_the_same_bytes_twice(model: Path, tmp_path: Path) -> None:
+    reports = []
+    for seed in ("0", "1"):
+        out = tmp_path / f"{seed}.onnx"
+        command = [*CLI, "optimize", str(model), "-o", str(out), "--no-verify", "-q"]
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
+        report = json.loads(out.with_suffix(".json").read_text())
+        for timed in (report, *report["passes"]):
+            timed.pop("seconds")
+        report["output"].pop("path")
+        reports.append(report)
+    assert (tmp_path / "0.onnx").read_bytes() == (tmp_path / "1.onnx").read_bytes()
+    assert reports[0] == reports[1]
+
+
+def test_the_input_is_not_overwritten_without_force(run: Run, model: Path) -> None:
+    before = model.read_bytes()
+    link = model.parent / "link.onnx"
+    link.symlink_to(model)
+    for output in (model, link):
+        refused = run("optimize", model, "-o", output, "--no-verify")
+        assert refused.code == 1
+        assert "--force" in refused.err
+        assert model.read_bytes() == before
+    assert run("optimize", model, "-o", link, "--force", "--no-verify").code == 0
+    assert link.is_symlink()
+    assert model.read_bytes() != before
+    assert names(model.parent) == ["link.json", "link.onnx", "net.onnx"]
+
+
+def test_permissions_follow_the_umask_or_the_old_file(run: Run, model: Path) -> None:
+    out = model.parent / "out.onnx"
+    old = os.umask(0o027)
+    try:
+        assert run("optimize", model, "-o", out, "--no-verify").code == 0
+        assert stat.S_IMODE(out.stat().st_mode) == 0o640
+        out.chmod(0o600)
+        assert run("optimize", model, "-o", out, "--no-verify").code == 0
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    finally:
+        os.umask(old)
+
+
+def test_devices_are_written_not_replaced(run: Run, model: Path) -> None:
+    assert run("optimize", model, "-o", "/dev/null", "--report", "/dev/null", "--no-verify").code == 0
+    assert run("optimize", model, "-o", "/dev/null", "--no-verify").code == 0
+    assert not Path("/dev/null.json").exists()
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def fail_replace(monkeypatch: pytest.MonkeyPatch, number: int, of: str) -> None:
+    """Make renames to names with the suffix ``of`` fail as the system would."""
+    replace = Path.replace
+
+    def failing(self: Path, target: str | Path) -> Path:
+        if str(target).endswith(of):
+            raise OSError(number, os.strerror(number), str(target))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".json"])
+def test_both_files_or_neither(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    fail_replace(monkeypatch, errno.ENOSPC, of=suffix)
+    done = run("optimize", model, "--no-verify")
+    assert done.code == 1
+    assert "No space left on device" in done.err
+    assert done.err.count("\n") == 1
+    assert names(model.parent) == ["net.onnx"]
+
+
+def test_different_outputs_write_no_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched import compiler
+    from memsched.runtimes.values import Verification
+
+    wrong = Verification("onnxruntime 0", 3, False, float("inf"), None, None, None, "outputs differ")
+    monkeypatch.setattr(compiler, "verify_written", lambda *_, **__: (wrong, ()))
+    done = run("optimize", model)
+    assert done.code == 4
+    assert "outputs differ" in done.err
+    assert names(model.parent) == ["net.onnx"]
+    asked = run("optimize", model, "--report", model.parent / "why.json")
+    assert asked.code == 4
+    assert report_of(model.parent / "why.json")["verification"]["outputs_equal"] is False
+    assert names(model.parent) == ["net.onnx", "why.json"]
+
+
+def test_a_runtime_that_is_not_installed_is_said(
+    run: Run, model: Path, tflite_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    missing = {"onnxruntime", "ai_edge_litert"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name in missing else find(name, *more))
+    for path in (model, tflite_model):
+        done = run("optimize", path)
+        assert done.code == 0, done.err
+        assert "pip install" in done.out
+        report = report_of(path.with_name(f"net_memsched{path.suffix}").with_suffix(".json"))
+        assert report["verification"] is None
+        assert any("pip install" in note for note in report["notes"])
+        assert run("verify", path, path).code == 1
+
+
+def test_an_internal_error_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched import compiler
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oh\nno")
+
+    monkeypatch.setattr(compiler, "plan_module", broken)
+    done = run("optimize", model)
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "internal error: ZeroDivisionError: oh no" in done.err
+    assert "Traceback" in run("optimize", model, "--debug").err
+    assert "Traceback" in run("optimize", model, "-vv").err
+
+
+def test_a_result_that_fails_the_checker_is_not_written(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    from memsched import planning
+
+    schedule = planning.schedule_graph
+
+    def lying(*arguments: object, **more: object) -> object:
+        found = schedule(*arguments, **more)  # type: ignore[arg-type]
+        return dataclasses.replace(found, schedule=dataclasses.replace(found.schedule, peak=1, lower_bound=0))
+
+    monkeypatch.setattr(planning, "schedule_graph", lying)
+    done = run("optimize", model)
+    assert done.code == 1
+    assert "claims a peak of 1 bytes" in done.err
+    assert names(model.parent) == ["net.onnx"]
+
+
+SLOW = """
+import sys, time
+import memsched.planning as planning
+from memsched.schedule.portfolio import Progress
+
+search = planning.schedule_graph
+
+def slow(*arguments, **more):
+    found = search(*arguments, **more)
+    print("searching", file=sys.stderr, flush=True)
+    while not more["stop"]():
+        time.sleep(0.01)
+    return found
+
+planning.schedule_graph = slow
+from memsched.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_the_best_order(model: Path, number: int) -> None:
+    command = [sys.executable, "-c", SLOW, "optimize", str(model), "--no-verify"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "searching\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in out
+    assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
+    assert report_of(model.parent / "net_memsched.json")["result"]["interrupted"] is True
+
+
+def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
+    script = SLOW.replace("search = planning", "import memsched.compiler as c\nsearch = planning").replace(
+        "planning.schedule_graph = slow",
+        "def load(*_):\n    print('loading', file=sys.stderr, flush=True)\n    time.sleep(60)\nc.load_module = load",
+    )
+    command = [sys.executable, "-c", script, "optimize", str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "loading\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err == "memsched: error: interrupted; nothing was written\n"
+    assert names(model.parent) == ["net.onnx"]
+
+
+def test_an_interrupted_verification_keeps_the_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched import compiler
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiler, "verify_written", interrupted)
+    done = run("optimize", model)
+    assert done.code == 130
+    report = report_of(model.parent / "net_memsched.json")
+    assert report["verification"] is None
+    assert "the verification was interrupted" in report["notes"]
