@@ -38,8 +38,9 @@ _LARGE_CONSTANT_ELEMENTS: Final = 1024
 _PINNABLE: Final = frozenset(range(1, 14))
 _UNKNOWN: Final = 0
 _FLOAT16: Final = 10
-# Optimisation may drop these, or merge neighbours of a chain of them into one Reshape to a known shape, and swallow a
-# pin between them, unless what is before the pin is read elsewhere too.
+_UNSQUEEZE_OPSET: Final = 13
+# Optimisation may drop these, or merge a Reshape with what follows it into one Reshape to a known shape. That swallows
+# a pin behind a Reshape unless the Reshape is read elsewhere too, and always a pin that is itself the first Reshape.
 _PASSING: Final = frozenset(
     {
         *("Cast", "CastLike", "Concat", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape"),
@@ -174,7 +175,6 @@ class _Builder:
     _nodes: list[NodeProto] = field(default_factory=list)
     _added: list[NodeProto] = field(default_factory=list)
     _constants: set[str] = field(default_factory=set)
-    _swallowed: list[str] = field(default_factory=list)
 
     def build(self) -> None:
         """Walk the steps in order; ``frontier`` holds the nodes that the next step must be made to follow."""
@@ -201,13 +201,17 @@ class _Builder:
                 self._added.clear()
                 lost = [before for before in wanted if before not in done]
                 self.unpinnable.extend((_shown(self._nodes[before]), _shown(node)) for before in lost)
-                # A node that no later one can be made to follow leaves those before it to be followed.
-                carried = [before for before in frontier if before in lost and self._source(before)]
-                followed = bool(self._source(at))
-                frontier = [*(carried if followed else frontier), at]
+                frontier = [*self._carried(frontier, at, done, lost), at]
                 shape_readers.clear()
             order.append(node)
         _replace(graph.node, order)
+
+    def _carried(self, frontier: Sequence[int], at: int, done: set[int], lost: Sequence[int]) -> list[int]:
+        """Return which nodes the step after ``at`` must be made to follow too, since following ``at`` may not do."""
+        if not self._source(at):
+            return list(frontier)
+        swallowed = self._opset() < _UNSQUEEZE_OPSET and self._nodes[at].op_type in _PASSING
+        return [node for node in frontier if self._source(node) and (node in lost or (swallowed and node in done))]
 
     def notes(self) -> Iterator[str]:
         """Say what the pins do not reach."""
@@ -274,8 +278,6 @@ class _Builder:
         maker = producer.get(target)
         if maker is not None and self._nodes[maker].op_type in _PASSING:
             sizes.append((target, "Size"))
-        sizes.extend((name, "Size") for name in self._swallowed)
-        self._swallowed.clear()
         pinned = self._add(sizes, target, self.types.get(target), node.op_type in _PASSING)
         for at, name in enumerate(node.input):
             if name == target:
@@ -288,7 +290,7 @@ class _Builder:
         stem = f"{_PREFIX}{self.pins}_"
         element = kind.tensor_type.elem_type if kind is not None else _UNKNOWN
         self.float16 = self.float16 or element == _FLOAT16
-        if self._opset() >= 13 and (passing or element not in _INTEGERS):
+        if self._opset() >= _UNSQUEEZE_OPSET and (passing or element not in _INTEGERS):
             self._constant(_ONE, [], [1])
             size = self._sum(sizes, stem)
             self._node("Range", [size, size, _ONE], stem + "none")
@@ -300,8 +302,6 @@ class _Builder:
             self._node("Sub", [size, size], stem + "zero")
             self._node("Add", [dims, stem + "zero"], stem + "shape")
             self._node("Reshape", [value, stem + "shape"], stem + "value")
-            if passing:
-                self._swallowed.append(stem + "value")
         if kind is not None:
             # Without its shape the planner would not let the node work in place.
             self.model.graph.value_info.add(name=stem + "value").type.CopyFrom(kind)
