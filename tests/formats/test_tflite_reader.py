@@ -179,6 +179,7 @@ def _bodies(kind: str, table: object) -> Module:
         ("CALL", options("CallOptions", subgraph=2), [2]),
         ("STABLEHLO_WHILE", options("StablehloWhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2), [1, 2]),
         ("STABLEHLO_COMPOSITE", options("StableHLOCompositeOptions", decompositionSubgraphIndex=1), [1]),
+        ("STABLEHLO_COMPOSITE", options("StableHLOCompositeOptions", decompositionSubgraphIndex=-1), []),
         ("STABLEHLO_CASE", options("StablehloCaseOptions", branchSubgraphIndices=[1, 2, 1]), [1, 2]),
     ],
 )
@@ -186,6 +187,14 @@ def test_ops_that_execute_subgraphs(kind: str, table: object, graphs: list[int])
     module = _bodies(kind, table)
     assert [graph.name for graph in module.graphs] == ["main", "one", "two", "entry"]
     assert [(body.graph, body.parent, body.op) for body in module.bodies] == [(graph, 0, 0) for graph in graphs]
+
+
+def test_a_body_that_gets_constants_is_executed_all_the_same() -> None:
+    call = O("CALL", [1], [2], options("CallOptions", subgraph=1))
+    main = Sub([T("x"), T("c", data=bytes(16)), T("y"), T("z")], [call, O("ADD", [0, 2], [3])], [0], [3])
+    module = load(build(main, Sub([T("a"), T("b")], [O("EXP", [0], [1])], [0], [1])))
+    assert module.constant_ops == 0
+    assert [(body.graph, body.op) for body in module.bodies] == [(1, 0)]
 
 
 def test_subgraphs_that_execute_each_other_in_a_circle() -> None:

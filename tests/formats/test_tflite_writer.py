@@ -10,7 +10,7 @@ from memsched.errors import InternalError, ModelError
 from memsched.formats import tflite_metadata, tflite_reader, tflite_writer
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite_flatbuffer import FlatFile
-from memsched.formats.tflite_schema import ModelSlot
+from memsched.formats.tflite_schema import ModelSlot, OperatorSlot, SubgraphSlot
 from tests.formats.tflite_builder import (
     MODELS,
     O,
@@ -216,16 +216,21 @@ def test_fields_of_a_later_schema_are_not_dropped() -> None:
         tflite_writer.serialize(module, {}, control_dependencies=True)
 
 
-def test_a_list_of_operators_that_overlaps_other_parts_is_refused() -> None:
-    data = bytearray(build(branches()))
-    model = load(bytes(data)).native.model
-    vector = model.subgraphs[0].vector
-    # The name of the subgraph becomes the list itself: reordering would rename it.
-    root = FlatFile(bytes(data)).root()
-    name = root.tables(ModelSlot.SUBGRAPHS)[0].place(4)
-    assert name is not None
-    assert name < vector.start - 4
-    struct.pack_into("<I", data, name, vector.start - 4 - name)
-    struct.pack_into("<I", data, vector.start - 4, vector.count)
+@pytest.mark.parametrize("part", ["a name", "an option"])
+def test_a_list_of_operators_that_overlaps_other_parts_is_refused(part: str) -> None:
+    squeeze = O("SQUEEZE", [0], [1], options("SqueezeOptions", squeezeDims=[0]))
+    data = bytearray(build(branches(), Sub([T("x"), T("y", (4,))], [squeeze], [0], [1])))
+    file = FlatFile(bytes(data))
+    subgraphs = file.root().tables(ModelSlot.SUBGRAPHS)
+    operators = subgraphs[0].vector(SubgraphSlot.OPERATORS, 4)
+    assert operators is not None
+    if part == "a name":
+        place = subgraphs[0].place(SubgraphSlot.NAME)
+    else:
+        table = subgraphs[1].tables(SubgraphSlot.OPERATORS)[0].table(OperatorSlot.OPTIONS)
+        assert table is not None
+        place = table.place(0)
+    assert place is not None
+    struct.pack_into("<I", data, place, operators.start - 4 - place)
     with pytest.raises(ModelError, match="overlaps other parts"):
         tflite_writer.serialize(load(bytes(data)), {0: best_order()})
