@@ -44,7 +44,7 @@ def fuse(
     storage: Storage,
     *,
     max_members: int = 64,
-    work_limit: int = 20_000_000,
+    work_limit: int = 12_000_000,
     reachability_limit: int = _REACHABILITY_LIMIT,
 ) -> FusedGraph:
     """Fuse the ops of ``storage`` to tasks, round after round, until nothing more can be fused.
@@ -54,7 +54,7 @@ def fuse(
 
     Args:
         max_members: Most tasks in one isolated sub-graph (the bound M of Algorithm 1).
-        work_limit: Effort in elementary steps (about ten million a second), so that the result does not depend on
+        work_limit: Effort in elementary steps (two to three million a second), so that the result does not depend on
             the machine's speed.
         reachability_limit: On graphs of more ops than this, reachability is judged by direct edges alone.
     """
