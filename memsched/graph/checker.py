@@ -229,7 +229,7 @@ def _check_sharing(
         (checked.first_step[t], checked.last_step[t], t in merged, t) for t in tensors if checked.bytes_of[t]
     )
     for (_, end, _, before), (start, _, _, after) in itertools.pairwise(owners):
-        if start > end or (start == end and merged.get(after) == (start, (before,))):
+        if start > end or merged.get(after) == (start, (before,)):
             continue
         names = f"'{graph.tensors[before].name}' and '{graph.tensors[after].name}'"
         raise InternalError(f"tensors {names} share a buffer while both are live")

@@ -134,10 +134,9 @@ class Sharing:
         return whole and not self._graph.tensors[block].external and not owned and block not in self._pieces
 
     def _may_overwrite_with(self, output: int) -> bool:
-        tensor = self._graph.tensors[output]
         own = self._block[output] == output
         kept = self._target.outputs_own and output in self._outputs
-        return own and tensor.sized and not tensor.external and output not in self._variables and not kept
+        return own and output not in self._variables and not kept
 
     def _may_write(self, op: Op, rule: InPlaceRule, output: int, source: int) -> bool:
         tensors = self._graph.tensors
@@ -146,7 +145,8 @@ class Sharing:
         if given or tensors[block].external or block in self._variables or block in self._pieces:
             return False
         new, old = tensors[output], tensors[source]
-        if not old.sized or not new.size == old.size == tensors[block].size or new.size <= rule.above_bytes:
+        # Values of unknown size have size 0, which no rule is above.
+        if not new.size == old.size == tensors[block].size or new.size <= rule.above_bytes:
             return False
         if new.shape is None or old.shape is None or math.prod(new.shape) != math.prod(old.shape):
             return False

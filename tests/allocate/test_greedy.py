@@ -94,6 +94,29 @@ def test_the_bound_is_the_largest_sum_of_rounded_sizes() -> None:
     assert [(p.size, p.offset % 16) for p in allocation.placements] == [(16, 0), (16, 0), (32, 0)]
 
 
+def test_neighbouring_gaps_join_and_an_exact_gap_is_taken() -> None:
+    gaps = greedy._Gaps()
+    assert [gaps.take(4, tight=True) for _ in range(4)] == [0, 4, 8, 12]
+    gaps.give(0, 4)
+    gaps.give(8, 4)
+    gaps.give(4, 4)
+    assert gaps.take(12, tight=True) == 0
+    gaps.give(12, 4)
+    # The gap at the top is part of the endless room above.
+    assert gaps.take(6, tight=True) == 12
+    gaps.give(0, 12)
+    assert gaps.take(12, tight=False) == 0
+
+
+def test_a_gap_of_exactly_the_size_is_used() -> None:
+    near = [[], [0], [0, 1], [0, 1, 2]]
+    assert greedy._in_order([0, 1, 2], [4, 4, 4], near[:3], tight=False) == [0, 4, 8]
+    apart = [[1, 2], [0], [0]]
+    assert greedy._in_order([0, 1, 2], [4, 4, 4], apart, tight=True) == [0, 4, 4]
+    between = [[2, 3], [2, 3], [0, 1, 3], [0, 1, 2]]
+    assert greedy._in_order([0, 2, 3, 1], [4, 4, 4, 4], between, tight=True) == [0, 0, 4, 8]
+
+
 def test_nothing_to_place() -> None:
     allocation = place([], alignment=16)
     assert (allocation.arena, allocation.lower_bound, allocation.status) == (0, 0, "optimal")

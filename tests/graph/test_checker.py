@@ -126,6 +126,52 @@ def test_two_outputs_may_not_take_one_buffer() -> None:
         check_schedule(graph, schedule_of((0,), 4, (InPlace(0, 1, 0), InPlace(0, 2, 0))))
 
 
+def test_one_output_may_not_take_two_buffers() -> None:
+    ops = [Op("f", "Op", (0,), (1, 2)), Op("add", "Add", (1, 2), (3,), in_place=((3, 1), (3, 2)))]
+    graph = graph_of({"x": 1, "a": 4, "b": 4, "y": 4}, ops, ["x"], ["y"])
+    check_schedule(graph, schedule_of((0, 1), 9, (InPlace(1, 3, 2),)))
+    with pytest.raises(InternalError, match="already uses"):
+        check_schedule(graph, schedule_of((0, 1), 9, (InPlace(1, 3, 2), InPlace(1, 3, 1))))
+
+
+def test_tensors_of_several_buffers_are_not_written_in_place() -> None:
+    ops = [
+        Op("f", "Op", (0,), (1, 2)),
+        Op("concat", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)), in_place=((3, 1),)),
+        Op("relu", "Relu", (3,), (4,), in_place=((4, 3),)),
+    ]
+    graph = graph_of({"x": 1, "a": 4, "b": 4, "c": 8, "y": 8}, ops, ["x"], ["y"])
+    check_schedule(graph, schedule_of((0, 1, 2), 16))
+    with pytest.raises(InternalError, match="may not write"):
+        check_schedule(graph, schedule_of((0, 1, 2), 16, (InPlace(2, 4, 3),)))
+    own_part = graph_of({"x": 1, "a": 4, "b": 4, "c": 12, "y": 8}, ops, ["x"], ["y"])
+    with pytest.raises(InternalError, match="may not write"):
+        check_schedule(own_part, schedule_of((0, 1, 2), 20, (InPlace(1, 3, 1),)))
+
+
+def test_an_op_may_not_read_what_it_writes() -> None:
+    graph = graph_of({"x": 1, "a": 4}, [Op("f", "Op", (0, 1), (1,))], ["x"], ["a"])
+    with pytest.raises(InternalError, match="before its input 'a'"):
+        check_schedule(graph, schedule_of((0,), 5))
+
+
+def test_what_is_written_to_a_variable_keeps_no_source_alive() -> None:
+    ops = [
+        Op("assign", "Assign", (0,), (1,), views=((1, 0),)),
+        Op("f", "Op", (1,), (2,)),
+        Op("view", "Reshape", (1,), (3,), views=((3, 1),)),
+    ]
+    graph = graph_of({"x": 4, "s": 4, "a": 3, "v": 4}, ops, ["x"], ["a", "v"], variables=["s"])
+    assert check_schedule(graph, schedule_of((0, 1, 2), 8)).footprints == (8, 7, 7)
+
+
+def test_tensors_may_follow_each_other_in_one_buffer() -> None:
+    ops = [Op("f", "Op", (0,), (1,)), Op("g", "Op", (1,), (2,)), Op("h", "Op", (2,), (3,))]
+    graph = graph_of({"x": 4, "a": 4, "b": 4, "y": 4}, ops, ["x"], ["y"])
+    places = (Placement((0, 2), 0, 4, 0, 2), Placement((1, 3), 4, 4, 0, 2))
+    check_allocation(graph, schedule_of((0, 1, 2), 8), Allocation(places, 8, 8, 1, "optimal", ""))
+
+
 def test_a_dependency_must_be_honoured() -> None:
     graph = replace(example(), dependencies=((3, 4),))
     check_schedule(graph, good_schedule())

@@ -101,6 +101,7 @@ def test_a_view_of_a_state_is_a_copy() -> None:
     graph = shaped({"s": (4,), "v": (4,), "y": (4,)}, ops, ["v", "y"], inputs=(), variables=["s"])
     assert views(graph, VIEWS, 0) == ()
     assert pairs(graph, RELU) == ()
+    assert pairs(replace(graph, inputs=(0,)), RELU) == ()
     written = replace(graph, variables=(0, 2))
     assert pairs(written, RELU) == ()
     assert views(replace(graph, variables=(1,), inputs=(0,), outputs=(2,)), VIEWS, 0) == ()
@@ -278,6 +279,10 @@ def test_every_output_of_a_split_lies_in_its_source_and_is_not_overwritten() -> 
     lowered = apply_target(graph, replace(RELU, part_views=PARTS.part_views))
     assert lowered.ops[1].views == ((2, 1), (3, 1))
     assert lowered.ops[2].in_place == ()
+    whole = changed(graph, "p", shape=(4,), size=16)
+    written = replace(BARE, in_place=(InPlaceRule(("Split",)),))
+    assert pairs(whole, written) == ((2, 1),)
+    assert pairs(whole, replace(written, part_views=PARTS.part_views)) == ()
     assert evaluate(Storage.of(lowered), range(4)).footprints == (20, 16, 24, 28)
 
 
