@@ -6,6 +6,7 @@ around it. Everything is done with explicit stacks, in linear time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -78,7 +79,7 @@ def analyse(main: GraphProto) -> list[Scope]:
     """Return the scopes of `graphs_of` with their names resolved and their constants found.
 
     Raises:
-        GraphError: A name has two producers, or a node reads a name that nothing defines.
+        GraphError: A name has two producers, or a node reads a name that nothing or only a later node defines.
     """
     scopes = graphs_of(main)
     for scope in scopes:
@@ -88,6 +89,7 @@ def analyse(main: GraphProto) -> list[Scope]:
     if scopes[0].free:
         _refuse_undefined(scopes)
     for index in range(len(scopes)):
+        _refuse_unordered(scopes, index)
         _find_constants(scopes, index)
     return scopes
 
@@ -154,6 +156,21 @@ def _find_free(scopes: list[Scope], index: int) -> None:
     for value in scope.graph.output:
         if value.name not in defined:
             free[value.name] = None
+
+
+def _refuse_unordered(scopes: list[Scope], index: int) -> None:
+    """Refuse a read of what a later node produces, before shapes are looked at: they cannot be known there."""
+    scope = scopes[index]
+    later = {name for node in scope.graph.node for name in node.output if name}
+    for position, node in enumerate(scope.graph.node):
+        captured = (name for body in scope.bodies.get(position, ()) for name in scopes[body].free)
+        for name in itertools.chain(node.input, captured):
+            if name in later:
+                raise GraphError(
+                    f"op '{_shown(node)}' reads tensor '{name}' before any op has produced it: "
+                    "the graph has a cycle or is not stored in execution order"
+                )
+        later.difference_update(node.output)
 
 
 def _refuse_undefined(scopes: list[Scope]) -> None:
