@@ -38,6 +38,8 @@ _NOT_NUMPY = {
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _INTEGER_BOUNDS = (4, 2, 1)
 _SEQUENCE_LENGTH = 2
+_FOREIGN = ("bfloat16", "float8")
+_FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
 _SMALL_ELEMENTS = 1024
 
 
@@ -85,7 +87,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
             return {**answer, "failed": None, "sessions": results}
         # Other inputs may help the first model only; what it runs on, the others must run on too.
         if results.session or answer["failed"] is None:
-            answer.update(failed=results.session, message=results.message)
+            model = models[request["sessions"][results.session]["model"]]
+            answer.update(failed=results.session, message=_with_names(results.message, model["nodes"]))
         if results.session or not results.loaded:
             break
     return {**answer, "sessions": []}
@@ -304,12 +307,42 @@ def _find_data(options: Any, folder: str | None) -> None:
 
 def _run(session: Any, feeds: Sequence[Mapping[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
     """Run on all inputs; the profile is the first run's, before the arena keeps anything."""
-    outputs = [session.run(None, feeds[0])]
+    outputs = [_run_once(session, feeds[0])]
     path = Path(session.end_profiling())
     events = json.loads(path.read_text(encoding="utf-8"))
     path.unlink()
-    outputs.extend(session.run(None, feed) for feed in feeds[1:])
+    outputs.extend(_run_once(session, feed) for feed in feeds[1:])
     return outputs, read_profile(events)
+
+
+def _run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
+    """Run a session; values of types that numpy lacks (bfloat16, float8) take a detour as raw bytes."""
+    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
+    if not any(foreign in kind for kind in kinds for foreign in _FOREIGN):
+        outputs: list[Any] = session.run(None, feed)
+        return outputs
+    import onnx
+    import onnxruntime
+
+    values = {}
+    for name, array in feed.items():
+        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        raw = array.view(f"u{array.dtype.itemsize}") if array.dtype.num >= _FIRST_FOREIGN_TYPE else array
+        values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind)
+    return [_array(value) for value in session.run_with_ort_values(None, values)]
+
+
+def _array(value: Any) -> Any:
+    """Return the elements of an OrtValue, of a type that numpy knows or not."""
+    kind = value.data_type()
+    if not any(foreign in kind for foreign in _FOREIGN):
+        return value.numpy()
+    import ctypes
+
+    import numpy as np
+
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(data, _dtype(kind[7:-1])).reshape(value.shape())
 
 
 def read_profile(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -344,20 +377,32 @@ def _random_feed(session: Any, proto: Any, request: Mapping[str, Any], rng: Any,
     }
 
 
-def _random_value(name: str, kind: str, declared: Any, request: Mapping[str, Any], rng: Any, bound: int) -> Any:
-    """Return a value for an input of ONNX Runtime's type ``kind``, such as "tensor(float)" or "seq(tensor(int64))"."""
+def _random_value(
+    name: str,
+    kind: str,
+    declared: Any,
+    request: Mapping[str, Any],
+    rng: Any,
+    bound: int,
+    unknown: int | None = None,
+) -> Any:
+    """Return a value for an input of ONNX Runtime's type ``kind``, such as "tensor(float)" or "seq(tensor(int64))".
+
+    Args:
+        unknown: What to take for dimensions that nobody states, as those in sequences, which no option can state.
+    """
     if kind.startswith("optional("):
-        return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, bound)
+        return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, bound, unknown)
     if kind.startswith("seq("):
         part = declared.sequence_type.elem_type
-        return [_random_value(name, kind[4:-1], part, request, rng, bound) for _ in range(_SEQUENCE_LENGTH)]
+        return [_random_value(name, kind[4:-1], part, request, rng, bound, 2) for _ in range(_SEQUENCE_LENGTH)]
     if not kind.startswith("tensor("):
         raise ValueError(f"input '{name}' has type {kind}, for which no random values can be made")
-    shape = _shape(name, declared.tensor_type, request)
+    shape = _shape(name, declared.tensor_type, request, unknown)
     return random_values(_dtype(kind[7:-1]), shape, rng, high=bound)
 
 
-def _shape(name: str, tensor: Any, request: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | None) -> tuple[int, ...]:
     """Return an input's dimensions: as stated by the user, otherwise as the model has them.
 
     Raises:
@@ -367,10 +412,12 @@ def _shape(name: str, tensor: Any, request: Mapping[str, Any]) -> tuple[int, ...
     if stated is not None:
         return tuple(stated)
     if not tensor.HasField("shape"):
+        if unknown is not None:
+            return (unknown,)
         raise ValueError(f"input '{name}' has no shape: state it with --input-shape {name}:...")
     shape = []
     for dim in tensor.shape.dim:
-        size = dim.dim_value if dim.HasField("dim_value") else request["dims"].get(dim.dim_param)
+        size = dim.dim_value if dim.HasField("dim_value") else request["dims"].get(dim.dim_param, unknown)
         if size is None or size < 0:
             raise ValueError(f"input '{name}' has a dimension of unknown size: state it with --input-shape {name}:...")
         shape.append(size)
@@ -404,6 +451,16 @@ def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
     options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
     onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
     return {"bytes": Path("optimized.onnx").read_bytes()}
+
+
+def _with_names(message: str, nodes: Sequence[Sequence[str]]) -> str:
+    """Put the model's own node names into a message of the runtime."""
+
+    def own_name(found: re.Match[str]) -> str:
+        name, kind = nodes[int(found.group(1))]
+        return name or f"{kind}, number {found.group(1)} of the file"
+
+    return re.sub(rf"{_NODE_NAME}(\d+)", own_name, message)
 
 
 def _one_line(error: BaseException) -> str:
