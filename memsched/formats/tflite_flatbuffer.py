@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from memsched.errors import ModelError
 
 __all__ = ["FlatFile", "Table", "Vector"]
 
 _READERS = {
-    "int8": struct.Struct("<b"),
-    "uint8": struct.Struct("<B"),
-    "uint16": struct.Struct("<H"),
-    "int32": struct.Struct("<i"),
-    "uint32": struct.Struct("<I"),
-    "int64": struct.Struct("<q"),
-    "uint64": struct.Struct("<Q"),
-    "float32": struct.Struct("<f"),
+    kind: struct.Struct(code).unpack_from
+    for kind, code in {
+        "int8": "<b",
+        "uint8": "<B",
+        "uint16": "<H",
+        "int32": "<i",
+        "uint32": "<I",
+        "int64": "<q",
+        "uint64": "<Q",
+        "float32": "<f",
+    }.items()
 }
 _ARRAY_CODES = {"int32": "i", "int64": "q", "uint32": "I"}
 _WIDTHS = {"int32": 4, "int64": 8, "uint32": 4}
@@ -48,22 +52,25 @@ class FlatFile:
         if self._left < 0:
             raise ModelError("its parts overlap each other; the file is damaged")
 
-    def scalar(self, kind: str, position: int) -> int | float:
-        """Return the little-endian scalar at ``position``."""
+    def scalar(self, kind: str, position: int) -> Any:
+        """Return the little-endian number of ``kind`` at ``position``."""
         if position < 0:
             raise ModelError("an offset points before the file's begin; the file is damaged")
         try:
-            return _READERS[kind].unpack_from(self.data, position)[0]  # type: ignore[no-any-return]
+            return _READERS[kind](self.data, position)[0]
         except struct.error:
             raise ModelError("an offset points past the file's end; the file is truncated or damaged") from None
 
-    def integer(self, kind: str, position: int) -> int:
-        """Return the little-endian integer at ``position``."""
-        return int(self.scalar(kind, position))
+    def array(self, code: str, width: int, position: int, count: int) -> tuple[int, ...]:
+        """Return ``count`` integers of ``width`` bytes each, of the kind that `struct` calls ``code``."""
+        if not 0 <= position <= len(self.data) - count * width:
+            raise ModelError("a vector reaches past the file's end; the file is truncated or damaged")
+        self.spend(count * width)
+        return struct.unpack_from(f"<{count}{code}", self.data, position)
 
     def root(self) -> Table:
         """Return the root table."""
-        return Table(self, self.integer("uint32", 0))
+        return Table(self, self.scalar("uint32", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +84,25 @@ class Vector:
 class Table:
     """A table of a flatbuffer; its fields are named by their slots in the schema, counted from 0."""
 
-    __slots__ = ("_fields", "_file", "position", "slots", "vtable")
+    __slots__ = ("_fields", "_file", "position", "slots")
 
     def __init__(self, file: FlatFile, position: int) -> None:
         file.spend(4)
         self._file = file
         self.position = position
-        self.vtable = position - file.integer("int32", position)
-        size = file.integer("uint16", self.vtable)
-        self.slots = max(0, (size - 4) // 2)
-        self._fields = self.vtable + 4
+        vtable = position - file.scalar("int32", position)
+        self.slots = max(0, (file.scalar("uint16", vtable) - 4) // 2)
+        self._fields = file.array("H", 2, vtable + 4, self.slots)
 
     def place(self, slot: int) -> int | None:
         """Return where the field in ``slot`` lies in the file; None when the table does not have it."""
-        if slot >= self.slots:
-            return None
-        offset = self._file.integer("uint16", self._fields + 2 * slot)
+        offset = self._fields[slot] if slot < self.slots else 0
         return self.position + offset if offset else None
 
     def number(self, slot: int, kind: str, default: int = 0) -> int:
         """Return an integer field."""
         place = self.place(slot)
-        return default if place is None else self._file.integer(kind, place)
+        return default if place is None else int(self._file.scalar(kind, place))
 
     def real(self, slot: int, default: float = 0.0) -> float:
         """Return a 32-bit float field."""
@@ -107,7 +111,7 @@ class Table:
 
     def _target(self, slot: int) -> int | None:
         place = self.place(slot)
-        return None if place is None else place + self._file.integer("uint32", place)
+        return None if place is None else place + int(self._file.scalar("uint32", place))
 
     def table(self, slot: int) -> Table | None:
         """Return the table that a field refers to."""
@@ -119,27 +123,25 @@ class Table:
         target = self._target(slot)
         if target is None:
             return None
-        count = self._file.integer("uint32", target)
+        count = self._file.scalar("uint32", target)
         if target + 4 + count * width > len(self._file.data):
             raise ModelError("a vector reaches past the file's end; the file is truncated or damaged")
         return Vector(target + 4, count)
 
     def numbers(self, slot: int, kind: str = "int32") -> tuple[int, ...]:
         """Return a vector of integers; empty when absent."""
-        vector = self.vector(slot, _WIDTHS[kind])
-        if vector is None or not vector.count:
+        target = self._target(slot)
+        if target is None:
             return ()
-        self._file.spend(vector.count * _WIDTHS[kind])
-        return struct.unpack_from(f"<{vector.count}{_ARRAY_CODES[kind]}", self._file.data, vector.start)
+        return self._file.array(_ARRAY_CODES[kind], _WIDTHS[kind], target + 4, self._file.scalar("uint32", target))
 
     def tables(self, slot: int) -> list[Table]:
         """Return a vector of tables; empty when absent."""
         vector = self.vector(slot, 4)
         if vector is None:
             return []
-        self._file.spend(4 * vector.count)
-        positions = range(vector.start, vector.start + 4 * vector.count, 4)
-        return [Table(self._file, position + self._file.integer("uint32", position)) for position in positions]
+        offsets = self._file.array("I", 4, vector.start, vector.count)
+        return [Table(self._file, vector.start + 4 * index + offset) for index, offset in enumerate(offsets)]
 
     def text(self, slot: int) -> str:
         """Return a string; empty when absent. What is no UTF-8 or not printable is replaced, so that it is one line."""
