@@ -135,6 +135,10 @@ class Builder:
             self._constants[name] = helper.make_tensor(name, _FLOAT, list(shape), values)
         return name
 
+    def own_floats(self, shape: Sequence[int], low: float, high: float) -> str:
+        """Return the name of a new constant of random values."""
+        return self.floats(self._unique("weights"), shape, low, high)
+
     def scalar(self, name: str, value: float) -> str:
         """Return the name of a constant without dimensions."""
         from onnx import helper
@@ -143,11 +147,11 @@ class Builder:
         return name
 
     def weight(self, shape: Sequence[int], fan_in: int) -> str:
-        """Return the name of a weight whose elements all equal about 1 / (2 fan_in), a value of its own."""
+        """Return the name of a weight whose elements all equal between 1/2 and 1 of 1 / fan_in, a value of its own."""
         from onnx import helper
 
         extents = self.integers("shape_" + "x".join(map(str, shape)), shape)
-        value = helper.make_tensor("value", _FLOAT, [1], [self._random.uniform(0.4, 0.8) / fan_in])
+        value = helper.make_tensor("value", _FLOAT, [1], [self._random.uniform(0.5, 1.0) / fan_in])
         name = self._unique("weight")
         self._ops.append(_Op("ConstantOfShape", [extents], [Value(name, tuple(shape))], {"value": value}))
         return name
@@ -181,7 +185,7 @@ class Builder:
             attributes["group"] = groups
         if dilation != 1:
             attributes["dilations"] = [dilation, dilation]
-        inputs = [x, weight, self.bias(channels)]
+        inputs: list[Value | str] = [x, weight, self.bias(channels)]
         return self.node("Conv", inputs, (x.shape[0], channels, *area), mergeable=False, **attributes)
 
     def depthwise(self, x: Value, kernel: int, stride: int = 1, **options: Any) -> Value:

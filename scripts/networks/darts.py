@@ -1,8 +1,8 @@
 """DARTS (Liu et al., "DARTS: Differentiable Architecture Search"): the second-order genotype for ImageNet, 224x224.
 
-48 filters, 14 cells, of which the fifth and the tenth reduce; no auxiliary head, no drop path. Common sub-expressions are
-merged: activations of the same value, and in the reduction cells poolings and sums that the genotype has twice. The
-factorised reduction has its two convolutions of stride 2 without the shift of the second by one pixel.
+48 filters, 14 cells, of which the fifth and the tenth reduce; no auxiliary head, no drop path. Common sub-expressions
+are merged: activations of the same value, and in the reduction cells poolings and sums that the genotype has twice.
+The factorised reduction has its two convolutions of stride 2 without the shift of the second by one pixel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""HRNet for classification (Wang et al., "Deep High-Resolution Representation Learning for Visual Recognition"), 256x256.
+"""HRNet for classification (Wang et al., "Deep High-Resolution Representation Learning for Visual Recognition").
 
-The official classification networks, whose modules fuse every branch into every other, with the head of bottlenecks that
-ends in 2048 channels. The first stage is 32 channels wide in all three, also where the published weights have 64: this
-width gives the published memory figures. Upsampling repeats the nearest element.
+The official classification networks at 256x256, whose modules fuse every branch into every other, with the head of
+bottlenecks that ends in 2048 channels. The first stage is 32 channels wide in all three, also where the published
+weights have 64: this width gives the published memory figures. Upsampling repeats the nearest element.
 """
 
 from __future__ import annotations

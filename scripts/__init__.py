@@ -1,0 +1,1 @@
+"""Tools around memsched: benchmarks, generators of networks, what a build uses."""
