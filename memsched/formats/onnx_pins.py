@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Pinned", "pin", "shape_nodes", "unpin"]
 
 _PREFIX: Final = "memsched_pin_"
-_ONE: Final = _PREFIX + "one"
 _SMALL_ELEMENTS: Final = 16
 _LARGE_CONSTANT_ELEMENTS: Final = 1024
 # The element types for which ONNX Runtime's CPU kernels have Size and Unsqueeze: numbers of whole bytes, bool, string.
@@ -107,7 +106,7 @@ def unpin(model: ModelProto) -> ModelProto:
     given: dict[str, str] = {}
     kept = []
     for node in graph.node:
-        if node.name.startswith(_PREFIX):
+        if _is_pin(node):
             if node.op_type in {"Unsqueeze", "Reshape"}:
                 given[node.output[0]] = given.get(node.input[0], node.input[0])
             continue
@@ -118,6 +117,10 @@ def unpin(model: ModelProto) -> ModelProto:
         _replace(graph.node, kept)
         _replace(graph.value_info, [value for value in graph.value_info if not value.name.startswith(_PREFIX)])
     return result
+
+
+def _is_pin(node: NodeProto) -> bool:
+    return node.name.startswith(_PREFIX) and list(node.output) == [node.name]
 
 
 def _replace(field_of_protos: Any, values: Iterable[Any]) -> None:
@@ -174,6 +177,7 @@ class _Builder:
     float16: bool = False
     _nodes: list[NodeProto] = field(default_factory=list)
     _added: list[NodeProto] = field(default_factory=list)
+    _prefix: str = _PREFIX
     _constants: set[str] = field(default_factory=set)
 
     def build(self) -> None:
@@ -181,28 +185,32 @@ class _Builder:
         graph = self.model.graph
         scopes = analyse(graph)
         self._nodes = list(graph.node)
+        own = {name for scope in scopes for name in (*scope.defined, *(node.name for node in scope.graph.node))}
+        while any(name.startswith(self._prefix) for name in own):
+            self._prefix += "_"
         self.inner_nodes = len(scopes) > 1 or bool(self.model.functions)
         producer = {name: at for at, node in enumerate(self._nodes) for name in node.output if name}
         reads = _reads(scopes)
         free = _free_nodes(scopes[0], self.types, producer, reads)
         last_reader = _last_readers(self._nodes, reads, free, graph)
         frontier: list[int] = []
-        shape_readers: list[int] = []
+        due: list[int] = []
+        due_after: dict[int, list[int]] = {}
         order: list[NodeProto] = []
         for at, node in enumerate(self._nodes):
             if free[at]:
-                if self._ends_a_life(at, scopes[0], producer, last_reader):
-                    shape_readers.append(at)
+                last = self._last_use(at, producer, last_reader)
+                (due if last < at else due_after.setdefault(last, [])).append(at)
             elif not scopes[0].constant_node[at]:
                 follows = {producer[name] for name in reads[at] if name in producer}
-                wanted = [before for before in (*frontier, *shape_readers) if before not in follows]
+                wanted = [before for before in (*frontier, *due) if before not in follows]
                 done = self._pin_to(node, wanted, scopes[0].constants, free, producer)
                 order.extend(self._added)
                 self._added.clear()
                 lost = [before for before in wanted if before not in done]
                 self.unpinnable.extend((_shown(self._nodes[before]), _shown(node)) for before in lost)
                 frontier = [*self._carried(frontier, at, done, lost), at]
-                shape_readers.clear()
+                due = due_after.pop(at, [])
             order.append(node)
         _replace(graph.node, order)
 
@@ -220,10 +228,10 @@ class _Builder:
         if self.float16:
             yield "pins on float16 values: a session that computes in float32 rounds there, so outputs may change"
 
-    def _ends_a_life(self, at: int, scope: Scope, producer: Mapping[str, int], last_reader: Mapping[str, int]) -> bool:
-        """Whether the node, run later than here, would keep its input alive longer than the order means it to."""
+    def _last_use(self, at: int, producer: Mapping[str, int], last_reader: Mapping[str, int]) -> int:
+        """Return the last step that keeps a node's input alive; a Shape or Size must not run later than that."""
         name = self._nodes[at].input[0] if self._nodes[at].op_type in _SHAPE_READERS else ""
-        return name in producer and name not in scope.constants and last_reader[name] < at
+        return last_reader[name] if name in producer else len(self._nodes)
 
     def _source(self, at: int) -> tuple[str, str] | None:
         """Return an output of a node with the operator that makes an int64 scalar of it."""
@@ -287,13 +295,14 @@ class _Builder:
     def _add(self, sizes: Sequence[tuple[str, str]], value: str, kind: TypeProto | None, passing: bool) -> str:
         """Add a pin that depends on all ``sizes``, for a node that may be ``passing``; return what ``value`` is now."""
         self.pins += 1
-        stem = f"{_PREFIX}{self.pins}_"
+        stem = f"{self._prefix}{self.pins}_"
         element = kind.tensor_type.elem_type if kind is not None else _UNKNOWN
         self.float16 = self.float16 or element == _FLOAT16
         if self._opset() >= _UNSQUEEZE_OPSET and (passing or element not in _INTEGERS):
-            self._constant(_ONE, [], [1])
+            one = self._prefix + "one"
+            self._constant(one, [], [1])
             size = self._sum(sizes, stem)
-            self._node("Range", [size, size, _ONE], stem + "none")
+            self._node("Range", [size, size, one], stem + "none")
             self._node("Unsqueeze", [value, stem + "none"], stem + "value")
         else:
             # The default order explores inputs by falling index: a Shape before the size runs after it, just in time.
@@ -324,7 +333,7 @@ class _Builder:
         if known is None or self._opset() < 9:  # Constant has integers from opset 9 on
             self._node("Shape", [value], stem + "dims")
             return stem + "dims"
-        name = "_".join([f"{_PREFIX}dims", *map(str, known)])
+        name = "_".join([f"{self._prefix}dims", *map(str, known)])
         self._constant(name, [len(known)], known)
         return name
 
