@@ -190,10 +190,13 @@ def _replace(graph: GraphProto, folded: Sequence[int], known: _Known) -> None:
     from onnx import numpy_helper
 
     gone = set(folded)
-    for position in folded:
-        for name in graph.node[position].output:
-            if name:
-                graph.initializer.append(numpy_helper.from_array(known[name], name))
+    computed = {name for position in folded for name in graph.node[position].output if name}
+    for name in sorted(computed):
+        graph.initializer.append(numpy_helper.from_array(known[name], name))
+    # Inference would believe an older, vaguer declaration rather than the value.
+    declared = [value for value in graph.value_info if value.name not in computed]
+    del graph.value_info[:]
+    graph.value_info.extend(declared)
     kept = [node for position, node in enumerate(graph.node) if position not in gone]
     del graph.node[:]
     graph.node.extend(kept)

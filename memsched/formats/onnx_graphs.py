@@ -95,7 +95,7 @@ class _GraphBuilder:
             node = protos[position]
             for name in node.output:
                 if name:
-                    self._add(name, f"output of op '{names[position]}' ({op_type(node)})", external=False, node=node)
+                    self._add(name, "output", external=False, producer=(node, names[position]))
             ops.append(self._op(node, position, names[position]))
         outputs = dict.fromkeys(value.name for value in scope.graph.output)
         self.built.constant_outputs.extend(name for name in outputs if name in scope.constants)
@@ -123,7 +123,7 @@ class _GraphBuilder:
         read.update(value.name for value in self.scope.graph.output)
         return read
 
-    def _add(self, name: str, role: str, *, external: bool, node: NodeProto | None = None) -> None:
+    def _add(self, name: str, role: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
         found = self.shapes.of(self.scopes, self.index, name)
         dims = found.lengths()
         size, sized = 0, True
@@ -140,64 +140,54 @@ class _GraphBuilder:
             sized = False
             self.built.unread.append(f"'{name}'")
         else:
-            raise UnknownShapeError(self._unknown(name, role, found, node))
+            raise UnknownShapeError(self._unknown(name, role, found, producer))
         self.index_of[name] = len(self.tensors)
         self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external))
 
-    def _unknown(self, name: str, role: str, found: ValueType, node: NodeProto | None) -> str:
+    def _unknown(self, name: str, role: str, found: ValueType, producer: tuple[NodeProto, str] | None) -> str:
         dims = found.dims
         shown = "an unknown rank" if dims is None else f"shape [{', '.join(str(dim) or '?' for dim in dims)}]"
         example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims) if dims else "1,..."
         symbols = list(dict.fromkeys(dim for dim in dims or () if isinstance(dim, str)))
-        if node is None and symbols and all(symbols):
+        if producer is None and symbols and all(symbols):
             options = " ".join(f"--dim {symbol}=1" for symbol in symbols)
             return f"{role} '{name}' has {shown}; state it with {options} or --input-shape {name}:{example}"
-        if node is None:
+        if producer is None:
             return f"{role} '{name}' has {shown}; state it with --input-shape {name}:{example}"
+        node, op = producer
         reason = self.shapes.reasons.get(node.name or node.op_type, "")
         bound = ",".join(str(dim) if isinstance(dim, int) else "MOST" for dim in dims) if dims else "DIM,DIM,..."
         return (
-            f"tensor '{name}', {role}, has {shown}{f' ({reason})' if reason else ''}; "
+            f"tensor '{name}', {role} of op '{op}' ({op_type(node)}), has {shown}{f' ({reason})' if reason else ''}; "
             f"if it depends on data, state an upper bound with --input-shape {name}:{bound}"
         )
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
-        pairs = [
-            (self.index_of[read], place)
-            for place, read in enumerate(node.input)
-            if read and read not in self.scope.constants and self._available(node, read, name)
-        ]
-        explicit = {tensor for tensor, _ in pairs}
+        constants = self.scope.constants
+        reads, written = list(node.input), list(node.output)
+        places = [place for place, read in enumerate(reads) if read and read not in constants]
+        inputs = [self.index_of[reads[place]] for place in places]
         for body in self.scope.bodies.get(position, ()):
-            for read in self.scopes[body].free:
-                if read not in self.scope.constants and self._available(node, read, name):
-                    if self.index_of[read] not in explicit:
-                        pairs.append((self.index_of[read], CAPTURED))
-                    explicit.add(self.index_of[read])
+            captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
+            explicit = set(inputs)
+            inputs.extend(tensor for tensor in captured if tensor not in explicit)
+            places.extend([CAPTURED] * (len(inputs) - len(places)))
         kind = op_type(node)
         attributes = attributes_of(node, self._value)
         macs = 0
         if kind in onnx_macs.COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index
-            given = [shapes.of(scopes, index, read).lengths() if read else None for read in node.input]
-            made = [shapes.of(scopes, index, output).lengths() if output else None for output in node.output]
+            given = [shapes.of(scopes, index, read).lengths() if read else None for read in reads]
+            made = [shapes.of(scopes, index, output).lengths() if output else None for output in written]
             macs = onnx_macs.count(kind, attributes, given, made)
         return Op(
             name=name,
             type=kind,
-            inputs=tuple(tensor for tensor, _ in pairs),
-            outputs=tuple(self.index_of[output] for output in node.output if output),
+            inputs=tuple(inputs),
+            outputs=tuple([self.index_of[output] for output in written if output]),
             attributes=attributes,
-            positions=tuple(place for _, place in pairs),
+            positions=tuple(places),
             macs=macs,
-        )
-
-    def _available(self, node: NodeProto, read: str, name: str) -> bool:
-        if read in self.index_of and read not in node.output:
-            return True
-        raise ModelError(
-            f"op '{name}' reads tensor '{read}' before any op has produced it: "
-            "the graph has a cycle or is not stored in execution order"
         )
 
     def _value(self, name: str) -> Values | None:

@@ -53,6 +53,8 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
         light = onnx_functions.inline(light)
     scopes = analyse(light.graph)
     _check_imports(light, scopes)
+    _check_splits(scopes)
+    weights_bytes = sum(onnx_light.constant_bytes(scope.graph) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
     built = onnx_graphs.build(scopes, shapes)
     for graph in built.graphs:
@@ -67,7 +69,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
         sha256=hashlib.sha256(data).hexdigest(),
         graphs=tuple(built.graphs),
         bodies=tuple(built.bodies),
-        weights_bytes=sum(onnx_light.constant_bytes(scope.graph) for scope in scopes),
+        weights_bytes=weights_bytes,
         constant_ops=sum(sum(scope.constant_node) for scope in scopes),
         notes=tuple(notes),
         native=OnnxNative(
@@ -131,6 +133,17 @@ def _check_imports(light: ModelProto, scopes: Sequence[Scope]) -> None:
             if not domain_of(node):
                 name = node.name or node.op_type
                 raise ModelError(f"op '{name}' is ONNX's own, but opset_import names no version of ONNX's operators")
+
+
+def _check_splits(scopes: Sequence[Scope]) -> None:
+    """Refuse a Split into more parts than it has outputs: shape inference would lay out as many types in memory."""
+    for scope in scopes:
+        for node in scope.graph.node:
+            if node.op_type == "Split":
+                parts = max((item.i for item in node.attribute if item.name == "num_outputs"), default=0)
+                if parts > len(node.output):
+                    name = node.name or next(iter(node.output), "Split")
+                    raise ModelError(f"op '{name}' splits into {parts} parts, but has {len(node.output)} outputs")
 
 
 def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:

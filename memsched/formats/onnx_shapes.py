@@ -1,7 +1,8 @@
 """The shapes of all values: ONNX's inference, then ONNX Runtime's, helped by what the user states.
 
-The inference works on a copy without weights. What the file declares and what follows from its operators may differ;
-ONNX Runtime then runs by the operators, so they win and a note says so.
+The inference works on a copy without weights, and without ONNX's data propagation: that lays out every vector it meets
+as a shape, at 140 bytes per element, and `onnx_folding` follows shape arithmetic instead. What the file declares and
+what follows from its operators may differ; ONNX Runtime then runs by the operators, so they win and a note says so.
 """
 
 from __future__ import annotations
@@ -110,14 +111,14 @@ class _Inference:
         from onnx import shape_inference
 
         try:
-            self.model = shape_inference.infer_shapes(self.model, strict_mode=True, data_prop=True)
+            self.model = shape_inference.infer_shapes(self.model, strict_mode=True)
         except Exception as error:  # the native code raises several types of its own
             message = str(error)
             self._keep_reasons(message)
             try:
                 if _CLASH in message:
                     self._settle()
-                self.model = shape_inference.infer_shapes(self.model, data_prop=True)
+                self.model = shape_inference.infer_shapes(self.model)
             except Exception as again:
                 if isinstance(again, ModelError):
                     raise
@@ -178,7 +179,7 @@ class _Inference:
         for scope in graphs_like(bare.graph, self.scopes):
             for value in _computed(scope.graph):
                 value.type.tensor_type.ClearField("shape")
-        inferred = shape_inference.infer_shapes(bare, data_prop=True)
+        inferred = shape_inference.infer_shapes(bare)
         for mine, other in zip(self._graphs(), graphs_like(inferred.graph, self.scopes), strict=True):
             follows = {value.name: value_type(value.type) for value in values_of(other.graph)}
             for value in _computed(mine.graph):

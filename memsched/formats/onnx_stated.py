@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_structure import Scope
-from memsched.formats.onnx_types import ValueType, value_type
+from memsched.formats.onnx_types import ValueType, element_bits, value_type
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
@@ -68,12 +68,16 @@ class Statements:
             first: Look at every dimension, not only at those that can be stated.
 
         Raises:
-            ModelError: A dimension is negative and not -1.
+            ModelError: A dimension is negative and not -1, or an element type does not exist.
         """
         changed = False
         for scope in graphs if first or self._dims else ():
             for value in values_of(scope.graph):
-                for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+                if not value.type.HasField("tensor_type"):
+                    continue
+                if first and value.type.tensor_type.elem_type:
+                    _check_element(value)
+                for dim in value.type.tensor_type.shape.dim:
                     if dim.HasField("dim_param"):
                         self._symbols[dim.dim_param] = None
                         if dim.dim_param in self._dims:
@@ -156,6 +160,13 @@ class Statements:
                         )
                         return element
         raise ModelError(f"the element type of '{name}' is stated nowhere; add it to the model's value_info")
+
+
+def _check_element(value: ValueInfoProto) -> None:
+    try:
+        element_bits(value.type.tensor_type.elem_type)
+    except ModelError as error:
+        raise ModelError(f"tensor '{value.name}': {error}") from error
 
 
 def _write_shape(value: ValueInfoProto, lengths: Sequence[int]) -> None:

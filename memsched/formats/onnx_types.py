@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from memsched.errors import ModelError
 
@@ -66,12 +66,13 @@ class ValueType:
 
     def known(self) -> bool:
         """Return whether all dimensions are numbers."""
-        return self.dims is not None and not any(isinstance(dim, str) for dim in self.dims)
+        return self.lengths() is not None
 
     def lengths(self) -> tuple[int, ...] | None:
         """Return the dimensions, or None when one of them is unknown."""
-        numbers = tuple(dim for dim in self.dims or () if isinstance(dim, int))
-        return numbers if self.dims is not None and len(numbers) == len(self.dims) else None
+        if self.dims is None or str in map(type, self.dims):
+            return None
+        return cast("tuple[int, ...]", self.dims)
 
 
 _OTHER_KINDS: Final = {
@@ -93,14 +94,16 @@ def value_type(declared: TypeProto) -> ValueType:
         which = declared.WhichOneof("value")
         return ValueType(kind=_OTHER_KINDS.get(which, "an opaque value")) if which else ValueType()
     tensor = declared.tensor_type
-    dims = tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None
+    dims = tuple(map(_dim, tensor.shape.dim)) if tensor.HasField("shape") else None
     return ValueType("strings" if tensor.elem_type == STRING else "tensor", tensor.elem_type, dims)
 
 
-def _dim(dim: object) -> int | str:
-    value: int | None = dim.dim_value if dim.HasField("dim_value") else None  # type: ignore[attr-defined]
-    if value is None or value == -1:
-        return str(dim.dim_param) if value is None else ""  # type: ignore[attr-defined]
+def _dim(dim: Any) -> int | str:
+    if not dim.HasField("dim_value"):
+        return str(dim.dim_param)
+    value: int = dim.dim_value
+    if value == -1:
+        return ""
     if value < 0:
         raise ModelError(f"a shape holds the negative dimension {value}")
     return value
