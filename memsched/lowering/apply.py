@@ -29,16 +29,17 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     variables = graph.variables
     if target.inputs == "kept":
         variables = tuple(dict.fromkeys((*variables, *graph.inputs)))
-    bare = tuple(replace(op, views=(), in_place=()) for op in graph.ops)
+    bare = tuple(replace(op, views=(), in_place=()) if op.views or op.in_place else op for op in graph.ops)
     sized = replace(graph, tensors=tensors, variables=variables, ops=bare)
     sharing = Sharing(sized, target)
     views = [sharing.views(op) for op in sized.ops]
     # All views come first: what may be overwritten depends on views that later ops make.
     pairs = [sharing.in_place(op) for op in sized.ops]
     rules = _Workspace.of(target)
+    scratch = [rules.bytes(sized, op) for op in sized.ops]
     ops = tuple(
-        replace(op, views=seen, in_place=written, workspace=op.workspace + rules.bytes(sized, op))
-        for op, seen, written in zip(sized.ops, views, pairs, strict=True)
+        replace(op, views=seen, in_place=written, workspace=op.workspace + extra) if seen or written or extra else op
+        for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)
     )
     return replace(sized, ops=ops)
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
+from memsched.graph.liveness import Storage, match_in_place
 
 __all__ = ["largest_step", "necessary_bytes"]
 
 
-def largest_step(tasks: Tasks) -> int:
-    """Return the largest footprint that a single task has whatever runs before it, bytes; linear time.
+def largest_step(storage: Storage) -> int:
+    """Return the largest footprint that a single op has whatever runs before it, bytes; linear time.
 
-    The trivial bound: a task's own reads, outputs and workspace are live in it, and so is what is always live.
+    The trivial bound: an op's own reads, outputs and workspace are live in it, and so is what is always live.
     """
-    always = _always_live(tasks)
-    largest = tasks.initial
-    for task, reads in enumerate(tasks.reads):
-        own = sum(tasks.sizes[buffer] for buffer in reads)
-        largest = max(largest, always + own + tasks.excess(task, _can_die(tasks, task)))
+    sizes, kept = storage.sizes, storage.kept
+    largest = storage.initial_residue()
+    for op, reads in enumerate(storage.reads):
+        own = sum([sizes[buffer] for buffer in reads]) + sum([sizes[buffer] for buffer in storage.creates[op]])
+        pairs = [pair for pair in storage.takes[op] if not kept[pair[1]]]
+        merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
+        largest = max(largest, storage.variables + own + storage.workspace[op] - merged)
     return largest
 
 

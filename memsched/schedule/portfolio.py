@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memsched.errors import UsageError
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
-from memsched.graph.contraction import Tasks, single_op_tasks
+from memsched.graph.contraction import Tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
@@ -73,6 +73,7 @@ def schedule_graph(
     solver: str = "auto",
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    storage: Storage | None = None,
 ) -> ScheduleResult:
     """Return the best order of ``graph`` found within ``limits``, with its proof.
 
@@ -82,6 +83,7 @@ def schedule_graph(
             the fused graph alone, "greedy" the best cheap order, "file" the file's own.
         on_progress: Told about each new stage, order and bound.
         stop: Asked often; True ends the search with the best order so far.
+        storage: What `Storage.of(graph)` gives, where the caller has it already.
 
     Raises:
         UsageError: ``solver`` has no such name.
@@ -90,10 +92,10 @@ def schedule_graph(
     if solver not in SOLVERS:
         raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
     dag.validate(graph)
-    run = _Run(graph, limits, on_progress or (lambda _: None), stop or (lambda: False))
+    run = _Run(storage or Storage.of(graph), limits, on_progress or (lambda _: None), stop or (lambda: False))
     run.cheap_orders(["file"] if solver == "file" else list(ORDERS))
     fused = run.fuse() if solver != "file" else None
-    run.bound(fused.tasks if fused else single_op_tasks(run.storage))
+    run.bound()
     segments = 1
     if fused and solver != "greedy" and not run.done():
         segments = run.search(fused.tasks, solver)
@@ -104,16 +106,16 @@ class _Run:
     """One call's state: the incumbent, the bound, and what was recorded on the way."""
 
     def __init__(
-        self, graph: Graph, limits: Limits, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
+        self, storage: Storage, limits: Limits, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
     ) -> None:
         self.started = time.monotonic()
         self.limits = limits
-        self.storage = Storage.of(graph)
+        self.storage = storage
         self._on_progress = on_progress
         self._stop = stop
         self._passes: list[PassRecord] = []
         self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
-        file_order = tuple(range(len(graph.ops)))
+        file_order = tuple(range(len(storage.preds)))
         peak = evaluate(self.storage, file_order).peak
         self.best = Incumbent(file_order, peak, "file order")
         self.lower_bound = 0
@@ -156,10 +158,11 @@ class _Run:
         self.tell("fusion")
         return fused
 
-    def bound(self, tasks: Tasks) -> None:
+    def bound(self) -> None:
         since = time.monotonic()
-        self.raise_bound(largest_step(tasks), "no order needs less than its largest single step")
-        self.record("bounds", since, (len(tasks), len(tasks)), self.best.peak)
+        self.raise_bound(largest_step(self.storage), "no order needs less than its largest single step")
+        count = len(self.storage.preds)
+        self.record("bounds", since, (count, count), self.best.peak)
         self.tell("bounds")
 
     def search(self, tasks: Tasks, solver: str) -> int:

@@ -24,7 +24,7 @@ def test_bounds_are_bounds(seed: int) -> None:
         graph = random_graph(rng, rng.randint(1, 10))
         tasks = single_op_tasks(Storage.of(graph))
         best = optimal_peak(graph)
-        trivial, necessary = largest_step(tasks), necessary_bytes(tasks)
+        trivial, necessary = largest_step(tasks.storage), necessary_bytes(tasks)
         assert trivial <= necessary <= best
         tight += necessary == best
     assert tight > 30
@@ -34,7 +34,7 @@ def test_a_tensor_needed_later_counts_in_between() -> None:
     tensors = tuple(Tensor(name, size) for name, size in (("x", 10), ("a", 50), ("b", 50), ("y", 10)))
     ops = (Op("first", "Op", (0,), (1,)), Op("second", "Op", (1,), (2,)), Op("third", "Op", (0, 2), (3,)))
     tasks = single_op_tasks(Storage.of(Graph("skip", tensors, ops, (0,), (3,))))
-    assert largest_step(tasks) == 100
+    assert largest_step(tasks.storage) == 100
     assert necessary_bytes(tasks) == 110
 
 
