@@ -35,7 +35,7 @@ def branches(count: int = 4, side: int | str = SIDE) -> bytes:
         helper.make_node("ReduceMean", [f"wide{i}"], [f"mean{i}"], name=f"mean{i}", axes=[1, 2]) for i in range(count)
     ]
     nodes.append(helper.make_node("Concat", [f"mean{i}" for i in range(count)], ["y"], name="join", axis=0))
-    weights = [numpy_helper.from_array(np.float32(i + 1).reshape(1), f"w{i}") for i in range(count)]
+    weights = [numpy_helper.from_array(np.array([i + 1], np.float32), f"w{i}") for i in range(count)]
     return model_of(nodes, [floats("x", [1, side, SIDE])], [floats("y", [count, 1, 1])], weights)
 
 
@@ -56,7 +56,7 @@ def conditional() -> bytes:
         ]
         names = [f"mean{i}_{factor:g}" for i in range(4)]
         nodes.append(helper.make_node("Concat", names, [f"joined_{factor:g}"], axis=0))
-        weight = numpy_helper.from_array(np.float32([factor]), "w")
+        weight = numpy_helper.from_array(np.array([factor], np.float32), "w")
         output = floats(f"joined_{factor:g}", [4, 1, 1])
         bodies.append(helper.make_graph(nodes, f"branch_{factor:g}", [], [output], [weight]))
     nodes = [helper.make_node("If", ["which"], ["y"], name="if", then_branch=bodies[0], else_branch=bodies[1])]

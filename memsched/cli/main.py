@@ -122,6 +122,9 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         return _fail("interrupted; nothing was written", _INTERRUPTED)
     except BrokenPipeError:
         raise
+    except SystemExit:
+        # What click and rich make of a broken pipe; nothing else here ends that way.
+        raise BrokenPipeError from None
     except MemoryError:
         return _fail("not enough memory for this model", 1)
     except Exception as error:  # the last line of defence: a user never sees a traceback unasked

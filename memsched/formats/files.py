@@ -107,7 +107,7 @@ def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> 
 
 def is_regular(path: str) -> bool:
     """Return whether ``path`` is a regular file or would become one: no device, pipe or folder."""
-    return not Path(path).exists() or Path(path).is_file()
+    return not os.path.exists(path) or os.path.isfile(path)  # noqa: PTH110, PTH113 - these never raise
 
 
 def check_writable(target: str) -> None:
@@ -116,9 +116,9 @@ def check_writable(target: str) -> None:
     Raises:
         OutputError: It is a folder, its folder does not exist, or there is no permission.
     """
-    path = os.path.realpath(target)
-    folder = Path(path).parent
     try:
+        path = os.path.realpath(target)
+        folder = Path(path).parent
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
         if not folder.exists():

@@ -1,0 +1,372 @@
+"""What users get wrong: one line on standard error, the documented exit code, nothing written, nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests import small_models
+from tests.cli.conftest import Outcome, Run
+from tests.formats import tflite_builder
+from tests.formats.tflite_builder import O, Sub, T
+from tests.small_models import branches, chain, floats, model_of
+
+TFLITE = tflite_builder.build(tflite_builder.branches(size=64))
+CLI = [sys.executable, "-m", "memsched"]
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def refused(done: Outcome, code: int, *words: str) -> None:
+    """One line, the exit code, the words that tell what to do."""
+    assert done.code == code, (done.code, done.err)
+    assert done.out == ""
+    assert done.err.count("\n") == 1, done.err
+    assert "internal error" not in done.err
+    assert "Traceback" not in done.err
+    for word in words:
+        assert word in done.err, done.err
+
+
+def onnx_graph(*nodes: tuple[str, list[str], list[str]], shape: tuple[int | str | None, ...] = (1, 8)) -> bytes:
+    """A model of (type, inputs, outputs) from x to y."""
+    made = [helper.make_node(kind, inputs, outputs) for kind, inputs, outputs in nodes]
+    return model_of(made, [floats("x", shape)], [floats("y", shape)])
+
+
+def tflite_graph(*ops: O, tensors: int = 4, **more: object) -> bytes:
+    return tflite_builder.build(Sub([T(f"t{i}") for i in range(tensors)], ops, [0], [tensors - 1], **more))  # type: ignore[arg-type]
+
+
+def without_shapes() -> bytes:
+    """The output shape of an unknown domain's op, which no inference gives."""
+    nodes = [helper.make_node("Mystery", ["x"], ["a"], domain="com.example"), helper.make_node("Relu", ["a"], ["y"])]
+    graph = helper.make_graph(nodes, "main", [floats("x", [1, 8])], [floats("y", None)])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    return bytes(helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString())
+
+
+def escaping_external_data() -> bytes:
+    weight = numpy_helper.from_array(np.zeros((1, 8), np.float32), "w")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "../secret.bin"), ("offset", "0"), ("length", "32")):
+        weight.external_data.add(key=key, value=value)
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    return model_of([node], [floats("x", [1, 8])], [floats("y", [1, 8])], [weight])
+
+
+MODELS: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
+    "an empty file": (lambda: b"", ("is empty",)),
+    "text": (lambda: b"this is not a model, whatever its name says\n" * 20, ()),
+    "a picture": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(200), ()),
+    "zeros": (lambda: bytes(4096), ()),
+    "only the identifier of TFLite": (lambda: b"\x1c\x00\x00\x00TFL3", ()),
+    "ONNX cut in half": (lambda: branches()[: len(branches()) // 2], ()),
+    "ONNX without its last byte": (lambda: branches()[:-1], ()),
+    "TFLite cut in half": (lambda: TFLITE[: len(TFLITE) // 2], ()),
+    "TFLite cut after its root": (lambda: TFLITE[:40], ()),
+    "ONNX without a graph": (lambda: bytes(onnx.ModelProto(ir_version=9).SerializeToString()), ()),
+    "ONNX cyclic": (
+        lambda: onnx_graph(("Add", ["x", "b"], ["a"]), ("Relu", ["a"], ["b"]), ("Neg", ["b"], ["y"])),
+        ("cycle",),
+    ),
+    "ONNX reading itself": (lambda: onnx_graph(("Add", ["x", "y"], ["y"])), ()),
+    "ONNX missing tensor": (lambda: onnx_graph(("Add", ["x", "nowhere"], ["y"])), ("nowhere",)),
+    "ONNX missing output": (lambda: onnx_graph(("Relu", ["x"], ["a"])), ("y",)),
+    "ONNX two producers": (lambda: onnx_graph(("Relu", ["x"], ["y"]), ("Neg", ["x"], ["y"])), ("y",)),
+    "ONNX producing its input": (lambda: onnx_graph(("Relu", ["x"], ["x"]), ("Neg", ["x"], ["y"])), ("x",)),
+    "ONNX unknown dimension": (lambda: branches(side="height"), ("height", "--dim")),
+    "ONNX dimension without a name": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)), ("--input-shape",)),
+    "ONNX unknown domain without shapes": (without_shapes, ("'a'",)),
+    "ONNX negative dimension": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)), ("negative",)),
+    "ONNX absurd shape": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(2**62, 2**62)), ("x",)),
+    "ONNX external data outside its folder": (escaping_external_data, ("../secret.bin",)),
+    "TFLite out of order": (lambda: tflite_graph(O("EXP", [1], [2]), O("EXP", [0], [1]), O("EXP", [2], [3])), ("t1",)),
+    "TFLite cyclic": (lambda: tflite_graph(O("ADD", [0, 2], [1]), O("EXP", [1], [2]), O("EXP", [2], [3])), ()),
+    "TFLite tensor that does not exist": (lambda: tflite_graph(O("EXP", [77], [3])), ("77",)),
+    "TFLite two producers": (lambda: tflite_graph(O("EXP", [0], [3]), O("ABS", [0], [3])), ("t3",)),
+    "TFLite without subgraphs": (tflite_builder.build, ()),
+    "TFLite negative dimension": (
+        lambda: tflite_builder.build(Sub([T("a", (1, -8)), T("b", (1, -8))], [O("EXP", [0], [1])], [0], [1])),
+        ("'a'",),
+    ),
+    "TFLite absurd shape": (
+        lambda: tflite_builder.build(Sub([T("a", [2**31 - 1] * 4), T("b")], [O("EXP", [0], [1])], [0], [1])),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["optimize", "analyze"])
+@pytest.mark.parametrize("case", MODELS)
+def test_bad_models(run: Run, tmp_path: Path, case: str, command: str) -> None:
+    make, words = MODELS[case]
+    path = tmp_path / "model.bin"
+    path.write_bytes(make())
+    before = snapshot(tmp_path)
+    refused(run(command, path), 1, *words)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".tflite"])
+def test_bit_flips_never_end_in_a_traceback(run: Run, tmp_path: Path, suffix: str) -> None:
+    """A damaged file is refused in one line, or it still is a model; nothing else."""
+    good = branches() if suffix == ".onnx" else TFLITE
+    rng = random.Random(7)
+    path, out = tmp_path / f"model{suffix}", tmp_path / f"out{suffix}"
+    refusals = 0
+    for _ in range(150):
+        damaged = bytearray(good)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(damaged))
+            damaged[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        done = run("optimize", path, "-o", out, "--no-verify", "-q", "--time-limit", "5")
+        if done.code:
+            refused(done, 1)
+            assert list(snapshot(tmp_path)) == [path.name], bytes(damaged)
+            refusals += 1
+        else:
+            out.unlink()
+            out.with_suffix(".json").unlink()
+    assert refusals > 20
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".tflite"])
+def test_every_truncation_is_refused(run: Run, tmp_path: Path, suffix: str) -> None:
+    good = branches() if suffix == ".onnx" else TFLITE
+    path = tmp_path / f"model{suffix}"
+    for length in range(0, len(good), 31):
+        path.write_bytes(good[:length])
+        done = run("optimize", path, "--no-verify", "-q")
+        if done.code or suffix == ".tflite":
+            refused(done, 1)
+            assert list(snapshot(tmp_path)) == [path.name]
+        else:
+            # A cut between two fields of a protobuf message leaves a valid, shorter one.
+            for written in tmp_path.glob("model_memsched*"):
+                written.unlink()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(branches())
+    return path
+
+
+@pytest.mark.parametrize("command", ["optimize", "analyze"])
+def test_no_such_file(run: Run, tmp_path: Path, command: str) -> None:
+    refused(run(command, tmp_path / "none.onnx"), 1, "does not exist")
+    assert not snapshot(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["optimize", "analyze"])
+def test_a_folder_as_model(run: Run, tmp_path: Path, command: str) -> None:
+    refused(run(command, tmp_path), 1, "is a folder")
+    refused(run(command, "/"), 1, "is a folder")
+    assert not snapshot(tmp_path)
+
+
+def test_a_file_as_folder(run: Run, model: Path) -> None:
+    refused(run("optimize", model / "net.onnx"), 1)
+
+
+def test_a_name_with_a_zero_byte_or_far_too_long(run: Run, tmp_path: Path) -> None:
+    refused(run("analyze", "a\0b.onnx"), 1)
+    refused(run("analyze", tmp_path / ("a" * 5000)), 1)
+
+
+def test_no_read_permission(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    refused(run("optimize", model), 1, "net.onnx", "Permission denied")
+    monkeypatch.undo()
+    assert list(snapshot(model.parent)) == ["net.onnx"]
+
+
+def test_missing_external_data_is_said_not_refused(run: Run, tmp_path: Path) -> None:
+    path = small_models.external_branches(tmp_path)
+    (tmp_path / "weights.bin").unlink()
+    done = run("optimize", path, "--no-verify")
+    assert done.code == 0
+    assert "weights.bin" in done.out
+
+
+OUTPUTS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
+    "output folder missing": (["-o", "none/out.onnx"], 1, ("folder does not exist",)),
+    "report folder missing": (["--report", "none/out.json"], 1, ("folder does not exist",)),
+    "output is a folder": (["-o", "folder"], 1, ("is a folder",)),
+    "report is a folder": (["--report", "folder"], 1, ("is a folder",)),
+    "output below a file": (["-o", "net.onnx/out.onnx"], 1, ()),
+    "output is the input": (["-o", "net.onnx"], 1, ("--force",)),
+    "output is the input by another name": (["-o", "folder/../net.onnx"], 1, ("--force",)),
+    "report is the input": (["--report", "net.onnx", "--force"], 2, ("overwrite",)),
+    "report is the output": (["-o", "a.onnx", "--report", "a.onnx"], 2, ("overwrite",)),
+    "both to standard output": (["-o", "-", "--json"], 2, ("both",)),
+    "both to standard output by name": (["-o", "-", "--report", "-"], 2, ("both",)),
+    "output name too long": (["-o", "a" * 300], 1, ("cannot be written",)),
+    "output in a device": (["-o", "/dev/null/out.onnx"], 1, ()),
+    "a full device": (["-o", "/dev/full", "--report", "out.json"], 1, ("No space left",)),
+    "a full device for the report": (["-o", "out.onnx", "--report", "/dev/full"], 1, ("No space left",)),
+}
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_bad_outputs(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    arguments, code, words = OUTPUTS[case]
+    monkeypatch.chdir(model.parent)
+    Path("folder").mkdir()
+    before = snapshot(model.parent)
+    refused(run("optimize", "net.onnx", "--no-verify", *arguments), code, *words)
+    assert snapshot(model.parent) == before
+
+
+OPTIONS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
+    "no model": ([], 2, ("MODEL",)),
+    "two models": (["net.onnx", "net.onnx"], 2, ()),
+    "unknown option": (["net.onnx", "--bugdet", "1"], 2, ("--budget",)),
+    "unknown solver": (["net.onnx", "--solver", "magic"], 2, ("cpsat",)),
+    "solver of another version": (["net.onnx", "--solver", "backtrack"], 2, ("greedy",)),
+    "unknown target": (["net.onnx", "--target", "onnxruntme"], 1, ("did you mean 'onnxruntime'",)),
+    "target file missing": (["net.onnx", "--target", "none.toml"], 1, ("none.toml",)),
+    "target file broken": (["net.onnx", "--target", "broken.toml"], 1, ("broken.toml",)),
+    "budget no size": (["net.onnx", "--budget", "lots"], 2, ("256KB",)),
+    "budget negative": (["net.onnx", "--budget", "-5"], 2, ("256KB",)),
+    "time limit negative": (["net.onnx", "--time-limit", "-1"], 2, ("--time-limit",)),
+    "time limit no number": (["net.onnx", "--time-limit", "soon"], 2, ("--time-limit",)),
+    "time limit nan": (["net.onnx", "--time-limit", "nan"], 2, ("--time-limit",)),
+    "seed negative": (["net.onnx", "--seed", "-1"], 2, ("--seed",)),
+    "seed too large": (["net.onnx", "--seed", str(2**40)], 2, ("--seed",)),
+    "no worker": (["net.onnx", "--workers", "0"], 2, ("--workers",)),
+    "input shape without a name": (["net.onnx", "--input-shape", "1,2"], 2, ("NAME:1,3,224,224",)),
+    "input shape without numbers": (["net.onnx", "--input-shape", "x:a,b"], 2, ("NAME:1,3,224,224",)),
+    "input shape negative": (["net.onnx", "--input-shape", "x:1,-2"], 2, ("--input-shape",)),
+    "input shape twice": (["net.onnx", "--input-shape", "x:1", "--input-shape", "x:2"], 2, ("twice",)),
+    "input shape of no input": (["net.onnx", "--input-shape", "z:1,16,16"], 2, ("z",)),
+    "dim without a value": (["net.onnx", "--dim", "height"], 2, ("NAME=8",)),
+    "dim twice": (["net.onnx", "--dim", "h=1", "--dim", "h=2"], 2, ("twice",)),
+    "dim that the model has not": (["net.onnx", "--dim", "height=8"], 2, ("height",)),
+    "allow what is not there": (["net.onnx", "--allow", "reorder,remat"], 2, ("remat", "inplace")),
+    "pins for TFLite": (["net.tflite", "--order-guarantee", "pins"], 2, ("ONNX",)),
+    "control dependencies for ONNX": (["net.onnx", "--control-dependencies"], 2, ("TFLite",)),
+    "input shape for TFLite that differs": (["net.tflite", "--input-shape", "x:9,9"], 2, ("x",)),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_bad_options(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    arguments, code, words = OPTIONS[case]
+    monkeypatch.chdir(model.parent)
+    Path("net.tflite").write_bytes(TFLITE)
+    Path("broken.toml").write_text("alignment_bytes = [")
+    before = snapshot(model.parent)
+    refused(run("optimize", "--no-verify", *arguments), code, *words)
+    assert snapshot(model.parent) == before
+
+
+def test_standard_input_without_an_output_name(run: Run) -> None:
+    refused(run("optimize", "-"), 2, "-o")
+
+
+@pytest.mark.parametrize("data", [b"", b"no model", branches()[:100]])
+def test_bad_standard_input(tmp_path: Path, data: bytes) -> None:
+    done = subprocess.run(
+        [*CLI, "optimize", "-", "-o", "out.onnx"], input=data, capture_output=True, cwd=tmp_path, check=False
+    )
+    refused(Outcome(done.returncode, done.stdout.decode(), done.stderr.decode()), 1, "standard input")
+    assert not snapshot(tmp_path)
+
+
+def test_a_terminal_as_standard_input(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    refused(run("analyze", "-"), 2, "terminal")
+
+
+def test_a_full_disk(model: Path) -> None:
+    """The limit on file sizes stands for a disk with room for nothing: it fails in the same system call."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+
+    command = [*CLI, "optimize", str(model), "--no-verify"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
+    refused(Outcome(done.returncode, done.stdout, done.stderr), 1, "cannot be written")
+    assert list(snapshot(model.parent)) == ["net.onnx"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_disk_that_fails_while_writing(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    if call == "fsync":
+        monkeypatch.setattr(os, "fsync", failing)
+    else:
+        monkeypatch.setattr("tempfile.mkstemp", failing)
+    refused(run("optimize", model, "--no-verify"), 1, "Input/output error")
+    assert list(snapshot(model.parent)) == ["net.onnx"]
+
+
+def test_a_write_protected_folder(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model.parent / "protected"
+    folder.mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(folder) and access(path, mode))
+    refused(run("optimize", model, "-o", folder / "out.onnx"), 1, "write-protected")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_write_protected_output(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = model.parent / "out.onnx"
+    out.write_bytes(b"old")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(out) and access(path, mode))
+    refused(run("optimize", model, "-o", out), 1, "write-protected")
+    assert out.read_bytes() == b"old"
+
+
+def test_verify_refuses_models_of_two_formats(run: Run, model: Path) -> None:
+    other = model.parent / "net.tflite"
+    other.write_bytes(TFLITE)
+    refused(run("verify", model, other), 2, "TFLite")
+    refused(run("verify", model, model.parent / "none.onnx"), 1, "does not exist")
+    refused(run("verify", other, other, "--rtol", "0.1"), 2, "--atol")
+
+
+def test_names_that_a_terminal_would_act_on(run: Run, tmp_path: Path) -> None:
+    """Names come from the model: escape sequences in them are shown, not sent."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx_graph(("Add", ["x", "evil\x1b[2J\nname"], ["y"])))
+    done = run("analyze", path)
+    refused(done, 1, "evil\\x1b[2J")
+    assert "\x1b" not in done.err
+    path.write_bytes(onnx_graph(("Relu", ["x"], ["a\x1b[31m"]), ("Neg", ["a\x1b[31m"], ["y"])))
+    done = run("analyze", path)
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert "a\\x1b[31m" in done.out
+
+
+def test_chain_is_a_good_model(run: Run, tmp_path: Path) -> None:
+    """The cases above fail for their own reason: the same model without the fault is taken."""
+    path = tmp_path / "net.onnx"
+    for good in (chain(), TFLITE, onnx_graph(("Relu", ["x"], ["a"]), ("Neg", ["a"], ["y"]))):
+        path.write_bytes(good)
+        assert run("optimize", path, "--no-verify").code == 0

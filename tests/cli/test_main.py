@@ -1,0 +1,311 @@
+"""The command line as a whole: help, what is imported when, pipes, colours, and the smaller commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import memsched
+from memsched.cli.main import main
+from memsched.report.build import load_schema
+from memsched.targets.load import load_target
+from tests import small_models
+from tests.cli.conftest import Run
+from tests.formats import tflite_builder
+from tests.formats.tflite_builder import O, Sub, T
+
+CLI = [sys.executable, "-m", "memsched"]
+HEAVY = {
+    "onnx",
+    "onnxruntime",
+    "numpy",
+    "ortools",
+    "rich",
+    "flatbuffers",
+    "tflite",
+    "sympy",
+    "ai_edge_litert",
+    "tomllib",
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches())
+    return path
+
+
+def imported_by(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has after ``code``."""
+    script = f"{code}\nimport sys; print(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["optimize", "--help"], ["nonsense"], ["analyze", "--x"]]
+)
+def test_help_and_usage_errors_import_nothing_heavy(arguments: list[str]) -> None:
+    code = f"import os, sys; from memsched.cli.main import main; main({arguments!r})"
+    assert not imported_by(code) & HEAVY
+
+
+def test_importing_the_package_is_cheap() -> None:
+    assert not imported_by("import memsched") & (HEAVY | {"click", "json"})
+    assert "onnx" not in imported_by("import memsched; memsched.optimize")
+
+
+def test_help(run: Run) -> None:
+    for arguments in (["--help"], ["-h"], []):
+        done = run(*arguments)
+        text = done.out + done.err
+        for command in ("optimize", "analyze", "verify", "targets"):
+            assert command in text
+    assert "130 interrupted" in " ".join(run("--help").out.split())
+    for command in ("optimize", "analyze", "verify", "targets"):
+        assert run(command, "--help").code == 0
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"memsched {memsched.__version__}\n"
+
+
+def test_did_you_mean(run: Run) -> None:
+    done = run("optimise", "x.onnx")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean 'optimize'?" in done.err
+    assert "--budget" in run("optimize", "x.onnx", "--buget", "1").err
+    assert "commands:" in run("xyzzy").err
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run([*CLI, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("memsched ")
+
+
+def test_a_reader_that_leaves_early(model: Path) -> None:
+    """`memsched analyze --json | head -1`: no complaint, not even at exit."""
+    big = model.with_name("big.onnx")
+    big.write_bytes(small_models.branches(count=2000))
+    for arguments in (["analyze", str(big), "--json", "-q"], ["analyze", str(big), "-v"], ["targets"], ["--help"]):
+        with subprocess.Popen([*CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.read(1)
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+
+def test_standard_output_that_is_full(model: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*CLI, "analyze", str(model), "--json", "-q"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_closed_streams(model: Path) -> None:
+    command = f"{sys.executable} -m memsched analyze {model} >&- 2>&-"
+    assert subprocess.run(command, shell=True, check=False).returncode in {0, 1}  # noqa: S602
+
+
+def test_no_colour_in_a_pipe_or_when_asked(model: Path) -> None:
+    piped = subprocess.run([*CLI, "analyze", str(model)], capture_output=True, text=True, check=True)
+    assert "\x1b" not in piped.stdout
+    forced = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
+    forced.pop("NO_COLOR", None)
+    coloured = subprocess.run([*CLI, "analyze", str(model)], capture_output=True, text=True, check=True, env=forced)
+    assert "\x1b[" in coloured.stdout
+    for arguments, env in ((["--no-color"], forced), ([], {**forced, "NO_COLOR": "1"})):
+        plain = subprocess.run(
+            [*CLI, "analyze", str(model), *arguments], capture_output=True, text=True, check=True, env=env
+        )
+        assert "\x1b[3" not in plain.stdout
+
+
+def test_output_in_an_ascii_locale(tmp_path: Path) -> None:
+    path = tmp_path / "nét.onnx"
+    path.write_bytes(small_models.branches())
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([*CLI, "analyze", str(path)], capture_output=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    done.stdout.decode("ascii")
+
+
+def test_sixty_columns(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.chdir(model.parent)
+    lines = run("optimize", "net.onnx", "--no-verify").out.splitlines()
+    table = lines[1:7]
+    assert [line.split("  ")[0] for line in table][2:] == [
+        "file order",
+        "reverse post-order",
+        "runtime's own order",
+        "memsched",
+    ]
+    assert max(map(len, table)) <= 60
+    assert not any("…" in line for line in lines)
+
+
+def test_progress_is_shown_on_a_terminal_only(model: Path) -> None:
+    script = """
+import pty, sys, os
+status = pty.spawn([sys.executable, "-m", "memsched", "optimize", sys.argv[1], "--no-verify"])
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(model)],
+        capture_output=True,
+        text=True,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "reading the model" in done.stdout or "bound" in done.stdout
+    verbose = subprocess.run(
+        [*CLI, "optimize", str(model), "--no-verify", "-v"], capture_output=True, text=True, check=True
+    )
+    assert "cheap orders" in verbose.stderr
+    assert "pass cheap orders" in verbose.stdout
+
+
+def test_analyze(run: Run, model: Path) -> None:
+    done = run("analyze", model)
+    assert done.code == 0
+    assert "Mul 4, ReduceMean 4, Concat 1" in done.out
+    assert "wide0" in done.out
+    assert [path.name for path in model.parent.iterdir()] == ["net.onnx"]
+    assert run("analyze", model, "-q").out == ""
+
+
+def test_analyze_report(run: Run, model: Path) -> None:
+    report = model.parent / "report.json"
+    assert run("analyze", model, "--report", report, "--target", "paper").code == 0
+    printed = run("analyze", model, "--report", "-", "--target", "paper", "-q")
+    values = json.loads(report.read_text())
+    jsonschema.Draft202012Validator(load_schema()).validate(values)
+    assert {**json.loads(printed.out), "seconds": 0, "passes": 0} == {**values, "seconds": 0, "passes": 0}
+    # Document 1's meaning: four wide tensors of 1 KB, the input, and nothing shared.
+    assert values["result"]["peak_bytes"] == 5 * 1024
+    assert values["operators"] == {"Concat": 1, "Mul": 4, "ReduceMean": 4}
+    assert values["output"] is values["order_guarantee"] is values["verification"] is None
+    assert [fault["tensor"] for fault in values["at_fault"]][:1] == ["x"]
+
+
+def test_analyze_from_standard_input(model: Path) -> None:
+    done = subprocess.run([*CLI, "analyze", "-", "--json"], input=model.read_bytes(), capture_output=True, check=True)
+    assert json.loads(done.stdout)["model"]["path"] == "-"
+    assert b"9 ops" in done.stderr
+
+
+def test_open_dimensions(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches(side="height"))
+    by_dim = run("analyze", path, "--dim", "height=32", "--json", "-q")
+    by_shape = run("analyze", path, "--input-shape", "x:[1,32,16]", "--json", "-q")
+    assert (by_dim.code, by_shape.code) == (0, 0)
+    assert json.loads(by_dim.out)["result"] == json.loads(by_shape.out)["result"]
+    assert run("optimize", path, "--dim", "height=32").code == 0
+    out = tmp_path / "net_memsched.onnx"
+    assert run("verify", path, out, "--input-shape", "x:1,8,16", "--runs", "1").code == 0
+
+
+def test_verify(run: Run, model: Path) -> None:
+    assert run("optimize", model, "--no-verify").code == 0
+    good = model.parent / "net_memsched.onnx"
+    done = run("verify", model, good, "--runs", "2")
+    assert done.code == 0
+    assert "PASSED: outputs bit-equal on 2 random inputs" in done.out
+    assert done.out.count("measured peak") == 2
+    values = json.loads(run("verify", model, good, "--json").out)
+    assert values["passed"] is True
+    assert values["measured_peak_after_bytes"] < values["measured_peak_before_bytes"]
+
+
+def test_verify_finds_a_difference_and_tolerates_one(run: Run, model: Path, tmp_path: Path) -> None:
+    other = onnx.load_model_from_string(model.read_bytes())
+    weight = other.graph.initializer[0]
+    weight.CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(weight) * type(weight.dims[0])(1) + 1e-6, weight.name)
+    )
+    wrong = tmp_path / "wrong.onnx"
+    onnx.save(other, str(wrong))
+    done = run("verify", model, wrong)
+    assert done.code == 4
+    assert "FAILED" in done.out
+    near = run("verify", model, wrong, "--atol", "0.001")
+    assert near.code == 0
+    assert "within the tolerance" in near.out
+    assert run("verify", model, wrong, "--rtol", "0.5", "--atol", "0.5").code == 0
+    assert json.loads(run("verify", model, wrong, "--json").out)["passed"] is False
+
+
+def test_verify_tflite(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(tflite_builder.build(tflite_builder.branches()))
+    assert run("verify", path, path, "--runs", "1").code == 0
+
+
+def test_verify_what_cannot_be_run(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(tflite_builder.build(Sub([T("a"), T("b")], [O("CUSTOM:mine", [0], [1])], [0], [1])))
+    done = run("verify", path, path)
+    assert done.code == 1
+    assert "not compared" in done.err
+    optimized = run("optimize", path)
+    assert optimized.code == 0
+    assert "not verified in litert" in optimized.out
+
+
+def test_targets(run: Run, tmp_path: Path) -> None:
+    listed = run("targets")
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["ideal", "litert", "onnxruntime", "paper", "tflm"]
+    assert len(json.loads(run("targets", "--json").out)) == 5
+    for name in ("ideal", "litert", "onnxruntime", "paper", "tflm"):
+        file = tmp_path / "shown.toml"
+        file.write_text(run("targets", name).out)
+        assert load_target(str(file)) == load_target(name)
+        assert json.loads(run("targets", name, "--json").out)["name"] == name
+    assert run("targets", "idael").code == 1
+
+
+def test_a_target_shown_is_a_target_file(run: Run, model: Path) -> None:
+    file = model.parent / "mine.toml"
+    file.write_text(run("targets", "tflm").out)
+    by_file = json.loads(run("analyze", model, "--target", file, "--json", "-q").out)
+    by_name = json.loads(run("analyze", model, "--target", "tflm", "--json", "-q").out)
+    assert by_file["steps"] == by_name["steps"]
+    assert by_file["buffers"] == by_name["buffers"]
+
+
+def test_main_never_raises(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from memsched.cli import main as entry
+
+    for error, code in (
+        (RecursionError("deep"), 1),
+        (MemoryError(), 1),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 0),
+    ):
+
+        def raising(*_: object, error: BaseException = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(entry.cli, "invoke", raising)
+        monkeypatch.setattr(entry, "_silence", lambda stream: None)
+        assert main(["targets"]) == code
