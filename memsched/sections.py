@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from memsched.report.build import Facts, build_report
 from memsched.results import Report
 from memsched.runtimes.values import Verification
 from memsched.targets.load import Target
-from memsched.writing import Written
+from memsched.writing import Guarantee, Written
 
 __all__ = ["Outcome", "Prepared", "build"]
 
@@ -68,7 +67,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         fused=main.fused,
         passes=main.passes,
         bodies=_body_sections(outcome.module, outcome.plans),
-        order_guarantee=None if written is None else dataclasses.asdict(written.guarantee),
+        order_guarantee=None if written is None else _guarantee_section(written.guarantee),
         verification=None if verification is None else _verification_section(verification),
         notes=_notes(outcome),
         interrupted=outcome.interrupted,
@@ -98,6 +97,10 @@ def _model_section(module: Module, main: GraphPlan) -> dict[str, Any]:
 
 def _output_section(written: Written, path: str | None) -> dict[str, Any]:
     return {"path": path, "sha256": hashlib.sha256(written.model).hexdigest(), "unchanged": written.unchanged}
+
+
+def _guarantee_section(guarantee: Guarantee) -> dict[str, Any]:
+    return {"kind": guarantee.kind, "session_options": list(guarantee.session_options), "pins": guarantee.pins}
 
 
 def _target_section(prepared: Prepared) -> dict[str, Any]:

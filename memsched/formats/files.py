@@ -158,8 +158,8 @@ class StagedFiles:
         Raises:
             OutputError: The folder is missing, the disk is full, the target is a folder, or there is no permission.
         """
-        path = os.path.realpath(target)
         try:
+            path = os.path.realpath(target)
             mode = _mode(path)
             if mode is None:
                 self._direct.append((path, data))

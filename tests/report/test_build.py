@@ -1,0 +1,195 @@
+"""The report: its schema holds, and its lists say what the definitions say."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from memsched.allocate.greedy import allocate
+from memsched.graph.checker import check_schedule
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph, Op, Schedule, Tensor
+from memsched.report import build
+from memsched.report.build import Facts, build_report, dump_report, load_schema
+from memsched.report.text import one_line, printable
+from tests.random_graphs import random_graph, random_order
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+
+
+def facts_of(graph: Graph, order: tuple[int, ...], **more: Any) -> Facts:
+    storage = Storage.of(graph)
+    profile = evaluate(storage, order)
+    schedule = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "nothing", "test")
+    figures = {"peak_bytes": profile.peak * 2, "arena_bytes": profile.peak * 3}
+    values: dict[str, Any] = {
+        "memsched_version": "0",
+        "command": "analyze",
+        "model": {
+            "path": "m.onnx",
+            "format": "onnx",
+            "sha256": "0" * 64,
+            "ops": len(graph.ops),
+            "tensors": len(graph.tensors),
+            "weights_bytes": 0,
+            "macs": 0,
+            "graphs": 1,
+            "constant_ops": 0,
+        },
+        "output": None,
+        "target": {
+            "name": "t",
+            "description": "",
+            "runtime": "",
+            "alignment_bytes": 1,
+            "default_order": "file",
+            "inputs": "arena",
+            "in_place": True,
+        },
+        "baselines": dict.fromkeys(("file_order", "reverse_post_order", "runtime_default_order"), figures),
+        "graph": graph,
+        "schedule": schedule,
+        "checked": check_schedule(graph, schedule),
+        "allocation": allocate(graph, schedule, alignment=1),
+        "operators": [op.type for op in graph.ops],
+        "budget_bytes": None,
+        "fused": None,
+        "passes": [],
+        "bodies": [],
+        "order_guarantee": None,
+        "verification": None,
+        "notes": [],
+        "interrupted": False,
+        "seed": 0,
+        "seconds": 1.23456,
+    }
+    return Facts(**{**values, **more})
+
+
+def test_the_schema_is_a_schema_and_strict() -> None:
+    jsonschema.Draft202012Validator.check_schema(load_schema())
+    report = build_report(facts_of(*a_graph()))
+    SCHEMA.validate(report)
+    for key in report:
+        with pytest.raises(jsonschema.ValidationError):
+            SCHEMA.validate({name: value for name, value in report.items() if name != key})
+    with pytest.raises(jsonschema.ValidationError):
+        SCHEMA.validate({**report, "surprise": 1})
+
+
+def a_graph(seed: int = 3, ops: int = 10) -> tuple[Graph, tuple[int, ...]]:
+    rng = random.Random(seed)
+    graph = random_graph(rng, ops)
+    return graph, tuple(random_order(rng, graph))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_lists_agree_with_the_definitions(seed: int) -> None:
+    graph, order = a_graph(seed, 3 + seed % 14)
+    facts = facts_of(graph, order, budget_bytes=50)
+    report = json.loads(dump_report(build_report(facts)))
+    SCHEMA.validate(report)
+    names = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+    merged = {choice.op: facts.checked.bytes_of[choice.input] for choice in facts.schedule.in_place}
+    for step, op in zip(report["steps"], order, strict=True):
+        live = [names[name] for name in step["live"]]
+        total = sum(facts.checked.bytes_of[tensor] for tensor in live)
+        saved = sum(facts.checked.bytes_of[c.input] for c in facts.schedule.in_place if c.op == op)
+        assert step["live_bytes"] == total - saved
+        assert step["footprint_bytes"] == step["live_bytes"] + step["workspace_bytes"]
+        assert step["op"] == graph.ops[op].name
+    assert len(merged) <= len(facts.schedule.in_place)
+    assert report["result"]["peak_bytes"] == max(step["footprint_bytes"] for step in report["steps"])
+    for buffer in report["buffers"]:
+        assert 0 <= buffer["first_step"] <= buffer["last_step"] < len(order)
+        assert buffer["offset_bytes"] + facts.checked.bytes_of[names[buffer["tensor"]]] <= facts.allocation.arena
+    with_bytes = {graph.tensors[t].name for t, size in enumerate(facts.checked.bytes_of) if size}
+    assert with_bytes <= {buffer["tensor"] for buffer in report["buffers"]}
+    peak_step = next(s for s in report["steps"] if s["footprint_bytes"] == report["result"]["peak_bytes"])
+    faults = [fault["tensor"] for fault in report["at_fault"]]
+    assert sorted(faults) == sorted(peak_step["live"])
+    sizes = [fault["size_bytes"] for fault in report["at_fault"]]
+    assert sizes == sorted(sizes, reverse=True)
+    budget = report["budget"]
+    assert budget["met"] == (facts.allocation.arena <= 50)
+    assert budget["exceeded_bytes"] == max(0, facts.allocation.arena - 50)
+
+
+def test_addresses_of_tensors_live_at_once_do_not_meet() -> None:
+    """What a reader of the report alone can check: only views and in-place writes share bytes."""
+    for seed in range(40):
+        graph, order = a_graph(seed, 12)
+        report = build_report(facts_of(graph, order))
+        spans = [
+            (b["offset_bytes"], b["offset_bytes"] + b["size_bytes"], b["first_step"], b["last_step"], b["tensor"])
+            for b in report["buffers"]
+            if b["size_bytes"] and b["view_of"] is None
+        ]
+        replaced = {(b["tensor"], b["in_place_of"]) for b in report["buffers"] if b["in_place_of"]}
+        spans += [
+            (w["offset_bytes"], w["offset_bytes"] + w["size_bytes"], w["step"], w["step"], w["op"])
+            for w in report["workspaces"]
+        ]
+        for at, (low, high, first, last, name) in enumerate(spans):
+            for low2, high2, first2, last2, name2 in spans[at + 1 :]:
+                together = first <= last2 and first2 <= last
+                if together and low < high2 and low2 < high:
+                    assert (name, name2) in replaced or (name2, name) in replaced
+
+
+def test_too_many_live_names_leave_only_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, order = a_graph(seed=5, ops=14)
+    full = build_report(facts_of(graph, order))
+    monkeypatch.setattr(build, "LIVE_NAMES_LIMIT", 3)
+    short = build_report(facts_of(graph, order))
+    SCHEMA.validate(short)
+    listed = [step["index"] for step in short["steps"] if step["live"] is not None]
+    assert len(listed) == 1
+    assert short["steps"][listed[0]] == full["steps"][listed[0]]
+    assert full["steps"][listed[0]]["footprint_bytes"] == full["result"]["peak_bytes"]
+
+
+def test_a_graph_without_steps() -> None:
+    graph = Graph("g", (Tensor("x", 8),), (), (0,), (0,))
+    report = build_report(facts_of(graph, ()))
+    SCHEMA.validate(report)
+    assert report["result"]["peak_bytes"] == 8
+    assert [fault["tensor"] for fault in report["at_fault"]] == ["x"]
+
+
+def test_the_reduction_is_against_the_file_order() -> None:
+    graph = Graph("g", (Tensor("x", 8), Tensor("y", 24, sized=False)), (Op("a", "A", (0,), (1,)),), (0,), (1,))
+    report = build_report(facts_of(graph, (0,)))
+    assert report["result"]["reduction_percent"] == 50.0
+    assert report["unknown_sizes"] == ["y"]
+    nothing = Graph("g", (Tensor("x", 0),), (), (0,), (0,))
+    assert build_report(facts_of(nothing, ()))["result"]["reduction_percent"] == 0.0
+
+
+def test_the_text_is_json_with_a_line_per_entry() -> None:
+    report = build_report(facts_of(*a_graph()))
+    text = dump_report(report)
+    assert json.loads(text) == report
+    assert text.endswith("}\n")
+    assert len(text.splitlines()) > len(report["steps"]) + len(report["buffers"])
+
+
+def test_names_that_are_no_text_still_are_json() -> None:
+    graph = Graph("g", (Tensor("x\ud800\n\x1b", 8),), (), (0,), (0,))
+    text = dump_report(build_report(facts_of(graph, ())))
+    text.encode("ascii")
+    assert json.loads(text)["at_fault"][0]["tensor"] == "x\ud800\n\x1b"
+
+
+def test_printable() -> None:
+    assert printable("a\x1b[2Jé\n") == "a\\x1b[2Jé\\n"
+    assert one_line("a\n  b\t\x07") == "a b \\x07"
+
+
+def test_the_schema_ships_with_the_package() -> None:
+    assert Path(build.__file__).with_name("schema.json").is_file()
