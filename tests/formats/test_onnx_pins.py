@@ -142,6 +142,38 @@ def test_scalars_and_empty_tensors(shape: list[int], opset: int, tmp_path: Path)
     hold(model, tmp_path, {"x": np.ones(shape, np.float32)}, most_bytes=64)
 
 
+@pytest.mark.parametrize("opset", [11, 17])
+def test_pinned_nodes_still_work_in_place(opset: int, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"], "a"),
+        helper.make_node("Cos", ["x"], ["c"], "c"),
+        helper.make_node("Relu", ["a"], ["b"], "b"),
+        helper.make_node("ReduceMax", ["b"], ["m"], "m"),
+        helper.make_node("ReduceMax", ["c"], ["k"], "k"),
+        helper.make_node("Add", ["m", "k"], ["y"], "y"),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [100])], [("y", FLOAT, [1])], opset)
+    pinned = hold(model, tmp_path, {"x": np.ones(100, np.float32)}, most_bytes=24)
+    assert executed(pinned, tmp_path)[2] < 900, "the Relu took new memory"
+
+
+def test_bounds_of_a_range_stay_scalars(tmp_path: Path) -> None:
+    """ONNX Runtime follows the values of integers through Unsqueeze, and takes a pinned scalar for a vector."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["a"], "a"),
+        helper.make_node("Shape", ["x"], ["dims"], "dims"),
+        helper.make_node("Gather", ["dims", "zero"], ["count"], "count"),
+        helper.make_node("Range", ["zero", "count", "one"], ["r"], "r"),
+        helper.make_node("Cast", ["r"], ["f"], "f", to=FLOAT),
+        helper.make_node("Add", ["f", "a"], ["y"], "y"),
+    ]
+    constants = [helper.make_tensor(name, INT64, [], [at]) for at, name in enumerate(("zero", "one"))]
+    model = model_of(nodes, [("x", FLOAT, [4])], [("y", FLOAT, [4])], constants=constants)
+    for optimized in (False, True):
+        names = executed(pin(model).model, tmp_path, optimized=optimized)[1]
+        assert [name for name in names if name in "arfy"] == ["a", "r", "f", "y"]
+
+
 def test_nodes_without_inputs_are_reported_and_the_others_still_in_order(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], "a"),
