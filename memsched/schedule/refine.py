@@ -1,4 +1,4 @@
-"""The exact methods of the portfolio in turn: threshold search per segment, dives below the incumbent, CP-SAT.
+"""The methods of the portfolio in turn: threshold search per segment, windows, dives below the incumbent, CP-SAT.
 
 Each shares what the others found: the incumbent's peak is the bound above which nothing is looked at, and a proven
 lower bound is where the threshold starts.
@@ -11,9 +11,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from memsched.graph.contraction import Tasks
-from memsched.schedule import cpsat, exact
+from memsched.schedule import cpsat, exact, windows
 from memsched.schedule.bounds import necessary_bytes
 from memsched.schedule.limits import Limits
 from memsched.schedule.segments import split
@@ -23,7 +24,10 @@ __all__ = ["Incumbent", "Outcome", "Search", "run"]
 _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
 _NECESSARY = "tensors that are live during one step in every order"
+_FIRST_STATES = 100_000
+_WINDOW_STATES = 20_000
 _DIVE_STATES = 100_000
+_MOST_STATES = 2_000_000
 _BOUND_TASKS = 3_000
 _SEARCH_TASKS = 6_000
 
@@ -75,15 +79,28 @@ def run(search: Search, best: Incumbent, lower_bound: int, solver: str) -> Outco
     parts = split(search.tasks)
     state = _State(search, parts, best, lower_bound)
     state.bounds()
-    if solver in ("auto", "exact") and not state.done():
-        state.exact(0.35 if solver == "auto" else 0.7)
-        if not state.done():
-            state.dive(0.5 if solver == "auto" else 0.85)
-    if solver in ("auto", "cpsat") and not state.done():
-        state.cpsat(0.8 if solver == "auto" else 1.0)
-    if solver in ("auto", "exact") and not state.done():
-        state.exact(1.0)
+    for step in _plan(state, solver):
+        if state.done():
+            break
+        step()
     return Outcome(state.states, len(parts))
+
+
+def _plan(state: _State, solver: str) -> list[Callable[[], None]]:
+    """Return the methods in turn, each with the share of the time limit by which it ends.
+
+    A short search proves most models at once; where it does not, an order near the optimum is worth having first.
+    """
+    if solver == "cpsat":
+        return [partial(state.cpsat, 1.0)]
+    improvement = [
+        partial(state.windows, 0.3, _WINDOW_STATES),
+        partial(state.exact, 0.55),
+        partial(state.dive, 0.65),
+    ]
+    more = [partial(state.cpsat, 0.8)] if solver == "auto" else []
+    rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.exact, 1.0)]
+    return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
 
 
 class _State:
@@ -139,7 +156,21 @@ class _State:
         open_parts = [index for index, peak in enumerate(self._peaks) if peak > self.lower_bound]
         return sorted(open_parts, key=lambda index: (-self._peaks[index], index))
 
-    def exact(self, share: float) -> None:
+    def windows(self, share: float, states: int) -> None:
+        """Improve the open segments' orders window by window."""
+        stop = self.search.stopper(share)
+        for index in self._open_parts():
+            result = windows.improve(
+                self._parts[index],
+                self._orders[index],
+                lower_bound=self.lower_bound,
+                states_per_window=states,
+                stop=stop,
+            )
+            self.states += result.states
+            self._offer(index, result.order, "windows")
+
+    def exact(self, share: float, max_states: int = _MOST_STATES) -> None:
         """Search each open segment completely; what is proven for one is the threshold of the next."""
         stop = self.search.stopper(share)
         for index in self._open_parts():
@@ -151,6 +182,7 @@ class _State:
                 self._parts[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self.best.peak,
+                max_states=max_states,
                 stop=stop,
                 on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
             )
