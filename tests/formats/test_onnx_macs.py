@@ -1,0 +1,32 @@
+"""Multiply-accumulates of ONNX operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memsched.formats import onnx_macs
+
+CASES: list[tuple[str, dict[str, Any], list[Any], list[Any], int]] = [
+    ("Conv", {}, [(1, 8, 6, 6), (16, 4, 3, 3), (16,)], [(1, 16, 4, 4)], 16 * 16 * 4 * 9),
+    ("QLinearConv", {}, [(1, 8, 6, 6), (), (), (16, 8, 1, 1)], [(1, 16, 6, 6)], 16 * 36 * 8),
+    ("ConvTranspose", {}, [(1, 8, 4, 4), (8, 2, 3, 3)], [(1, 2, 6, 6)], 8 * 16 * 2 * 9),
+    ("MatMul", {}, [(5, 2, 3), (3, 4)], [(5, 2, 4)], 5 * 2 * 3 * 4),
+    ("QLinearMatMul", {}, [(2, 3), (), (), (3, 4)], [(2, 4)], 24),
+    ("Gemm", {}, [(2, 3), (3, 4)], [(2, 4)], 24),
+    ("Gemm", {"transA": 1}, [(3, 2), (3, 4)], [(2, 4)], 24),
+    ("Einsum", {"equation": "bij, bjk -> bik"}, [(5, 2, 3), (5, 3, 4)], [(5, 2, 4)], 120),
+    ("Einsum", {"equation": "...ij,jk"}, [(5, 2, 3), (3, 4)], [(5, 2, 4)], 0),
+    ("LSTM", {}, [(7, 2, 3), (1, 20, 3), (1, 20, 5)], [(7, 1, 2, 5)], 7 * 2 * 4 * 5 * (3 + 5)),
+    ("GRU", {}, [(7, 2, 3), (2, 15, 3), (2, 15, 5)], [(7, 2, 2, 5)], 2 * 7 * 2 * 3 * 5 * (3 + 5)),
+    ("Relu", {}, [(4,)], [(4,)], 0),
+    ("Conv", {}, [(1, 8, 6, 6), None], [(1, 16, 4, 4)], 0),
+    ("Conv", {}, [(1, 8, 6, 6)], [(1, 16, 4, 4)], 0),
+    ("LSTM", {}, [(7, 2), (1, 20, 3), (1, 20, 5)], [(7, 1, 2, 5)], 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "attributes", "inputs", "outputs", "expected"), CASES)
+def test_counts(kind: str, attributes: dict[str, Any], inputs: list[Any], outputs: list[Any], expected: int) -> None:
+    assert onnx_macs.count(kind, attributes, inputs, outputs) == expected
