@@ -16,7 +16,9 @@ from functools import partial
 from memsched.graph.contraction import Tasks
 from memsched.schedule import cpsat, exact, windows
 from memsched.schedule.bounds import necessary_bytes
+from memsched.schedule.exact import ExactResult
 from memsched.schedule.limits import Limits
+from memsched.schedule.parallel import Job, search_all
 from memsched.schedule.segments import split
 
 __all__ = ["Incumbent", "Outcome", "Search", "run"]
@@ -25,6 +27,7 @@ _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
 _NECESSARY = "tensors that are live during one step in every order"
 _FIRST_STATES = 100_000
+_PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
@@ -171,25 +174,44 @@ class _State:
             self._offer(index, result.order, "windows")
 
     def exact(self, share: float, max_states: int = _MOST_STATES) -> None:
-        """Search each open segment completely; what is proven for one is the threshold of the next."""
+        """Search each open segment completely: the most demanding first, the others with what it proved.
+
+        The bounds of the others are then fixed, so that they can be searched side by side with the same results.
+        """
         stop = self.search.stopper(share)
-        for index in self._open_parts():
-            if self.done() or stop():
-                return
-            if len(self._parts[index]) > _SEARCH_TASKS:
-                continue
-            result = exact.search(
-                self._parts[index],
-                lower_bound=self.lower_bound,
-                upper_bound=self.best.peak,
-                max_states=max_states,
-                stop=stop,
-                on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
-            )
-            self.states += result.states
-            self._raise(result.lower_bound, _EXHAUSTED)
-            if result.order is not None:
-                self._offer(index, result.order, "threshold search")
+        searchable = [index for index in self._open_parts() if len(self._parts[index]) <= _SEARCH_TASKS]
+        if not searchable or stop():
+            return
+        first, *others = searchable
+        result = exact.search(
+            self._parts[first],
+            lower_bound=self.lower_bound,
+            upper_bound=self.best.peak,
+            max_states=max_states,
+            stop=stop,
+            on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
+        )
+        self._take(first, result)
+        others = [index for index in others if self._peaks[index] > self.lower_bound]
+        jobs = [Job(self._parts[index], self.lower_bound, self.best.peak, max_states) for index in others]
+        # Starting processes takes longer than most searches; the effort so far tells which these are.
+        workers = self.search.limits.workers if result.states >= _PARALLEL_STATES else 1
+        for index, found in zip(others, self._search_all(jobs, workers, share, stop), strict=True):
+            if found is not None:
+                self._take(index, found)
+
+    def _search_all(
+        self, jobs: list[Job], workers: int, share: float, stop: Callable[[], bool]
+    ) -> list[ExactResult | None]:
+        limit = self.search.limits.time_limit
+        deadline = math.inf if limit is None else self.search.started + share * limit
+        return search_all(jobs, workers=workers, deadline=deadline, stop=stop)
+
+    def _take(self, part: int, result: ExactResult) -> None:
+        self.states += result.states
+        self._raise(result.lower_bound, _EXHAUSTED)
+        if result.order is not None:
+            self._offer(part, result.order, "threshold search")
 
     def dive(self, share: float) -> None:
         """Look for any order under thresholds between the bound and the incumbent, halving the gap.

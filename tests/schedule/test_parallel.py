@@ -1,0 +1,63 @@
+"""Parts searched side by side give what they give one by one; a dead process loses nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from memsched.graph.contraction import single_op_tasks
+from memsched.graph.liveness import Storage
+from memsched.schedule import parallel
+from memsched.schedule.parallel import Job, search_all
+from tests.random_graphs import random_graph, random_layered_graph
+
+
+def jobs(count: int) -> list[Job]:
+    rng = random.Random(11)
+    tasks = [single_op_tasks(Storage.of(random_graph(rng, 12))) for _ in range(count)]
+    return [Job(part, 0, 10_000, 100_000) for part in tasks]
+
+
+def never() -> bool:
+    return False
+
+
+def test_same_results_as_one_by_one() -> None:
+    work = jobs(6)
+    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
+    assert search_all(work, workers=2, deadline=math.inf, stop=never) == alone
+    assert all(result is not None and result.complete for result in alone)
+
+
+def test_a_process_that_dies_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = jobs(3)
+    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
+    monkeypatch.setattr(parallel, "_search_until", _die)
+    assert search_all(work, workers=2, deadline=math.inf, stop=never) == alone
+
+
+def _die(_job: Job, _seconds: float) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_stopping_ends_the_processes() -> None:
+    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 600, width=60)))
+    work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
+    asked = threading.Event()
+    threading.Timer(2.0, asked.set).start()
+    started = time.monotonic()
+    assert search_all(work, workers=2, deadline=math.inf, stop=asked.is_set) == [None, None]
+    assert time.monotonic() - started < 30.0
+
+
+def test_the_deadline_ends_the_processes() -> None:
+    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 600, width=60)))
+    work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
+    results = search_all(work, workers=2, deadline=time.monotonic() + 2.0, stop=never)
+    assert all(result is not None and not result.complete for result in results)
