@@ -20,7 +20,16 @@ from memsched.schedule.orders import file_order, reverse_post_order
 from memsched.schedule.portfolio import PassRecord, Progress, schedule_graph
 from memsched.targets.load import Target
 
-__all__ = ["Baseline", "GraphPlan", "baselines", "bottom_up", "lower_module", "plan_allocation", "plan_module"]
+__all__ = [
+    "Baseline",
+    "GraphPlan",
+    "Lowered",
+    "baselines",
+    "bottom_up",
+    "lower_module",
+    "plan_allocation",
+    "plan_module",
+]
 
 _Order = tuple[int, ...]
 OrderRule = Callable[[Graph, Storage], _Order]
@@ -87,9 +96,22 @@ def bottom_up(module: Module) -> list[int]:
     return ready
 
 
-def lower_module(module: Module, target: Target) -> tuple[Graph, ...]:
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A graph with a target's rules applied, and its buffers."""
+
+    graph: Graph
+    storage: Storage
+
+    @staticmethod
+    def of(graph: Graph) -> Lowered:
+        """Lower ``graph``, to which the target's rules were applied, to buffers."""
+        return Lowered(graph, Storage.of(graph))
+
+
+def lower_module(module: Module, target: Target) -> tuple[Lowered, ...]:
     """Return the module's graphs with the target's rules applied."""
-    return tuple(apply_target(graph, target) for graph in module.graphs)
+    return tuple(Lowered.of(apply_target(graph, target)) for graph in module.graphs)
 
 
 def _workspaces(module: Module, peaks: Mapping[int, int]) -> dict[int, dict[int, int]]:
@@ -102,14 +124,14 @@ def _workspaces(module: Module, peaks: Mapping[int, int]) -> dict[int, dict[int,
     return result
 
 
-def _with_bodies(module: Module, graph: Graph, index: int, peaks: Mapping[int, int]) -> Graph:
+def _with_bodies(module: Module, lowered: tuple[Lowered, ...], index: int, peaks: Mapping[int, int]) -> Lowered:
     needed = _workspaces(module, peaks).get(index)
-    return with_workspaces(graph, needed) if needed else graph
+    return Lowered.of(with_workspaces(lowered[index].graph, needed)) if needed else lowered[index]
 
 
 def plan_module(
     module: Module,
-    lowered: tuple[Graph, ...],
+    lowered: tuple[Lowered, ...],
     limits: Limits,
     *,
     solver: str = "auto",
@@ -121,33 +143,34 @@ def plan_module(
     Each graph may use its share, by ops, of the time that is left; the rest goes to those after it.
     """
     started = time.monotonic()
-    left = sum(len(graph.ops) for graph in lowered)
+    left = sum(len(one.graph.ops) for one in lowered)
     peaks: dict[int, int] = {}
     plans: dict[int, GraphPlan] = {}
     for index in bottom_up(module):
-        graph = _with_bodies(module, lowered[index], index, peaks)
-        share = len(graph.ops) / left if left else 1.0
-        left -= len(graph.ops)
+        one = _with_bodies(module, lowered, index, peaks)
+        share = len(one.graph.ops) / left if left else 1.0
+        left -= len(one.graph.ops)
         remaining = limits.remaining(started, time.monotonic())
         limit = None if limits.time_limit is None else remaining * share
-        plans[index] = _plan(graph, dataclasses.replace(limits, time_limit=limit), solver, on_progress, stop)
+        plans[index] = _plan(one, dataclasses.replace(limits, time_limit=limit), solver, on_progress, stop)
         peaks[index] = plans[index].checked.peak
     return tuple(plans[index] for index in range(len(lowered)))
 
 
 def _plan(
-    graph: Graph,
+    lowered: Lowered,
     limits: Limits,
     solver: str,
     on_progress: Callable[[Progress], None] | None,
     stop: Callable[[], bool] | None,
 ) -> GraphPlan:
-    found = schedule_graph(graph, limits, solver=solver, on_progress=on_progress, stop=stop)
+    graph, storage = lowered.graph, lowered.storage
+    found = schedule_graph(graph, limits, solver=solver, on_progress=on_progress, stop=stop, storage=storage)
     file_peak = found.baselines["file"][1]
     schedule = found.schedule
     if schedule.peak >= file_peak and schedule.order != tuple(range(len(graph.ops))):
         # Nothing better was found: the file's order stays, with what was proven about it.
-        kept = _in_order(graph, Storage.of(graph), _in_file_order)
+        kept = _in_order(lowered, _in_file_order)
         schedule = dataclasses.replace(
             schedule, order=kept.order, in_place=kept.in_place, peak=kept.peak, method="file order"
         )
@@ -169,10 +192,11 @@ def _in_default_order(graph: Graph, _: Storage) -> _Order:
     return tuple(default_order(graph))
 
 
-def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dict[str, Baseline]:
+def baselines(module: Module, lowered: tuple[Lowered, ...], target: Target) -> dict[str, Baseline]:
     """Return what the main graph costs in the orders that one would have without a search, all graphs ordered alike.
 
-    "runtime_default_order" is the one that the target's runtime takes by itself.
+    "runtime_default_order" is the one that the target's runtime takes by itself. The result is compared with these,
+    and only the result goes through the checker.
     """
     default = _in_default_order if target.default_order == "onnxruntime" else _in_file_order
     rules = {
@@ -183,35 +207,30 @@ def baselines(module: Module, lowered: tuple[Graph, ...], target: Target) -> dic
     peaks: dict[OrderRule, dict[int, int]] = {rule: {} for rule in rules.values()}
     found: dict[OrderRule, Baseline] = {}
     for index in bottom_up(module):
-        shared = Storage.of(lowered[index])
         for rule, below in peaks.items():
-            graph = _with_bodies(module, lowered[index], index, below)
-            storage = shared if graph is lowered[index] else Storage.of(graph)
-            schedule = _in_order(graph, storage, rule)
+            one = _with_bodies(module, lowered, index, below)
+            schedule = _in_order(one, rule)
             below[index] = schedule.peak
             if index == 0:
-                allocation = checked_allocation(graph, schedule, target.alignment_bytes, storage)
-                found[rule] = Baseline(graph, schedule, allocation)
+                allocation = allocate(one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage)
+                found[rule] = Baseline(one.graph, schedule, allocation)
     return {name: found[rule] for name, rule in rules.items()}
 
 
-def _in_order(graph: Graph, storage: Storage, rule: OrderRule) -> Schedule:
-    """Return the schedule of ``graph`` in the rule's order, with nothing proven."""
-    order = rule(graph, storage)
-    profile = evaluate(storage, order)
-    return Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
-
-
-def checked_allocation(graph: Graph, schedule: Schedule, alignment: int, storage: Storage | None = None) -> Allocation:
-    """Return addresses for ``schedule`` that passed the checker."""
-    allocation = allocate(graph, schedule, alignment=alignment, storage=storage)
-    check_allocation(graph, schedule, allocation)
-    return allocation
+def _in_order(lowered: Lowered, rule: OrderRule) -> Schedule:
+    """Return the schedule of a graph in the rule's order, with nothing proven."""
+    order = rule(lowered.graph, lowered.storage)
+    profile = evaluate(lowered.storage, order)
+    in_place = profile.in_place(lowered.storage, order)
+    return Schedule(order, in_place, profile.peak, 0, "feasible", "", "given order")
 
 
 def plan_allocation(plan: GraphPlan, known: Baseline, alignment: int) -> Allocation:
     """Return checked addresses for ``plan``: those of ``known`` where it is the same order of the same graph."""
     same = plan.graph is known.graph and plan.schedule.order == known.schedule.order
     if same and plan.schedule.in_place == known.schedule.in_place:
-        return known.allocation
-    return checked_allocation(plan.graph, plan.schedule, alignment)
+        allocation = known.allocation
+    else:
+        allocation = allocate(plan.graph, plan.schedule, alignment=alignment)
+    check_allocation(plan.graph, plan.schedule, allocation)
+    return allocation

@@ -9,8 +9,8 @@ from typing import Any
 
 from memsched import __version__
 from memsched.formats.module import Module
-from memsched.graph.model import Allocation, Graph
-from memsched.planning import Baseline, GraphPlan
+from memsched.graph.model import Allocation
+from memsched.planning import Baseline, GraphPlan, Lowered
 from memsched.report.build import Facts, build_report
 from memsched.results import Report
 from memsched.runtimes.values import Verification
@@ -25,7 +25,7 @@ class Prepared:
     """A module under the rules of one target."""
 
     target: Target
-    lowered: tuple[Graph, ...]
+    lowered: tuple[Lowered, ...]
     baselines: Mapping[str, Baseline]
     in_place: bool
 

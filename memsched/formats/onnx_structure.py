@@ -6,7 +6,6 @@ around it. Everything is done with explicit stacks, in linear time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,17 @@ from memsched.errors import GraphError
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["Scope", "analyse", "domain_of", "graphs_like", "graphs_of", "op_type", "sparse_name", "unique_names"]
+__all__ = [
+    "Scope",
+    "analyse",
+    "domain_of",
+    "graphs_like",
+    "graphs_of",
+    "initializers",
+    "op_type",
+    "sparse_name",
+    "unique_names",
+]
 
 _DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 # Operators whose result differs from run to run, or that draw on a generator: never constants.
@@ -110,7 +119,8 @@ def op_type(node: NodeProto) -> str:
     return f"{domain}.{node.op_type}" if domain else str(node.op_type)
 
 
-def _initializers(graph: GraphProto) -> Iterator[str]:
+def initializers(graph: GraphProto) -> Iterator[str]:
+    """Return the names of the graph's initializers, sparse ones last."""
     tensor: TensorProto
     for tensor in graph.initializer:
         yield tensor.name
@@ -124,7 +134,7 @@ def _define(scope: Scope) -> None:
         if value.name in defined:
             raise GraphError(f"two inputs of graph '{graph.name}' are called '{value.name}'")
         defined.add(value.name)
-    for name in _initializers(graph):
+    for name in initializers(graph):
         if name in scope.constants:
             raise GraphError(f"two initializers of graph '{graph.name}' are called '{name}'")
         scope.constants.add(name)
@@ -163,8 +173,10 @@ def _refuse_unordered(scopes: list[Scope], index: int) -> None:
     scope = scopes[index]
     later = {name for node in scope.graph.node for name in node.output if name}
     for position, node in enumerate(scope.graph.node):
-        captured = (name for body in scope.bodies.get(position, ()) for name in scopes[body].free)
-        for name in itertools.chain(node.input, captured):
+        reads = list(node.input)
+        for body in scope.bodies.get(position, ()):
+            reads.extend(scopes[body].free)
+        for name in reads:
             if name in later:
                 raise GraphError(
                     f"op '{_shown(node)}' reads tensor '{name}' before any op has produced it: "
