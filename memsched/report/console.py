@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["budget_verdict", "print_operators", "print_summary"]
 
 _FAULTS_SHOWN = 5
+_FAULTS_SHOWN_VERBOSE = 50
 _LABELS = {
     "file_order": "file order",
     "reverse_post_order": "reverse post-order",
@@ -28,14 +29,14 @@ def print_summary(
 
     Args:
         report_path: Where the report was written, if anywhere.
-        verbose: All tensors at the peak and the passes, too.
+        verbose: More tensors at the peak, and the passes.
     """
     model, target = report["model"], report["target"]
     _line(console, f"{model['path']}: {model['ops']:,} ops, target {target['name']}", style="bold")
     console.print(_table(report))
     for text, style in _findings(report):
         _line(console, text, style=style)
-    _print_faults(console, report, None if verbose else _FAULTS_SHOWN)
+    _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN)
     for note in report["notes"]:
         _line(console, f"note: {note}", style="dim")
     if verbose:
@@ -142,7 +143,7 @@ def _verification_line(verification: Mapping[str, Any] | None) -> tuple[str, str
     return text, "green" if matches is not False else "yellow"
 
 
-def _print_faults(console: Console, report: Mapping[str, Any], limit: int | None) -> None:
+def _print_faults(console: Console, report: Mapping[str, Any], limit: int) -> None:
     faults = report["at_fault"]
     if not faults:
         return
@@ -153,7 +154,7 @@ def _print_faults(console: Console, report: Mapping[str, Any], limit: int | None
         _line(console, f"  {fault['size_bytes']:>14,}  {fault['tensor']}")
     if step is not None and step["workspace_bytes"]:
         _line(console, f"  {step['workspace_bytes']:>14,}  (workspace)")
-    if limit is not None and len(faults) > limit:
+    if len(faults) > limit:
         rest = sum(fault["size_bytes"] for fault in faults[limit:])
         _line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
 
