@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import ModelError
 from memsched.formats import onnx_external
 from memsched.formats.onnx_structure import graphs_of
-from memsched.formats.onnx_types import element_bits, tensor_bytes
+from memsched.formats.onnx_types import SHAPE_ELEMENTS, element_bits, tensor_bytes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -24,7 +24,6 @@ KEPT_ELEMENTS: Final = 256
 """Constants of up to this many elements keep their values."""
 
 _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
-_INTEGERS: Final = frozenset({6, 7})  # int32, int64: the types that shapes are stated in
 _DATA_FIELDS: Final = (
     "raw_data",
     "float_data",
@@ -124,6 +123,8 @@ def _attribute_tensors(nodes: Iterator[NodeProto]) -> Iterator[TensorProto]:
 def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: dict[str, int]) -> None:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
+    if isinstance(location, bytes):
+        raise ModelError(f"tensor '{tensor.name}' names external data that is no UTF-8 text")
     path = onnx_external.resolve(folder, location)
     external.locations[location] = None
     if location not in sizes:
@@ -140,7 +141,7 @@ def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: d
         external.missing[location] = None
     elif offset + length > size:
         external.short[location] = None
-    elif tensor.data_type in _INTEGERS and _elements(tensor) <= KEPT_ELEMENTS:
+    elif tensor.data_type in SHAPE_ELEMENTS and _elements(tensor) <= KEPT_ELEMENTS:
         with path.open("rb") as stream:
             stream.seek(offset)
             tensor.raw_data = stream.read(tensor_bytes(tensor.data_type, tensor.dims))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import MemschedError, ModelError
-from memsched.formats import onnx_external, onnx_functions, onnx_graphs, onnx_light, onnx_shapes
+from memsched.formats import onnx_checks, onnx_external, onnx_functions, onnx_graphs, onnx_light, onnx_shapes
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx_native import OnnxNative
-from memsched.formats.onnx_structure import Scope, analyse, domain_of
+from memsched.formats.onnx_structure import Scope, analyse
 from memsched.graph import dag
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
 
 def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     model = _parse(data)
-    _check_header(model)
+    onnx_checks.check_header(model)
     inlined = onnx_functions.calls_functions(model)
     external = onnx_light.lighten(model, onnx_external.folder_of(path))
     light = _compact(model)
@@ -52,8 +52,9 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     if inlined:
         light = onnx_functions.inline(light)
     scopes = analyse(light.graph)
-    _check_imports(light, scopes)
-    _check_splits(scopes)
+    onnx_checks.check_nodes(scopes)
+    onnx_checks.check_inputs(light.graph, scopes[0])
+    onnx_checks.import_operators(light, scopes)
     weights_bytes = sum(onnx_light.constant_bytes(scope.graph) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
     built = onnx_graphs.build(scopes, shapes)
@@ -104,46 +105,6 @@ def _compact(model: ModelProto) -> ModelProto:
 
     compact: ModelProto = ModelProto.FromString(model.SerializeToString())
     return compact
-
-
-def _check_header(model: ModelProto) -> None:
-    import onnx
-
-    if model.ir_version < 1:
-        raise ModelError("the model states no IR version")
-    if model.ir_version > onnx.IR_VERSION:
-        raise ModelError(
-            f"IR version {model.ir_version} is newer than version {onnx.IR_VERSION} "
-            f"that the installed onnx {onnx.__version__} knows; update onnx"
-        )
-    if not model.graph.node:
-        raise ModelError("the graph has no nodes")
-    if not model.opset_import and model.ir_version >= 3:
-        raise ModelError("the model imports no operator set (opset_import is empty)")
-
-
-def _check_imports(light: ModelProto, scopes: Sequence[Scope]) -> None:
-    imported = {opset.domain for opset in light.opset_import}
-    if light.ir_version < 3 or imported & {"", "ai.onnx"}:
-        if light.ir_version < 3 and not imported & {"", "ai.onnx"}:
-            light.opset_import.add(version=1)
-        return
-    for scope in scopes:
-        for node in scope.graph.node:
-            if not domain_of(node):
-                name = node.name or node.op_type
-                raise ModelError(f"op '{name}' is ONNX's own, but opset_import names no version of ONNX's operators")
-
-
-def _check_splits(scopes: Sequence[Scope]) -> None:
-    """Refuse a Split into more parts than it has outputs: shape inference would lay out as many types in memory."""
-    for scope in scopes:
-        for node in scope.graph.node:
-            if node.op_type == "Split":
-                parts = max((item.i for item in node.attribute if item.name == "num_outputs"), default=0)
-                if parts > len(node.output):
-                    name = node.name or next(iter(node.output), "Split")
-                    raise ModelError(f"op '{name}' splits into {parts} parts, but has {len(node.output)} outputs")
 
 
 def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +18,8 @@ from memsched.formats import onnx_folding, onnx_symbolic
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_light import is_stripped
 from memsched.formats.onnx_stated import Statements, declare, values_of
-from memsched.formats.onnx_structure import Scope, domain_of, graphs_like, graphs_of, sparse_name
-from memsched.formats.onnx_types import ValueType, element_name, merge, value_type
+from memsched.formats.onnx_structure import Scope, domain_of, graphs_like, graphs_of, initializers, sparse_name
+from memsched.formats.onnx_types import SHAPE_ELEMENTS, ValueType, element_name, merge, value_type
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Shapes", "infer"]
 
 _ROUNDS: Final = 16
+_DEFERRED: Final = "deferred."
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
 _REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
@@ -65,7 +66,7 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     inference = _Inference(light, scopes, options)
     inference.run()
     for _ in range(_ROUNDS):
-        if not (inference.state() or inference.fold()):
+        if not (inference.admit() or inference.state() or inference.fold()):
             break
         inference.run()
     inference.ask_runtime()
@@ -80,6 +81,8 @@ class _Inference:
         self.shapes = Shapes([{} for _ in scopes])
         self.statements = Statements(options)
         self.model = _inference_copy(light, scopes)
+        self.fixed = {name for scope in scopes for name in initializers(scope.graph)}
+        self.deferred = _defer(self._graphs(), self.model)
         self.statements.write_inputs(self.model.graph)
         self.statements.write_dims(self._graphs(), first=True)
 
@@ -101,6 +104,23 @@ class _Inference:
         """Write what the user states about values and dimensions that the inference named."""
         computed = self.statements.write_computed(self._graphs(), self.scopes, self.shapes.types)
         return self.statements.write_dims(self._graphs(), first=False) or computed
+
+    def admit(self) -> bool:
+        """Let ONNX infer the deferred nodes whose inputs have types by now: its code for them trusts that they do."""
+        changed = False
+        for index, scope in enumerate(self._graphs() if self.deferred else ()):
+            for node in scope.graph.node:
+                if node.domain.startswith(_DEFERRED) and all(map(self._typed(index), node.input)):
+                    node.domain = node.domain.removeprefix(_DEFERRED)
+                    changed = True
+        return changed
+
+    def _typed(self, index: int) -> Callable[[str], bool]:
+        def typed(name: str) -> bool:
+            found = self.shapes.of(self.scopes, index, name)
+            return not name or found.kind != "tensor" or found.element > 0 or name in self.fixed
+
+        return typed
 
     def fold(self) -> bool:
         """Carry out shape arithmetic where shapes are missing that it could tell."""
@@ -129,7 +149,11 @@ class _Inference:
         """Ask ONNX Runtime's symbolic inference for what is still missing."""
         nodes = sum(len(scope.graph.node) for scope in self.scopes)
         for _ in range(2):
-            if nodes > onnx_symbolic.MOST_NODES or not self._needs_help():
+            if (
+                nodes > onnx_symbolic.MOST_NODES
+                or not self._needs_help()
+                or self._longest_vector() > onnx_symbolic.LONGEST_VECTOR
+            ):
                 return
             helped = onnx_symbolic.infer(self.model)
             if helped is None or len(graphs_of(helped.graph)) != len(self.scopes):
@@ -139,6 +163,11 @@ class _Inference:
             if not self.state():
                 return
             self.run()
+
+    def _longest_vector(self) -> int:
+        values = itertools.chain.from_iterable(types.values() for types in self.shapes.types)
+        vectors = (value.lengths() or () for value in values if value.element in SHAPE_ELEMENTS)
+        return max((dims[0] for dims in vectors if len(dims) == 1), default=0)
 
     def _absorb(self) -> None:
         """Add what the model now declares to what is known."""
@@ -211,6 +240,18 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     for scope in graphs_like(model.graph, scopes):
         _drop_constants(scope.graph, scope.parent < 0)
     return model
+
+
+def _defer(graphs: Sequence[Scope], model: ModelProto) -> bool:
+    """Hide nodes of ONNX's other domains from its inference, which crashes where they read a value without a type."""
+    found = {node.domain for scope in graphs for node in scope.graph.node if node.domain.startswith("ai.onnx.")}
+    for domain in sorted(found):
+        model.opset_import.add(domain=_DEFERRED + domain, version=1)
+    for scope in graphs if found else ():
+        for node in scope.graph.node:
+            if node.domain in found:
+                node.domain = _DEFERRED + node.domain
+    return bool(found)
 
 
 def _drop_constants(graph: GraphProto, main: bool) -> None:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["MOST_NODES", "infer"]
+__all__ = ["LONGEST_VECTOR", "MOST_NODES", "infer"]
 
-MOST_NODES: Final = 20_000
+MOST_NODES: Final = 5_000
 """Larger models are left to ONNX's own inference: this one needs about a millisecond per node."""
+
+LONGEST_VECTOR: Final = 4096
+"""Models with longer vectors of integers are left to it as well: this one makes a symbol for each of their elements."""
 
 
 def infer(model: ModelProto) -> ModelProto | None:

@@ -11,7 +11,16 @@ from memsched.errors import ModelError
 if TYPE_CHECKING:
     from onnx import TypeProto
 
-__all__ = ["MOST_BYTES", "ValueType", "element_bits", "element_name", "merge", "tensor_bytes", "value_type"]
+__all__ = [
+    "MOST_BYTES",
+    "SHAPE_ELEMENTS",
+    "ValueType",
+    "element_bits",
+    "element_name",
+    "merge",
+    "tensor_bytes",
+    "value_type",
+]
 
 MOST_BYTES: Final = 1 << 62
 """A tensor of more bytes than this is a damaged file, not a model."""
@@ -47,7 +56,9 @@ _ELEMENTS: Final[Mapping[int, tuple[str, int]]] = {
     27: ("float6_e2m3fn", 6),
     28: ("float6_e3m2fn", 6),
 }
-STRING: Final = 8
+_STRING: Final = 8
+SHAPE_ELEMENTS: Final = frozenset({6, 7})
+"""int32 and int64: the element types that shapes are stated in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ def value_type(declared: TypeProto) -> ValueType:
         return ValueType(kind=_OTHER_KINDS.get(which, "an opaque value")) if which else ValueType()
     tensor = declared.tensor_type
     dims = tuple(map(_dim, tensor.shape.dim)) if tensor.HasField("shape") else None
-    return ValueType("strings" if tensor.elem_type == STRING else "tensor", tensor.elem_type, dims)
+    return ValueType("strings" if tensor.elem_type == _STRING else "tensor", tensor.elem_type, dims)
 
 
 def _dim(dim: Any) -> int | str:

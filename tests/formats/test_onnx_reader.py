@@ -356,6 +356,8 @@ def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, str]]:
         ("negative constant", make([node("Add", "x w", "y")], *two, [absurd]), "negative"),
         ("element type", make([node("Relu", "x", "y")], [value("x", [4], 99)], two[1]), "element type"),
         ("wrong declared type", wrong_type, "float32 where the model declares int64"),
+        ("input without type", make([node("Relu", "x", "y")], [onnx.ValueInfoProto(name="x")], two[1]), "no type"),
+        ("endless split", make([node("Split", "x", "y", num_outputs=1 << 40)], *two, opset=18), "splits into"),
     ]
 
 
@@ -377,6 +379,18 @@ def test_names_that_are_no_text_are_refused() -> None:
     data = relu_chain().SerializeToString().replace(b"Relu", b"\xff\xfe\xfd\xfc")
     with pytest.raises(ModelError):
         onnx_reader.read(data, "bad.onnx")
+
+
+def test_native_inference_meets_no_value_without_a_type() -> None:
+    encode = helper.make_node(
+        "LabelEncoder", ["a"], ["y"], domain="ai.onnx.ml", keys_int64s=[1], values_floats=[1.0], default_float=0.0
+    )
+    nodes = [helper.make_node("Fuse", ["x"], ["a"], domain="my"), encode]
+    model = make(nodes, [value("x", [4], INT64)], [value("y", None)], domains=["my", "ai.onnx.ml"])
+    model.opset_import[2].version = 4
+    with pytest.raises(UnknownShapeError, match="'a'"):
+        read(model)
+    assert sizes(read(model, input_shapes={"a": (4,)})) == {"x": 32, "a": 32, "y": 16}
 
 
 def test_a_capture_produced_too_late_is_refused() -> None:
