@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
-from memsched.graph.model import Allocation, Graph, Placement, Schedule
+from memsched.graph.model import Allocation, Graph, InPlace, Placement, Schedule
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
@@ -80,12 +80,13 @@ def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
 def _storage_tensors(graph: Graph) -> list[tuple[int, ...]]:
     """Return per tensor the tensors whose bytes it lies in: itself, or those that it is a view of."""
     sources: list[tuple[int, ...]] = [(t,) for t in range(len(graph.tensors))]
+    variables = set(graph.variables)
     for op in graph.ops:
-        for output in op.outputs:
+        for output in op.outputs if op.views else ():
             shown = {read for out, read in op.views if out == output}
-            if not shown or output in graph.variables:
+            if not shown or output in variables:
                 continue
-            inner = {s for read in shown for s in sources[read] if read not in graph.variables}
+            inner = {s for read in shown for s in sources[read] if read not in variables}
             rest = graph.tensors[output].size - sum(graph.tensors[read].size for read in shown)
             sources[output] = tuple(sorted(inner | ({output} if rest > 0 or not inner else set())))
     return sources
@@ -96,16 +97,18 @@ def _intervals(
 ) -> tuple[list[int], list[int], list[int]]:
     count, end = len(graph.tensors), max(len(graph.ops) - 1, 0)
     first, last = [-1] * count, [-1] * count
+    variables = set(graph.variables)
     for tensor in (*graph.inputs, *graph.variables):
         first[tensor] = 0
-    for index, op in enumerate(graph.ops):
+    for op, step in zip(graph.ops, steps, strict=True):
         for tensor in op.outputs:
-            if tensor not in graph.variables:
-                first[tensor] = last[tensor] = steps[index]
-    for index, op in enumerate(graph.ops):
+            if tensor not in variables:
+                first[tensor] = last[tensor] = step
+    for op, step in zip(graph.ops, steps, strict=True):
         for tensor in op.inputs:
             for source in sources[tensor]:
-                last[source] = max(last[source], steps[index])
+                if last[source] < step:
+                    last[source] = step
     for tensor in graph.outputs:
         for source in sources[tensor]:
             last[source] = end
@@ -120,9 +123,10 @@ def _intervals(
 def _own_bytes(graph: Graph, last: list[int]) -> list[int]:
     """Return per tensor the bytes that are neither the caller's nor shown of another tensor; 0 where never live."""
     own = [0 if tensor.external else tensor.size for tensor in graph.tensors]
+    variables = set(graph.variables)
     for op in graph.ops:
-        for output, read in dict.fromkeys(op.views):
-            if output not in graph.variables:
+        for output, read in dict.fromkeys(op.views) if op.views else ():
+            if output not in variables:
                 own[output] -= graph.tensors[read].size
     return [max(0, size) if last[tensor] >= 0 else 0 for tensor, size in enumerate(own)]
 
@@ -152,19 +156,24 @@ def _footprints(
     for choice in schedule.in_place:
         op_value = graph.ops[choice.op]
         step = steps[choice.op]
-        names = f"'{graph.tensors[choice.output].name}' in place of '{graph.tensors[choice.input].name}'"
         taken = _single(sources[choice.input])
         allowed = any(output == choice.output and _single(sources[read]) == taken for output, read in op_value.in_place)
         if not allowed or _single(sources[choice.output]) != choice.output or taken is None:
-            raise InternalError(f"op '{op_value.name}' may not write {names}")
+            raise InternalError(f"op '{op_value.name}' may not write {_names(graph, choice)}")
         if taken in kept or last[taken] != step or own[taken] != own[choice.output]:
-            raise InternalError(f"op '{op_value.name}' writes {names}, whose bytes are still needed or of another size")
+            reason = "whose bytes are still needed or of another size"
+            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}")
         if choice.output in written or taken in overwritten:
-            raise InternalError(f"op '{op_value.name}' writes {names}, which another in-place choice already uses")
+            reason = "which another in-place choice already uses"
+            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}")
         written.add(choice.output)
         overwritten.add(taken)
         footprints[step] -= own[taken]
     return footprints
+
+
+def _names(graph: Graph, choice: InPlace) -> str:
+    return f"'{graph.tensors[choice.output].name}' in place of '{graph.tensors[choice.input].name}'"
 
 
 def _single(sources: tuple[int, ...]) -> int | None:
@@ -181,7 +190,7 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
     checked = check_schedule(graph, schedule)
     if allocation.alignment < 1:
         raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes")
-    sources = _storage_tensors(graph)
+    sources = _storage_tensors(graph) if schedule.in_place else []
     step_of = {op: step for step, op in enumerate(schedule.order)}
     merged = {choice.output: (step_of[choice.op], sources[choice.input]) for choice in schedule.in_place}
     placed: set[int] = set()
