@@ -107,8 +107,7 @@ def _intervals(
     for op, step in zip(graph.ops, steps, strict=True):
         for tensor in op.inputs:
             for source in sources[tensor]:
-                if last[source] < step:
-                    last[source] = step
+                last[source] = max(last[source], step)
     for tensor in graph.outputs:
         for source in sources[tensor]:
             last[source] = end

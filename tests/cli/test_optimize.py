@@ -419,6 +419,23 @@ def test_ctrl_c_keeps_the_best_order(model: Path, number: int) -> None:
     assert report_of(model.parent / "net_memsched.json")["result"]["interrupted"] is True
 
 
+def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None:
+    script = SLOW.replace('while not more["stop"]():', 'while more["stop"]() or True:')
+    command = [sys.executable, "-c", script, "optimize", str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "searching\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "memsched: error: interrupted; nothing was written\n"
+    assert names(model.parent) == ["net.onnx"]
+
+
 def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
     script = SLOW.replace("search = planning", "import memsched.compiler as c\nsearch = planning").replace(
         "planning.schedule_graph = slow",
