@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx_structure import Scope, domain_of
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = ["check_header", "check_inputs", "check_nodes", "import_operators"]
+
+_EQUATION: Final = re.compile(rb"[A-Za-z,.\-> ]*")
 
 
 def check_header(model: ModelProto) -> None:
@@ -66,12 +69,11 @@ def check_inputs(graph: GraphProto, scope: Scope) -> None:
 
 
 def check_nodes(scopes: Sequence[Scope]) -> None:
-    """Check that names are text and that no Split asks for more parts than it has outputs.
-
-    Shape inference would lay out as many types in memory as a Split asks for.
+    """Check that names are text, and what ONNX's native inference trusts in so far that it crashes or never ends.
 
     Raises:
-        ModelError: One of both does not hold.
+        ModelError: A name is no UTF-8 text, a Split's ``num_outputs`` is not its number of outputs, or an Einsum's
+            equation holds other signs than an equation has.
     """
     for scope in scopes:
         # The protobuf library hands out what is no UTF-8 as bytes.
@@ -80,12 +82,16 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
         for node in scope.graph.node:
             if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes) or isinstance(node.name, bytes):
                 raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
-            if node.op_type == "Split":
-                parts = max((item.i for item in node.attribute if item.name == "num_outputs"), default=0)
-                if parts > len(node.output):
-                    raise ModelError(
-                        f"op '{_name(node)}' splits into {parts} parts, but has {len(node.output)} outputs"
-                    )
+            if node.op_type in {"Split", "Einsum"}:
+                _check_attributes(node)
+
+
+def _check_attributes(node: NodeProto) -> None:
+    for attribute in node.attribute:
+        if node.op_type == "Split" and attribute.name == "num_outputs" and attribute.i != len(node.output):
+            raise ModelError(f"op '{_name(node)}' splits into {attribute.i} parts, but has {len(node.output)} outputs")
+        if node.op_type == "Einsum" and attribute.name == "equation" and not _EQUATION.fullmatch(attribute.s):
+            raise ModelError(f"op '{_name(node)}' has an equation that is none")
 
 
 def _name(node: NodeProto) -> str:

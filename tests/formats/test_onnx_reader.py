@@ -357,6 +357,8 @@ def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, str]]:
         ("element type", make([node("Relu", "x", "y")], [value("x", [4], 99)], two[1]), "element type"),
         ("wrong declared type", wrong_type, "float32 where the model declares int64"),
         ("input without type", make([node("Relu", "x", "y")], [onnx.ValueInfoProto(name="x")], two[1]), "no type"),
+        ("split into fewer", make([node("Split", "x", "y z", num_outputs=1)], *two, opset=18), "splits into 1"),
+        ("no equation", make([node("Einsum", "x", "y", equation=bytes(8))], *two), "equation"),
         ("endless split", make([node("Split", "x", "y", num_outputs=1 << 40)], *two, opset=18), "splits into"),
     ]
 
