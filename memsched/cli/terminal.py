@@ -60,6 +60,7 @@ class Interrupt:
         """Signal handler."""
         if not self._searching or self._handled:
             raise KeyboardInterrupt
+        self._handled = self.requested = True
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
