@@ -20,7 +20,7 @@ from scripts.networks.cells import separable, squeeze
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["nasnet_a"]
+__all__ = ["nasnet_a", "normal_cell"]
 
 
 def nasnet_a(*, keep_activations: bool = False) -> ModelProto:
@@ -36,7 +36,7 @@ def nasnet_a(*, keep_activations: bool = False) -> ModelProto:
             before, x = x, _reduction(net, squeeze(net, x, filters), skipped, filters, padded=stage == 1)
         for cell in range(4):
             skipped = squeeze(net, before, filters) if cell else _factorized(net, before, filters)
-            before, x = x, _normal(net, squeeze(net, x, filters), skipped)
+            before, x = x, normal_cell(net, squeeze(net, x, filters), skipped)
     pooled = net.node("GlobalAveragePool", [net.relu(x)], (1, x.channels, 1, 1))
     return net.model(net.classifier(net.node("Flatten", [pooled], (1, x.channels)), 1000))
 
@@ -60,7 +60,8 @@ def _pool(net: Builder, x: Value, kind: str, *, padded: bool) -> Value:
     return net.crop(pool(net.pad(x, 1, 1, 0, 0), 3, 2), 1, 1) if padded else pool(x, 3, 2)
 
 
-def _normal(net: Builder, current: Value, skipped: Value) -> Value:
+def normal_cell(net: Builder, current: Value, skipped: Value) -> Value:
+    """Add a normal cell on the squeezed results of the two cells before it."""
     filters = current.channels
     first = net.add(separable(net, current, filters, 5), separable(net, skipped, filters, 3))
     second = net.add(separable(net, skipped, filters, 5), separable(net, skipped, filters, 3))

@@ -46,11 +46,18 @@ def randwire3(*, keep_activations: bool = False) -> ModelProto:
     return _network("randwire3", keep_activations)
 
 
-def random_cell(nodes: int, seed: int, *, keep_activations: bool = False) -> ModelProto:
-    """Return one stage of ``nodes`` nodes at 28x28: how hard a proof is grows with its nodes."""
-    net = Builder(f"randwire_cell_{nodes}_{seed}", merge=True, keep_activations=keep_activations)
+def random_cell(nodes: int, seed: int, *, stages: int = 1, keep_activations: bool = False) -> ModelProto:
+    """Return one stage of ``nodes`` nodes at 28x28: how hard a proof is grows with its nodes.
+
+    Further stages have half the extent and four times the channels of the one before, so that all can set the peak.
+    """
+    name = f"randwire_cell_{nodes}_{seed}" if stages == 1 else f"randwire_cells_{stages}x{nodes}_{seed}"
+    net = Builder(name, merge=True, keep_activations=keep_activations)
     x = net.input("input", 1, _CHANNELS, 56, 56)
-    return net.model(_stage(net, x, _CHANNELS, watts_strogatz(nodes, _NEIGHBOURS, _REWIRED, random.Random(seed))))
+    source = random.Random(seed)
+    for stage in range(stages):
+        x = _stage(net, x, _CHANNELS << 2 * stage, watts_strogatz(nodes, _NEIGHBOURS, _REWIRED, source))
+    return net.model(x)
 
 
 def watts_strogatz(nodes: int, neighbours: int, rewired: float, source: random.Random) -> list[list[int]]:

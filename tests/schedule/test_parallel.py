@@ -47,7 +47,7 @@ def _die(_job: Job, _seconds: float) -> None:
 
 
 def test_stopping_ends_the_processes() -> None:
-    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 600, width=60)))
+    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
     work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
     asked = threading.Event()
     threading.Timer(2.0, asked.set).start()
@@ -57,7 +57,7 @@ def test_stopping_ends_the_processes() -> None:
 
 
 def test_the_deadline_ends_the_processes() -> None:
-    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 600, width=60)))
+    hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
     work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
     results = search_all(work, workers=2, deadline=time.monotonic() + 2.0, stop=never)
     assert all(result is not None and not result.complete for result in results)
