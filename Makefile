@@ -8,7 +8,7 @@ DEMO   ?= build/demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint types bench clean
+.PHONY: help install demo test lint types bench bench-schedule bench-growth clean
 
 help:  ## Say what there is
 	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -38,6 +38,16 @@ types: install  ## Check types
 
 bench: install  ## Measure: the tables of the README
 	$(BIN)/python scripts/bench_models.py
+
+SCHEDULE_TABLES = networks fusion ablation partitions serenity "onnxsim --install" cells determinism
+
+bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (about an hour; TABLE=networks for one)
+	@for table in $(or $(TABLE),$(SCHEDULE_TABLES)); do \
+	    $(BIN)/python -m scripts.bench_schedule $$table || exit 1; echo; done
+
+bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture of docs/benchmarks.md
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m scripts.bench_growth --plot docs/images/growth.svg
 
 clean:  ## Remove what was built, the virtual environment too
 	rm -rf $(VENV) build

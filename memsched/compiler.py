@@ -108,7 +108,7 @@ def optimize(
         control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
         in_place: Permit the target's in-place rules.
         verify: Run both models on random inputs, where their runtime is installed.
-        workers: Threads of the search.
+        workers: Processes that search independent parts.
         output: Path that the report names as the model's; nothing is written there.
         on_progress: Told how far the search is.
         stop: Asked often; True ends the search with the best order so far.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Group", "InnerBuffer", "lowest_inner_residue"]
+__all__ = ["FlowNetwork", "Group", "InnerBuffer", "lowest_inner_residue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _lowest_between(group: Group, first: int, end: int) -> int | None:
     count = len(group.preds)
     source, sink = count + len(group.buffers), count + len(group.buffers) + 1
     unlimited = 1 + 2 * sum(buffer.size for buffer in group.buffers)
-    network = _Network(sink + 1)
+    network = FlowNetwork(sink + 1)
     network.connect(source, first, unlimited)
     network.connect(end, sink, unlimited)
     for task, befores in enumerate(group.preds):
@@ -95,7 +95,7 @@ def _lowest_between(group: Group, first: int, end: int) -> int | None:
     return None if flow >= unlimited else flow - dying
 
 
-class _Network:
+class FlowNetwork:
     """Maximum flow by blocking flows on level graphs (Dinic), on integers, without recursion."""
 
     def __init__(self, nodes: int) -> None:
@@ -104,12 +104,14 @@ class _Network:
         self._capacity: list[int] = []
 
     def connect(self, start: int, target: int, capacity: int) -> None:
+        """Add an edge."""
         self._edges[start].append(len(self._target))
         self._edges[target].append(len(self._target) + 1)
         self._target += (target, start)
         self._capacity += (capacity, 0)
 
     def maximum_flow(self, source: int, sink: int) -> int:
+        """Send all flow that can be sent and return how much that is."""
         total = 0
         while True:
             levels = self._levels(source)
@@ -118,6 +120,10 @@ class _Network:
             position = [0] * len(levels)
             while pushed := self._push(source, sink, levels, position):
                 total += pushed
+
+    def source_side(self, source: int) -> list[bool]:
+        """Return per node, after `maximum_flow`, whether it is on the source's side of the smallest minimum cut."""
+        return [level >= 0 for level in self._levels(source)]
 
     def _levels(self, source: int) -> list[int]:
         levels = [-1] * len(self._edges)

@@ -17,7 +17,7 @@ class Limits:
     Attributes:
         time_limit: Seconds for the whole search; None for no limit.
         seed: Of whatever is random.
-        workers: Threads that a solver may use.
+        workers: Processes that may search independent parts.
 
     Raises:
         UsageError: A negative time limit, a negative seed or no worker.
