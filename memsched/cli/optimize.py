@@ -65,7 +65,9 @@ class _Outputs:
 @click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
-@click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search independent parts.")
+@click.option(
+    "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search independent parts."
+)
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
 def command(**options: Any) -> int:
