@@ -43,22 +43,25 @@ def buffers(graph: Graph, schedule: Schedule, storage: Storage | None = None) ->
     shown: list[list[int]] = [[] for _ in storage.sizes]
     for tensor in _by_production(graph, schedule):
         places = storage.buffers_of[tensor]
-        for place in places:
-            if len(places) == 1 or storage.tensor_of[place] == tensor:
-                shown[place].append(tensor)
+        if len(places) == 1:
+            shown[places[0]].append(tensor)
+        else:
+            for place in places:
+                if storage.tensor_of[place] == tensor:
+                    shown[place].append(tensor)
     members: dict[int, list[int]] = {}
     for buffer in sorted(range(len(storage.sizes)), key=lambda b: (first[b], last[b])):
         if storage.sizes[buffer] and last[buffer] >= 0:
             members.setdefault(chain[buffer], []).append(buffer)
-    result = [
-        Buffer(
-            size=storage.sizes[chained[0]],
-            first_step=first[chained[0]],
-            last_step=max(last[buffer] for buffer in chained),
-            tensors=tuple(tensor for buffer in chained for tensor in shown[buffer]),
-        )
-        for chained in members.values()
-    ]
+    result = []
+    for chained in members.values():
+        head = chained[0]
+        if len(chained) == 1:
+            result.append(Buffer(storage.sizes[head], first[head], last[head], tuple(shown[head])))
+        else:
+            end = max([last[buffer] for buffer in chained])
+            tensors = tuple([tensor for buffer in chained for tensor in shown[buffer]])
+            result.append(Buffer(storage.sizes[head], first[head], end, tensors))
     result += _always_live(graph)
     result += [Buffer(op.workspace, step_of[i], step_of[i], ()) for i, op in enumerate(graph.ops) if op.workspace]
     return tuple(sorted(result, key=lambda b: (b.first_step, b.last_step, b.tensors)))
@@ -71,9 +74,12 @@ def _lifetimes(storage: Storage, step_of: list[int]) -> tuple[list[int], list[in
     for buffer, users in enumerate(storage.users):
         if storage.kept[buffer]:
             last.append(end)
+        elif len(users) == 1:
+            last.append(step_of[users[0]])
+        elif users:
+            last.append(max([step_of[op] for op in users]))
         else:
-            made = [first[buffer]] if storage.creator[buffer] >= 0 else []
-            last.append(max(made + [step_of[op] for op in users], default=-1))
+            last.append(first[buffer] if storage.creator[buffer] >= 0 else -1)
     return first, last
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -23,6 +24,9 @@ _MOST_PAIRS = 400_000
 
 _MOST_SCANNED = 20_000
 """Buffers up to which the lowest gap is looked for among all gaps."""
+
+_ENOUGH = 200
+"""Above that many buffers, one part in this many above the bound is near enough: each further order takes seconds."""
 
 _Offsets = list[int]
 
@@ -45,9 +49,9 @@ def place(wanted: Sequence[Buffer], *, alignment: int) -> Allocation:
     found: list[tuple[int, _Offsets, str]] = []
     for method, plan in _plans(wanted, sizes):
         offsets = plan()
-        arena = max((offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0)
+        arena = max([offset + size for offset, size in zip(offsets, sizes, strict=True)], default=0)
         found.append((arena, offsets, method))
-        if arena == bound:
+        if arena == bound or (len(wanted) > _MOST_SCANNED and arena * _ENOUGH <= bound * (_ENOUGH + 1)):
             break
     arena, offsets, method = min(found, key=lambda one: one[0])
     return Allocation(
@@ -65,15 +69,12 @@ def place(wanted: Sequence[Buffer], *, alignment: int) -> Allocation:
 
 def live_bound(wanted: Sequence[Buffer], sizes: Sequence[int]) -> int:
     """Return the largest sum of ``sizes`` live at once, bytes: no arena is smaller."""
-    change: dict[int, int] = {}
+    steps = max([buffer.last_step for buffer in wanted], default=-1) + 1
+    change = [0] * (steps + 1)
     for buffer, size in zip(wanted, sizes, strict=True):
-        change[buffer.first_step] = change.get(buffer.first_step, 0) + size
-        change[buffer.last_step + 1] = change.get(buffer.last_step + 1, 0) - size
-    live = largest = 0
-    for step in sorted(change):
-        live += change[step]
-        largest = max(largest, live)
-    return largest
+        change[buffer.first_step] += size
+        change[buffer.last_step + 1] -= size
+    return max(itertools.accumulate(change), default=0)
 
 
 def _plans(wanted: Sequence[Buffer], sizes: Sequence[int]) -> Iterator[tuple[str, Callable[[], _Offsets]]]:
@@ -185,7 +186,8 @@ def _sweep(times: Sequence[tuple[int, int]], sizes: Sequence[int], *, tight: boo
     offsets = [0] * len(sizes)
     gaps = _Gaps()
     ending: list[tuple[int, int]] = []
-    for index in sorted(range(len(sizes)), key=lambda i: (times[i][0], -times[i][1], -sizes[i], i)):
+    ranks = [(begin, -end, -size) for (begin, end), size in zip(times, sizes, strict=True)]
+    for index in sorted(range(len(sizes)), key=ranks.__getitem__):
         begin, end = times[index]
         while ending and ending[0][0] < begin:
             gone = heapq.heappop(ending)[1]

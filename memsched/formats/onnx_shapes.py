@@ -171,9 +171,14 @@ class _Inference:
 
     def _absorb(self) -> None:
         """Add what the model now declares to what is known."""
+        # Large models have few types, and reading one takes longer than recognising it.
+        seen: dict[bytes, ValueType] = {}
         for types, scope in zip(self.shapes.types, self._graphs(), strict=True):
             for value in values_of(scope.graph):
-                found = value_type(value.type)
+                written = value.type.SerializeToString()
+                found = seen.get(written)
+                if found is None:
+                    found = seen[written] = value_type(value.type)
                 types[value.name] = merge(types[value.name], found) if value.name in types else found
 
     def _needs_help(self) -> bool:
