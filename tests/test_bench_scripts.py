@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from memsched.graph import dag
+from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
 from memsched.schedule.limits import Limits
 from scripts import bench_growth
 from scripts.bench_schedule import __main__ as command
-from scripts.bench_schedule import cells, determinism, fusion, networks, peers
+from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
+from scripts.bench_schedule.common import network
 from scripts.bench_schedule.published import ABLATION, NETWORKS, Published
 from scripts.growth_graphs import KINDS, layered, stacked
 from scripts.networks.catalogue import NAMES, PUBLISHED
@@ -83,6 +85,24 @@ def test_table_of_cells_shows_the_gap() -> None:
     assert open_[8] == "feasible"
 
 
+def test_ablation_of_a_small_network() -> None:
+    storage = Storage.of(network("hrnet_w18_small_v1", "paper"))
+    found = {method.name: ablation.solve(storage, method, 20, 3) for method in ablation.METHODS[1:]}
+    assert {cell.peak for cell in found.values()} == {6368 * 1024}
+    assert all(cell.proven for cell in found.values())
+    assert found["partition"].parts[0] == 3
+    assert found["fusion, pruning"].parts == (1, 1)
+    assert found["partition"].tasks == 150 > found["all"].tasks
+    assert found["partition"].variables > found["partition, pruning"].variables > 0
+    assert found["partition, fusion"].variables > found["all"].variables > 0
+
+
+def test_an_ablation_out_of_time_says_so() -> None:
+    (row, *_) = rows(list(ablation.table(["hrnet_w18_small_v1"], "paper", 0.0, 3)), "hrnet_w18_small_v1")
+    assert row[1] == "origin"
+    assert row[6:] == ["-", "**time limit**", "3600+ s"]
+
+
 def test_onnxsim_is_skipped_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "interpreter", lambda _folder, *, install: None)
     (line,) = peers.onnxsim_table(["darts"], install=False)
@@ -103,7 +123,7 @@ def test_onnxsim_is_given_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given[0] != given[1]
 
 
-@pytest.mark.parametrize("table", ["networks", "fusion", "onnxsim"])
+@pytest.mark.parametrize("table", ["networks", "fusion", "ablation", "onnxsim"])
 def test_an_unknown_network_is_named(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.parse([table, "darts", "resnet"])

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 
 from memsched.errors import MemschedError
 from memsched.schedule.limits import Limits
-from scripts.bench_schedule import cells, determinism, fusion, networks, peers
+from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
 from scripts.bench_schedule.common import machine
+from scripts.bench_schedule.published import ABLATION
 from scripts.networks.catalogue import NAMES
 
 _TABLES = {
     "networks": "every network: peaks, bounds, seconds per stage, reductions",
     "fusion": "every network: how far fusion shrinks it",
+    "ablation": "what partitioning, fusion and pruning each do for the integer program",
     "onnxsim": "every network: onnxsim's memory planner on the file's order and on ours",
     "cells": "single RandWire stages of 48, 64 and 96 nodes",
     "determinism": "the same bytes whatever --workers and PYTHONHASHSEED",
@@ -30,12 +32,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     tables = parser.add_subparsers(dest="table", required=True, metavar="TABLE")
     added = {name: tables.add_parser(name, help=text, description=text) for name, text in _TABLES.items()}
-    for name in ("networks", "fusion", "onnxsim"):
-        added[name].add_argument("names", nargs="*", metavar="NETWORK", help="default: all")
-    for name in ("networks", "fusion", "cells"):
+    for name in ("networks", "fusion", "ablation", "onnxsim"):
+        chosen = "those of the published table" if name == "ablation" else "all"
+        added[name].add_argument("names", nargs="*", metavar="NETWORK", help=f"default: {chosen}")
+    for name in ("networks", "fusion", "ablation", "cells"):
         added[name].add_argument("--target", default="paper", help="memory rules; default: %(default)s")
-    for name in ("networks", "cells"):
+    for name in ("networks", "ablation", "cells"):
         added[name].add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="of each search")
+    added["ablation"].add_argument("--parts", type=int, default=4, help="of the partitions; default: %(default)s")
     for name in ("networks", "fusion"):
         added[name].add_argument("--repeats", type=int, default=3, help="the quickest counts; default: %(default)s")
     added["onnxsim"].add_argument("--install", action="store_true", help="fetch onnxsim for this run alone")
@@ -57,6 +61,9 @@ def lines(arguments: argparse.Namespace) -> Iterator[str]:
         return networks.tables(names, arguments.target, limits, arguments.repeats)
     if arguments.table == "fusion":
         return fusion.table(names, arguments.target, arguments.repeats)
+    if arguments.table == "ablation":
+        names = arguments.names or tuple(ABLATION)
+        return ablation.table(names, arguments.target, arguments.time_limit, arguments.parts)
     if arguments.table == "onnxsim":
         return peers.onnxsim_table(names, install=arguments.install)
     if arguments.table == "cells":
