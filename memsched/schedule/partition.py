@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from memsched.errors import UsageError
 from memsched.graph.contraction import Tasks
@@ -36,6 +36,7 @@ def partition(
     memory_aware: bool = True,
     epsilon: float = 0.5,
     order: Sequence[int] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[int, ...], ...]:
     """Return the tasks of each stage, ascending; every edge leads to the same or a later stage.
 
@@ -48,6 +49,7 @@ def partition(
             cut into equal shares: the naive partition of document 1, Table V.
         epsilon: By what fraction a stage's number of tasks may be off the equal share.
         order: A topological order to begin with; without it, the better of two cheap ones.
+        stop: Asked now and then; True leaves the cut as it is by then.
 
     Raises:
         UsageError: Fewer than one part, or a negative ``epsilon``.
@@ -73,7 +75,9 @@ def partition(
     _, start, graph, stages = best
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     for _ in range(_CYCLES):
-        stages = _cycle(graph, stages, parts, balance, rng)
+        if not stop():
+            stages = _cycle(graph, stages, parts, balance, rng)
+    stages = refine_by_cuts(graph, stages, parts, balance, stop)
     return _groups([(task, stage) for task, stage in zip(start, stages, strict=True)], parts)
 
 
@@ -114,7 +118,7 @@ def _cycle(graph: Hypergraph, stages: list[int], parts: int, balance: Balance, r
         current = refine_by_moves(graphs[depth], current, parts, balance)
         if depth:
             current = [current[vertex] for vertex in levels[depth - 1][2]]
-    return refine_by_cuts(graph, current, parts, balance)
+    return current
 
 
 def _along(graph: Hypergraph, parts: int, balance: Balance) -> list[int]:

@@ -133,7 +133,13 @@ class _Moves:
         return list(dict.fromkeys(changed))
 
 
-def refine_by_cuts(graph: Hypergraph, stages: Sequence[int], parts: int, balance: Balance) -> list[int]:
+def refine_by_cuts(
+    graph: Hypergraph,
+    stages: Sequence[int],
+    parts: int,
+    balance: Balance,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[int]:
     """Return stages with a cut no larger than that of ``stages``, by minimum cuts around each boundary in turn."""
     result = list(stages)
     groups: list[list[int]] = [[] for _ in range(parts)]
@@ -143,7 +149,7 @@ def refine_by_cuts(graph: Hypergraph, stages: Sequence[int], parts: int, balance
     for _ in range(_ROUNDS):
         active, cut = cut, [False] * (parts - 1)
         for boundary in range(parts - 1):
-            if active[boundary] and _cut_anew(graph, result, groups, boundary, balance):
+            if active[boundary] and not stop() and _cut_anew(graph, result, groups, boundary, balance):
                 for other in range(max(0, boundary - 1), min(parts - 1, boundary + 2)):
                     cut[other] = True
         if not any(cut):

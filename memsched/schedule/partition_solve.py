@@ -123,14 +123,14 @@ def _partitions(
     """Yield partitions to try, each once: from cheap orders and along the best order so far, by rising imbalance."""
     tasks = solver.tasks
     if not memory_aware or not rounds or parts == 1:
-        yield partition(tasks, parts, seed=seed, memory_aware=memory_aware)
+        yield partition(tasks, parts, seed=seed, memory_aware=memory_aware, stop=solver.stop)
         return
     seen: set[tuple[tuple[int, ...], ...]] = set()
     for turn in range(rounds):
         begun_with = solver.order
         for epsilon in _BALANCES:
             for order in (None, solver.order) if not turn else (solver.order,):
-                groups = partition(tasks, parts, seed=seed + turn, epsilon=epsilon, order=order)
+                groups = partition(tasks, parts, seed=seed + turn, epsilon=epsilon, order=order, stop=solver.stop)
                 if groups not in seen:
                     seen.add(groups)
                     yield groups
@@ -166,14 +166,14 @@ class _Solver:
         self._peak = max(tasks.run(order)[0], default=tasks.initial)
         self._lower_bound = lower_bound
         self._max_states = max_states
-        self._stop = stop
+        self.stop = stop
         self._on_order = on_order
         self._parts: tuple[PartReport, ...] = ()
         self._cut = self._attempts = self._states = 0
         self._complete = True
 
     def done(self) -> bool:
-        return self._peak <= self._lower_bound or self._stop()
+        return self._peak <= self._lower_bound or self.stop()
 
     def report(self) -> PartitionReport:
         return PartitionReport(self._peak, self._parts, self._cut, self._attempts, self._states, self._complete)
@@ -201,7 +201,7 @@ class _Solver:
             members = whole[part.start : part.stop]
             ordered, report = self._solve(members, _Earlier(stages, stage), start, before[stage], floor)
             if report.peak >= self._peak:
-                return not self._stop()
+                return not self.stop()
             whole[part.start : part.stop] = ordered
             found[stage] = report
             floor = max(floor, report.peak)
@@ -210,7 +210,7 @@ class _Solver:
             for stage, part in enumerate(ranges)
         ]
         self._offer(tuple(whole), tuple(parts), groups)
-        return not self._stop()
+        return not self.stop()
 
     def _solve(
         self, members: list[int], executed: _Earlier, residue: int, peak_before: int, floor: int
@@ -223,7 +223,7 @@ class _Solver:
         ascending = sorted(members)
         part = restrict(self.tasks, ascending, executed, residue)
         result = exact.search(
-            part, lower_bound=floor, upper_bound=self._peak, max_states=self._max_states, stop=self._stop
+            part, lower_bound=floor, upper_bound=self._peak, max_states=self._max_states, stop=self.stop
         )
         states, complete, order = result.states, result.complete, result.order
         if not complete:
@@ -233,7 +233,7 @@ class _Solver:
                 [local[task] for task in members],
                 lower_bound=floor,
                 states_per_window=max(1, self._max_states // _WINDOW_SHARE),
-                stop=self._stop,
+                stop=self.stop,
             )
             states, order = states + improved.states, improved.order
         self._states += states
