@@ -6,6 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
@@ -82,6 +83,7 @@ def optimize(
     budget: int | str | None = None,
     time_limit: float | None = 60.0,
     solver: str = "auto",
+    partitions: int | Literal["auto"] = "auto",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     order_guarantee: OrderGuarantee = "session",
@@ -101,6 +103,7 @@ def optimize(
         budget: What the arena may take, in bytes or as "256KB"; the result says whether it is met.
         time_limit: Seconds for the search; None for no limit.
         solver: "auto", "exact", "cpsat", "greedy" or "file".
+        partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
@@ -128,7 +131,9 @@ def optimize(
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
-    plans = plan_module(module, prepared.lowered, limits, solver=solver, on_progress=on_progress, stop=stop)
+    plans = plan_module(
+        module, prepared.lowered, limits, solver=solver, partitions=partitions, on_progress=on_progress, stop=stop
+    )
     interrupted = stop is not None and stop()
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)

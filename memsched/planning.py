@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from memsched.allocate.greedy import allocate
 from memsched.errors import ModelError
@@ -17,7 +18,7 @@ from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.lowering.apply import apply_target, with_workspaces
 from memsched.schedule.limits import Limits
 from memsched.schedule.orders import file_order, reverse_post_order
-from memsched.schedule.portfolio import PassRecord, Progress, schedule_graph
+from memsched.schedule.portfolio import PassRecord, Progress, ScheduleResult, schedule_graph
 from memsched.targets.load import Target
 
 __all__ = [
@@ -135,6 +136,7 @@ def plan_module(
     limits: Limits,
     *,
     solver: str = "auto",
+    partitions: int | Literal["auto"] = "auto",
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[GraphPlan, ...]:
@@ -152,20 +154,22 @@ def plan_module(
         left -= len(one.graph.ops)
         remaining = limits.remaining(started, time.monotonic())
         limit = None if limits.time_limit is None else remaining * share
-        plans[index] = _plan(one, dataclasses.replace(limits, time_limit=limit), solver, on_progress, stop)
+        found = schedule_graph(
+            one.graph,
+            dataclasses.replace(limits, time_limit=limit),
+            solver=solver,
+            partitions=partitions,
+            on_progress=on_progress,
+            stop=stop,
+            storage=one.storage,
+        )
+        plans[index] = _plan(one, found)
         peaks[index] = plans[index].checked.peak
     return tuple(plans[index] for index in range(len(lowered)))
 
 
-def _plan(
-    lowered: Lowered,
-    limits: Limits,
-    solver: str,
-    on_progress: Callable[[Progress], None] | None,
-    stop: Callable[[], bool] | None,
-) -> GraphPlan:
-    graph, storage = lowered.graph, lowered.storage
-    found = schedule_graph(graph, limits, solver=solver, on_progress=on_progress, stop=stop, storage=storage)
+def _plan(lowered: Lowered, found: ScheduleResult) -> GraphPlan:
+    graph = lowered.graph
     file_peak = found.baselines["file"][1]
     schedule = found.schedule
     if schedule.peak >= file_peak and schedule.order != tuple(range(len(graph.ops))):

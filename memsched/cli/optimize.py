@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import allow_option, model_options, output_options, parse_dims, parse_shapes, size_option
+from memsched.cli.options import (
+    allow_option,
+    model_options,
+    output_options,
+    parse_dims,
+    parse_partitions,
+    parse_shapes,
+    size_option,
+)
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +62,14 @@ class _Outputs:
     default="auto",
     show_default=True,
     help="auto tries all in turn.",
+)
+@click.option(
+    "--partitions",
+    callback=parse_partitions,
+    default="auto",
+    show_default=True,
+    metavar="N|auto",
+    help="Order N stages of the graph apart, without a proof; 1: never.",
 )
 @click.option(
     "--order-guarantee",
@@ -133,6 +149,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 budget=options["budget"],
                 time_limit=options["time_limit"],
                 solver=options["solver"] if "reorder" in options["allow"] else "file",
+                partitions=options["partitions"],
                 input_shapes=parse_shapes(options["input_shapes"]),
                 dims=parse_dims(options["dims"]),
                 order_guarantee=options["order_guarantee"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -89,6 +89,15 @@ def _whole(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         raise ValueError(text)
     return int(digits)
+
+
+def parse_partitions(_ctx: click.Context, _param: click.Parameter, value: str) -> int | Literal["auto"]:
+    """Return the number of stages that ``value`` states, or "auto"."""
+    if value == "auto":
+        return "auto"
+    if not value.isascii() or not value.isdigit() or not int(value):
+        raise click.BadParameter(f"'{value}' is neither a number of 1 or more nor 'auto'")
+    return int(value)
 
 
 def model_options(function: _Function) -> _Function:

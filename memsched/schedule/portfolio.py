@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from memsched.errors import UsageError
 from memsched.fusion.iterate import FusedGraph, fuse
@@ -74,6 +75,7 @@ def schedule_graph(
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     storage: Storage | None = None,
+    partitions: int | Literal["auto"] = "auto",
 ) -> ScheduleResult:
     """Return the best order of ``graph`` found within ``limits``, with its proof.
 
@@ -84,13 +86,17 @@ def schedule_graph(
         on_progress: Told about each new stage, order and bound.
         stop: Asked often; True ends the search with the best order so far.
         storage: What `Storage.of(graph)` gives, where the caller has it already.
+        partitions: Stages to cut the fused graph into (document 1, Algorithm 2) instead of searching it whole; 1
+            never cuts, "auto" where a proof is not had at once.
 
     Raises:
-        UsageError: ``solver`` has no such name.
+        UsageError: ``solver`` has no such name, or ``partitions`` is less than 1.
         GraphError: ``graph`` is not valid.
     """
     if solver not in SOLVERS:
         raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
+    if partitions != "auto" and partitions < 1:
+        raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
     dag.validate(graph)
     run = _Run(storage or Storage.of(graph), limits, on_progress or (lambda _: None), stop or (lambda: False))
     run.cheap_orders(["file"] if solver == "file" else list(ORDERS))
@@ -98,7 +104,7 @@ def schedule_graph(
     run.bound()
     segments = 1
     if fused and solver != "greedy" and not run.done():
-        segments = run.search(fused.tasks, solver)
+        segments = run.search(fused.tasks, solver, partitions)
     return run.result(fused, segments)
 
 
@@ -165,7 +171,7 @@ class _Run:
         self.record("bounds", since, (count, count), self.best.peak)
         self.tell("bounds")
 
-    def search(self, tasks: Tasks, solver: str) -> int:
+    def search(self, tasks: Tasks, solver: str, partitions: int | Literal["auto"]) -> int:
         """Run the exact methods; return the number of segments."""
         since, before = time.monotonic(), self.best.peak
         search = Search(
@@ -176,7 +182,7 @@ class _Run:
             on_order=self._found,
             on_bound=self._bounded,
         )
-        outcome = refine.run(search, self.best, self.lower_bound, solver)
+        outcome = refine.run(search, self.best, self.lower_bound, solver, partitions)
         self.states += outcome.states
         self.record("search", since, (len(tasks), len(tasks)), before)
         self.tell("search")

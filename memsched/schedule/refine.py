@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from memsched.graph.contraction import Tasks
 from memsched.schedule import cpsat, exact, windows
@@ -19,6 +20,7 @@ from memsched.schedule.bounds import necessary_bytes
 from memsched.schedule.exact import ExactResult
 from memsched.schedule.limits import Limits
 from memsched.schedule.parallel import Job, search_all
+from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.segments import split
 
 __all__ = ["Incumbent", "Outcome", "Search", "run"]
@@ -77,27 +79,37 @@ class Outcome:
     segments: int
 
 
-def run(search: Search, best: Incumbent, lower_bound: int, solver: str) -> Outcome:
-    """Improve ``best`` and the bound until they meet, the time is up or every method has ended."""
+def run(
+    search: Search, best: Incumbent, lower_bound: int, solver: str, partitions: int | Literal["auto"] = "auto"
+) -> Outcome:
+    """Improve ``best`` and the bound until they meet, the time is up or every method has ended.
+
+    Args:
+        partitions: Document 1's partitioning into so many stages and nothing else; 1: never partition; "auto": where
+            a proof is not had at once, into as many as the tasks suggest.
+    """
     parts = split(search.tasks)
     state = _State(search, parts, best, lower_bound)
     state.bounds()
-    for step in _plan(state, solver):
+    for step in _plan(state, solver, partitions):
         if state.done():
             break
         step()
     return Outcome(state.states, len(parts))
 
 
-def _plan(state: _State, solver: str) -> list[Callable[[], None]]:
+def _plan(state: _State, solver: str, partitions: int | Literal["auto"]) -> list[Callable[[], None]]:
     """Return the methods in turn, each with the share of the time limit by which it ends.
 
     A short search proves most models at once; where it does not, an order near the optimum is worth having first.
     """
     if solver == "cpsat":
         return [partial(state.cpsat, 1.0)]
+    if partitions not in {1, "auto"}:
+        return [partial(state.partitioned, 1.0, partitions)]
     improvement = [
-        partial(state.windows, 0.3, _WINDOW_STATES),
+        partial(state.windows, 0.25, _WINDOW_STATES),
+        *([partial(state.partitioned, 0.35, partitions)] if solver == "auto" and partitions == "auto" else []),
         partial(state.exact, 0.55),
         partial(state.dive, 0.65),
     ]
@@ -142,12 +154,13 @@ class _State:
         self._peaks[part], self._orders[part] = peak, order
         self._offer_whole(method)
 
+    def _whole(self) -> list[int]:
+        """Return the order of all tasks that the segments' orders make."""
+        return [numbers[local] for numbers, order in zip(self._numbers, self._orders, strict=True) for local in order]
+
     def _offer_whole(self, method: str) -> None:
         if max(self._peaks) < self.best.peak:
-            whole = [
-                numbers[local] for numbers, order in zip(self._numbers, self._orders, strict=True) for local in order
-            ]
-            self.best = self.search.on_order(self.search.tasks.expand(whole), method)
+            self.best = self.search.on_order(self.search.tasks.expand(self._whole()), method)
 
     def _raise(self, bound: int, proof: str) -> None:
         if bound > self.lower_bound:
@@ -172,6 +185,25 @@ class _State:
             )
             self.states += result.states
             self._offer(index, result.order, "windows")
+
+    def partitioned(self, share: float, partitions: int | Literal["auto"]) -> None:
+        """Cut all tasks into stages at moments of low residue, and order the stages that can set the peak."""
+        tasks = self.search.tasks
+        if partitions == "auto" and len(tasks) > _SEARCH_TASKS:
+            return
+        order, report = solve_partitioned(
+            tasks,
+            partitions,
+            self._whole(),
+            lower_bound=self.lower_bound,
+            seed=self.search.limits.seed,
+            stop=self.search.stopper(share),
+        )
+        self.states += report.states
+        # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
+        for index, numbers in enumerate(self._numbers):
+            inner = order[numbers.start : numbers.stop]
+            self._offer(index, tuple(task - numbers.start for task in inner), "partitioning")
 
     def exact(self, share: float, max_states: int = _MOST_STATES) -> None:
         """Search each open segment completely: the most demanding first, the others with what it proved.

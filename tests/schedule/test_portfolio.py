@@ -92,3 +92,21 @@ def test_graphs_without_ops() -> None:
     schedule = schedule_graph(Graph("empty", (Tensor("x", 4),), (), (0,), (0,)), Limits(1.0)).schedule
     assert schedule.order == ()
     assert (schedule.peak, schedule.status) == (4, "optimal")
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 6])
+def test_partitioned_orders_are_valid_and_no_worse(partitions: int) -> None:
+    rng = random.Random(partitions)
+    for _ in range(20):
+        graph = random_graph(rng, rng.randint(4, 12))
+        result = schedule_graph(graph, Limits(20.0), partitions=partitions)
+        assert check_schedule(graph, result.schedule).peak <= result.baselines["file"][1]
+    whole = schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(20.0))
+    assert schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(20.0), partitions=partitions).schedule.peak >= (
+        whole.schedule.peak
+    )
+
+
+def test_no_partition_is_no_number() -> None:
+    with pytest.raises(UsageError, match="--partitions 0"):
+        schedule_graph(chains(2, 2, (3, 4)), Limits(1.0), partitions=0)
