@@ -8,6 +8,7 @@ DEMO   ?= build/demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.PRECIOUS: %_memsched.onnx %_memsched.tflite
 .PHONY: help install demo test lint types bench bench-schedule bench-growth clean
 
 help:  ## Say what there is
@@ -61,6 +62,6 @@ clean:  ## Remove what was built, the virtual environment too
 %_memsched.tflite: %.tflite $(VENV)/installed
 	$(BIN)/memsched optimize $< --target $(or $(TARGET),tflm) --output $@ --report $(@:.tflite=.json) --force --quiet
 
-# The arena that the firmware must reserve, from the report: `make path/to/model_arena.h`.
+# What the activations need, from the report, as a C header: `make path/to/model_arena.h`.
 %_arena.h: %_memsched.tflite
 	$(BIN)/python scripts/arena_header.py $(<:.tflite=.json) --output $@

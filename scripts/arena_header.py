@@ -1,4 +1,4 @@
-"""Write a C header with the arena size that a memsched report gives, for a firmware build."""
+"""Write a C header with the bytes of activations that a memsched report gives, for a firmware build."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ TEMPLATE = """\
 
 #include <stddef.h>
 
-// Activation arena of {model}, target {target}: {arena} bytes ({status}).
-#define {name}_ARENA_BYTES ((size_t){arena}u)
+// What the activations of {model} need, target {target}: {arena} bytes ({status}).
+// An interpreter keeps data of its own beside them: add that to the array that it is given
+// (TFLite Micro: what arena_used_bytes() reports above this, and room for planning).
+#define {name}_ACTIVATION_BYTES ((size_t){arena}u)
 #define {name}_MODEL_SHA256 "{sha256}"
 
 #endif  // {guard}
