@@ -6,6 +6,7 @@ import functools
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -80,7 +81,7 @@ def steps(network: Graph) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
     ]
 
 
-def run(session: onnxruntime.InferenceSession, seed: int) -> list[np.ndarray]:
+def run(session: onnxruntime.InferenceSession, seed: int) -> list[Any]:
     source = np.random.default_rng(seed)
     feeds = {item.name: source.standard_normal(item.shape).astype(np.float32) for item in session.get_inputs()}
     return list(session.run(None, feeds))

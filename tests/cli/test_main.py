@@ -21,6 +21,7 @@ from tests import small_models
 from tests.cli.conftest import Run
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import O, Sub, T
+from tests.needs import recent_onnxruntime
 
 CLI = [sys.executable, "-m", "memsched"]
 HEAVY = {
@@ -225,6 +226,7 @@ def test_open_dimensions(run: Run, tmp_path: Path) -> None:
     assert run("verify", path, out, "--input-shape", "x:1,8,16", "--runs", "1").code == 0
 
 
+@recent_onnxruntime
 def test_verify(run: Run, model: Path) -> None:
     assert run("optimize", model, "--no-verify").code == 0
     good = model.parent / "net_memsched.onnx"

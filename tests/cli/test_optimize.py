@@ -21,6 +21,7 @@ from memsched.report.build import load_schema
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.formats import tflite_builder
+from tests.needs import recent_onnxruntime
 
 SCHEMA = jsonschema.Draft202012Validator(load_schema())
 CLI = [sys.executable, "-m", "memsched"]
@@ -71,6 +72,7 @@ def test_default_names_and_a_better_order(run: Run, model: Path) -> None:
     assert "net_memsched.onnx" in done.out
 
 
+@recent_onnxruntime
 def test_verification_in_the_real_runtimes(run: Run, model: Path, tflite_model: Path) -> None:
     for path in (model, tflite_model):
         done = run("optimize", path)

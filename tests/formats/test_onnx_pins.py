@@ -11,7 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from memsched.formats.onnx_pins import pin, shape_nodes, unpin
+from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, feed_of, reshaping, shuffled
+
+pytestmark = recent_onnxruntime
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -17,7 +17,10 @@ from memsched.formats.onnx_order import default_order, priority_order
 from memsched.formats.onnx_pins import pin
 from memsched.runtimes import onnxruntime as runtime
 from memsched.runtimes.child import ChildResult
+from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled
+
+pytestmark = recent_onnxruntime
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -19,6 +19,9 @@ from memsched.targets.load import load_target
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+from tests.needs import recent_onnxruntime
+
+pytestmark = recent_onnxruntime
 
 TARGET = load_target("onnxruntime")
 SHAPE = (4, 50, 10)
