@@ -16,10 +16,10 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
 from memsched.targets.load import load_target
+from tests.needs import recent_onnxruntime
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
-from tests.needs import recent_onnxruntime
 
 pytestmark = recent_onnxruntime
 
