@@ -22,7 +22,7 @@ from memsched.schedule.partition_coarsen import coarsen
 from memsched.schedule.partition_hypergraph import Balance, Hypergraph
 from memsched.schedule.partition_refine import cheapest_downset, refine_by_cuts, refine_by_moves
 
-__all__ = ["cut_bytes", "minimum_cut", "partition"]
+__all__ = ["cut_along", "cut_bytes", "minimum_cut", "partition", "post_order"]
 
 _CYCLES = 2
 _VERTICES_PER_PART = 8
@@ -65,9 +65,9 @@ def partition(
         return _equal_shares(_by_level(tasks), parts)
     balance = Balance.of(len(tasks), parts, epsilon)
     best: tuple[int, Sequence[int], Hypergraph, list[int]] | None = None
-    for start in [order] if order is not None else [_post_order(tasks), _lowest_change_first(tasks)]:
+    for start in [order] if order is not None else [post_order(tasks), _lowest_change_first(tasks)]:
         graph = Hypergraph.of(tasks, start)
-        stages = _along(graph, parts, balance)
+        stages = cut_along(graph, parts, balance)
         cut = graph.cut(stages, parts)
         if best is None or cut < best[0]:
             best = cut, start, graph, stages
@@ -121,7 +121,7 @@ def _cycle(graph: Hypergraph, stages: list[int], parts: int, balance: Balance, r
     return current
 
 
-def _along(graph: Hypergraph, parts: int, balance: Balance) -> list[int]:
+def cut_along(graph: Hypergraph, parts: int, balance: Balance) -> list[int]:
     """Return the stages that cut the order of the vertices' numbers with the least sum of residues.
 
     A dynamic program over places of the boundaries, each within one share of its place among equal shares: time
@@ -184,7 +184,7 @@ def _by_level(tasks: Tasks) -> list[int]:
     return sorted(range(len(tasks)), key=lambda task: (level[task], task))
 
 
-def _post_order(tasks: Tasks) -> list[int]:
+def post_order(tasks: Tasks) -> list[int]:
     """Return the tasks as a depth-first walk against the edges finishes them."""
     placed = bytearray(len(tasks))
     result: list[int] = []

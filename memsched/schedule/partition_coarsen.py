@@ -56,7 +56,8 @@ def _match(
 
     With ``band`` 0 or 1, only edges from a level (longest path from the sources) of that parity to the next are. Each
     edge leads to a higher level, so a cycle of clusters would stay within one such pair of levels and use nothing
-    but clusters of two. A matched tail's other successors in the pair are therefore matched to nothing.
+    but clusters of two. The tail that was matched last in it would then have a successor in the pair that was matched
+    before: such tails are left alone.
     """
     level = [0] * len(graph)
     if band is not None:
@@ -64,18 +65,17 @@ def _match(
             level[vertex] = 1 + max((level[before] for before in befores), default=-1)
     cluster = list(range(len(graph)))
     matched = bytearray(len(graph))
-    blocked = bytearray(len(graph))
     order = list(range(len(graph)))
     rng.shuffle(order)
     for tail in order:
-        if matched[tail] or blocked[tail] or (band is not None and level[tail] % 2 != band):
+        if matched[tail] or (band is not None and level[tail] % 2 != band):
             continue
         in_pair = [after for after in graph.succs[tail] if level[after] == level[tail] + 1]
         if band is not None and any(matched[after] for after in in_pair):
             continue
         best, best_bytes = -1, -1
         for head, shared in _shared_bytes(graph, tail, in_pair if band is not None else graph.succs[tail]):
-            fits = not matched[head] and not blocked[head] and stages[head] == stages[tail]
+            fits = not matched[head] and stages[head] == stages[tail]
             fits = fits and graph.weights[head] + graph.weights[tail] <= largest
             alone = len(graph.succs[tail]) == 1 or len(graph.preds[head]) == 1
             if fits and (alone or band is not None) and shared > best_bytes:
@@ -84,9 +84,6 @@ def _match(
             continue
         cluster[best] = tail
         matched[tail] = matched[best] = 1
-        if band is not None:
-            for after in in_pair:
-                blocked[after] = 1
     return cluster if any(matched) else None
 
 
