@@ -40,11 +40,12 @@ types: install  ## Check types
 bench: install  ## Measure: the tables of the README
 	$(BIN)/python scripts/bench_models.py
 
-SCHEDULE_TABLES = networks fusion ablation partitions serenity "onnxsim --install" cells determinism
+SCHEDULE_TABLES = networks fusion ablation "onnxsim --install" cells determinism "determinism -- --partitions 4"
 
-bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (about an hour; TABLE=networks for one)
+bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (half an hour; TABLE=networks for one)
 	@for table in $(or $(TABLE),$(SCHEDULE_TABLES)); do \
 	    $(BIN)/python -m scripts.bench_schedule $$table || exit 1; echo; done
+	$(if $(TABLE),,$(BIN)/python -m scripts.bench_partition)
 
 bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture of docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -58,7 +58,7 @@ def test_table_of_networks() -> None:
     assert seconds[6:8] == ["0.5", "yes"] or float(seconds[5].strip("*")) > 0.5
     assert reductions[1:] == ["7,936.0 -> 6,368.0", "19.8 %", "7,936 -> 6,368", "19.8 %", "yes", "0.0 %"]
     assert rows(lines, "unetpp")[2][1:] == ["21,248.0 -> 20,480.0", "3.6 %", "-", "-", "-", "1.2 %"]
-    assert not rows(lines, "mean of the published nine")
+    assert not any("mean of" in line for line in lines)
 
 
 @pytest.mark.parametrize(

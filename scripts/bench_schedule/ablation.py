@@ -18,7 +18,7 @@ from memsched.schedule import cpsat
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.formulation import formulate
 from memsched.schedule.limits import Limits
-from memsched.schedule.partition import partition
+from memsched.schedule.partition import partition, post_order
 from scripts.bench_schedule.common import heading, kilobytes, line, network
 from scripts.bench_schedule.published import ABLATION
 
@@ -101,7 +101,7 @@ def solve(storage: Storage, method: Method, seconds: float, parts: int) -> Cell:
     started = time.monotonic()
     tasks = fuse(storage).tasks if method.fusion else single_op_tasks(storage)
     problems = _parts(tasks, parts) if method.partition else [tasks]
-    orders = [_reverse_post_order(problem) for problem in problems]
+    orders = [tuple(post_order(problem)) for problem in problems]
     peaks: list[int | None] = [max(problem.run(order)[0]) for problem, order in zip(problems, orders, strict=True)]
     solved = variables = 0
     proven, highest = True, 0
@@ -139,22 +139,3 @@ def _parts(tasks: Tasks, count: int) -> list[Tasks]:
         residue = part.run(range(len(part)))[1][-1]
         executed.update(group)
     return result
-
-
-def _reverse_post_order(tasks: Tasks) -> tuple[int, ...]:
-    """Return the order of a depth-first walk against the edges, as `schedule.orders` has it for ops."""
-    placed = [False] * len(tasks)
-    result: list[int] = []
-    for sink in (task for task, afters in enumerate(tasks.succs) if not afters):
-        stack = [(sink, False)]
-        while stack:
-            task, befores_done = stack.pop()
-            if placed[task]:
-                continue
-            if befores_done:
-                placed[task] = True
-                result.append(task)
-            else:
-                stack.append((task, True))
-                stack.extend((before, False) for before in reversed(tasks.preds[task]))
-    return tuple(result)
