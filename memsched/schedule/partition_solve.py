@@ -19,7 +19,7 @@ from memsched.schedule.partition import cut_bytes, partition
 
 __all__ = ["PartReport", "PartitionReport", "solve_partitioned"]
 
-# How far stages may be off equal shares, in turn: looser balance gives better cuts, and larger stages to search.
+# How far stages may be off equal shares, in turn: looser balance gives better cuts, and stages of up to 2.5 shares.
 _BALANCES = (0.5, 0.9, 1.5)
 _ROUNDS = 4
 # What one stage may be large without a search of it becoming hopeless.
