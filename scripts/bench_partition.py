@@ -178,8 +178,8 @@ def serenity_table(names: Sequence[str], states_per_step: int, max_states: int) 
     """Yield peaks, states and seconds of SERENITY's method and of ours, on fused tasks and on single ops."""
     yield (
         f"SERENITY: at most {states_per_step:,} downsets per step, {max_states:,} in all; ours: {max_states:,} in all. "
-        "Peaks in KB of 1024 bytes; bold: as low as the proven optimum. Where SERENITY ran out of downsets, its peak is "
-        "that of Kahn's algorithm for the segments without a solution, and says nothing of what more effort gives.\n"
+        "Peaks in KB of 1024 bytes; bold: as low as the proven optimum. Where SERENITY ran out of downsets, its peak "
+        "is that of Kahn's algorithm for the segments without a solution, and says nothing of what more effort gives.\n"
     )
     yield from heading(
         ("network", "on", "tasks", "SERENITY", "budgets", "states", "s", "proven", "ours", "states", "s", "proven")
