@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from memsched.errors import MemschedError
 from memsched.schedule.limits import Limits
+from memsched.schedule.portfolio import SOLVERS
 from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
 from scripts.bench_schedule.common import machine
 from scripts.bench_schedule.published import ABLATION
@@ -45,6 +46,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     added["onnxsim"].add_argument("--install", action="store_true", help="fetch onnxsim for this run alone")
     added["cells"].add_argument("--nodes", nargs="+", type=int, default=[48, 64, 96])
     added["cells"].add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
+    added["cells"].add_argument("--solver", choices=SOLVERS, default="auto", help="default: %(default)s")
     added["determinism"].add_argument("options", nargs="*", help="options of memsched optimize, after --")
     parsed = parser.parse_args(arguments)
     unknown = [name for name in getattr(parsed, "names", ()) if name not in NAMES]
@@ -68,7 +70,7 @@ def lines(arguments: argparse.Namespace) -> Iterator[str]:
         return peers.onnxsim_table(names, install=arguments.install)
     if arguments.table == "cells":
         limits = Limits(time_limit=arguments.time_limit)
-        return cells.table(arguments.nodes, arguments.seeds, arguments.target, limits)
+        return cells.table(arguments.nodes, arguments.seeds, arguments.target, limits, arguments.solver)
     return determinism.table(arguments.options)
 
 
