@@ -71,22 +71,35 @@ class Statements:
             ModelError: A dimension is negative and not -1, or an element type does not exist.
         """
         changed = False
+        plain: set[bytes] = set()
         for scope in graphs if first or self._dims else ():
             for value in values_of(scope.graph):
                 if not value.type.HasField("tensor_type"):
                     continue
+                written = value.type.SerializeToString()
+                if written in plain:
+                    continue
                 if first and value.type.tensor_type.elem_type:
                     _check_element(value)
-                for dim in value.type.tensor_type.shape.dim:
-                    if dim.HasField("dim_param"):
-                        self._symbols[dim.dim_param] = None
-                        if dim.dim_param in self._dims:
-                            dim.dim_value = self._dims[dim.dim_param]
-                            changed = True
-                    elif dim.dim_value < 0:
-                        if dim.dim_value < -1:
-                            raise ModelError(f"tensor '{value.name}' has the negative dimension {dim.dim_value}")
-                        dim.ClearField("dim_value")
+                changed = self._write_lengths(value) or changed
+                if all(dim.dim_value > 0 for dim in value.type.tensor_type.shape.dim):
+                    # Nothing to do for such a type, and large models have few of them.
+                    plain.add(written)
+        return changed
+
+    def _write_lengths(self, value: ValueInfoProto) -> bool:
+        """Do for one tensor what `write_dims` says."""
+        changed = False
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_param"):
+                self._symbols[dim.dim_param] = None
+                if dim.dim_param in self._dims:
+                    dim.dim_value = self._dims[dim.dim_param]
+                    changed = True
+            elif dim.dim_value < 0:
+                if dim.dim_value < -1:
+                    raise ModelError(f"tensor '{value.name}' has the negative dimension {dim.dim_value}")
+                dim.ClearField("dim_value")
         return changed
 
     def write_computed(
