@@ -80,6 +80,8 @@ class _GraphBuilder:
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
         self.read = self._read_names()
+        # Dimensions, bytes and element name of the types met so far: large models have few.
+        self.sizes: dict[ValueType, tuple[tuple[int, ...], int, str]] = {}
 
     def graph(self, names: Sequence[str]) -> Graph:
         scope = self.scope
@@ -125,6 +127,11 @@ class _GraphBuilder:
 
     def _add(self, name: str, role: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
         found = self.shapes.of(self.scopes, self.index, name)
+        known = self.sizes.get(found)
+        if known is not None:
+            self.index_of[name] = len(self.tensors)
+            self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external))
+            return
         dims = found.lengths()
         size, sized = 0, True
         if found.kind != "tensor":
@@ -136,6 +143,7 @@ class _GraphBuilder:
                 size = tensor_bytes(found.element, dims)
             except ModelError as error:
                 raise ModelError(f"tensor '{name}': {error}") from error
+            self.sizes[found] = dims, size, element_name(found.element)
         elif name not in self.read:
             sized = False
             self.built.unread.append(f"'{name}'")
