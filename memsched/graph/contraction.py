@@ -6,12 +6,11 @@ so a hyper-node keeps its own peak and residue profile, shared inputs and in-pla
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 
 from memsched.errors import GraphError
-from memsched.graph.dag import successors_of
+from memsched.graph.dag import successors_of, topological_order
 from memsched.graph.liveness import Storage, simulate
 
 __all__ = ["Tasks", "contract", "restrict", "single_op_tasks"]
@@ -180,21 +179,10 @@ def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[in
                 raise GraphError("a group of a contraction is not in execution order")
             done.add(op)
     preds = _task_predecessors(storage, groups, [task_of[op] for op in range(len(task_of))])
-    succs = successors_of(preds)
-    waiting = [len(befores) for befores in preds]
-    ready = [(min(groups[task]), task) for task, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    result: list[tuple[int, ...]] = []
-    while ready:
-        _, task = heapq.heappop(ready)
-        result.append(groups[task])
-        for after in succs[task]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, (min(groups[after]), after))
-    if len(result) != len(groups):
+    order = topological_order(preds, [min(group) for group in groups])
+    if len(order) != len(groups):
         raise GraphError("contracting these groups makes a cycle")
-    return tuple(result)
+    return tuple(groups[task] for task in order)
 
 
 def restrict(tasks: Tasks, subset: Sequence[int], executed: Container[int], residue: int) -> Tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 from memsched.errors import GraphError
@@ -14,6 +15,7 @@ __all__ = [
     "producers",
     "separating_nodes",
     "successors_of",
+    "topological_order",
     "validate",
 ]
 
@@ -49,6 +51,30 @@ def successors_of(preds: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         for before in befores:
             result[before].append(node)
     return [tuple(afters) for afters in result]
+
+
+def topological_order(preds: Sequence[Sequence[int]], rank: Sequence[int]) -> list[int]:
+    """Return the nodes so that each follows its predecessors, and of those that may come next the least ``rank`` does.
+
+    Nodes on a cycle, and those after one, are left out: the result is then shorter than ``preds``.
+
+    Args:
+        preds: Per node its distinct direct predecessors.
+        rank: Per node; ties by number.
+    """
+    succs = successors_of(preds)
+    waiting = [len(befores) for befores in preds]
+    ready = [(rank[node], node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[int] = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        result.append(node)
+        for after in succs[node]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, (rank[after], after))
+    return result
 
 
 def validate(graph: Graph) -> None:

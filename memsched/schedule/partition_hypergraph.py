@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from memsched.graph.contraction import Tasks
-from memsched.graph.dag import successors_of
+from memsched.graph.dag import successors_of, topological_order
 
 __all__ = ["Balance", "Hypergraph", "Net"]
 
@@ -182,20 +181,10 @@ def _topological(befores: Sequence[set[int]]) -> list[int]:
     Raises:
         ValueError: There is a cycle.
     """
-    afters = successors_of([tuple(sorted(before)) for before in befores])
-    waiting = [len(before) for before in befores]
-    ready = [vertex for vertex, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    number = [-1] * len(befores)
-    done = 0
-    while ready:
-        vertex = heapq.heappop(ready)
-        number[vertex] = done
-        done += 1
-        for after in afters[vertex]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, after)
-    if done != len(befores):
+    order = topological_order([tuple(before) for before in befores], range(len(befores)))
+    if len(order) != len(befores):
         raise ValueError("contracting these clusters makes a cycle")
+    number = [-1] * len(befores)
+    for position, vertex in enumerate(order):
+        number[vertex] = position
     return number

@@ -6,7 +6,6 @@ lower bound is where the threshold starts.
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Literal
 
 from memsched.graph.contraction import Tasks
+from memsched.graph.dag import topological_order
 from memsched.schedule import cpsat, exact, windows
 from memsched.schedule.bounds import necessary_bytes
 from memsched.schedule.exact import ExactResult
@@ -64,10 +64,14 @@ class Search:
     on_order: Callable[[tuple[int, ...], str], Incumbent]
     on_bound: Callable[[int, str], None]
 
+    def deadline(self, share: float) -> float:
+        """Return when ``share`` of the time limit is used up, on `time.monotonic`; may be infinite."""
+        limit = self.limits.time_limit
+        return math.inf if limit is None else self.started + share * limit
+
     def stopper(self, share: float) -> Callable[[], bool]:
         """Return a test that holds once ``share`` of the time limit is used up or the user wants to stop."""
-        limit = self.limits.time_limit
-        end = math.inf if limit is None else self.started + share * limit
+        end = self.deadline(share)
         return lambda: time.monotonic() >= end or self.stop()
 
 
@@ -228,16 +232,10 @@ class _State:
         jobs = [Job(self._parts[index], self.lower_bound, self.best.peak, max_states) for index in others]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
         workers = self.search.limits.workers if result.states >= _PARALLEL_STATES else 1
-        for index, found in zip(others, self._search_all(jobs, workers, share, stop), strict=True):
+        results = search_all(jobs, workers=workers, deadline=self.search.deadline(share), stop=stop)
+        for index, found in zip(others, results, strict=True):
             if found is not None:
                 self._take(index, found)
-
-    def _search_all(
-        self, jobs: list[Job], workers: int, share: float, stop: Callable[[], bool]
-    ) -> list[ExactResult | None]:
-        limit = self.search.limits.time_limit
-        deadline = math.inf if limit is None else self.search.started + share * limit
-        return search_all(jobs, workers=workers, deadline=deadline, stop=stop)
 
     def _take(self, part: int, result: ExactResult) -> None:
         self.states += result.states
@@ -302,15 +300,4 @@ def _task_order(tasks: Tasks, order: Sequence[int]) -> tuple[int, ...]:
     """Return the order of tasks closest to an order of ops: topological, ties by each task's first op in it."""
     step = {op: index for index, op in enumerate(order)}
     first = [min(step[op] for op in members) for members in tasks.members]
-    waiting = [len(befores) for befores in tasks.preds]
-    ready = [(first[task], task) for task, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    result: list[int] = []
-    while ready:
-        _, task = heapq.heappop(ready)
-        result.append(task)
-        for after in tasks.succs[task]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, (first[after], after))
-    return tuple(result)
+    return tuple(topological_order(tasks.preds, first))

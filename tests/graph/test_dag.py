@@ -113,3 +113,13 @@ def test_100000_ops_are_validated() -> None:
     dag.validate(graph)
     preds = dag.predecessors(graph)
     dag.separating_nodes(preds, dag.successors_of(preds))
+
+
+def test_topological_order_takes_the_least_rank_that_may_come_next() -> None:
+    preds = [(), (), (0,), (1,), (2, 3)]
+    assert dag.topological_order(preds, range(5)) == [0, 1, 2, 3, 4]
+    assert dag.topological_order(preds, [5, 1, 4, 2, 3]) == [1, 3, 0, 2, 4]
+
+
+def test_topological_order_leaves_out_what_is_on_or_after_a_cycle() -> None:
+    assert dag.topological_order([(), (2,), (1,), (2,)], range(4)) == [0]
