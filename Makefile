@@ -8,8 +8,10 @@ DEMO   ?= build/demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PRECIOUS: %_memsched.onnx %_memsched.tflite
-.PHONY: help install demo test lint types bench bench-schedule bench-growth clean
+.PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
+.PHONY: help install demo test test-random lint types clean
+.PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
+    bench-onchip bench-remat
 
 help:  ## Say what there is
 	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -30,6 +32,9 @@ demo: install  ## Optimise a real branchy model, verify it, and show the figures
 test: install lint types  ## Run every check: lint, types, tests
 	$(BIN)/python -m pytest -n auto
 
+test-random: install  ## Run the tests with other drawn cases than those that `make test` repeats
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto
+
 lint: install  ## Check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,7 +42,7 @@ lint: install  ## Check style and format
 types: install  ## Check types
 	$(BIN)/mypy
 
-bench: install  ## Measure: the tables of the README
+bench: install  ## Measure whole models: the first table of docs/benchmarks.md
 	$(BIN)/python scripts/bench_models.py
 
 SCHEDULE_TABLES = networks fusion ablation "onnxsim --install" cells "cells --nodes 64 --solver exact" \
@@ -52,6 +57,32 @@ bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m scripts.bench_growth --plot docs/images/growth.svg
 
+bench-addresses: install  ## Measure packing, arenas, order with addresses, memories (INSTANCES=DIR for CSV files)
+	$(BIN)/python -m scripts.bench_allocate --generated 12 $(if $(INSTANCES),--instances $(INSTANCES))
+	$(BIN)/python -m scripts.bench_arena
+	$(BIN)/python -m scripts.bench_joint
+	$(BIN)/python -m scripts.bench_pools
+
+bench-tflm: install  ## Measure the arenas of TensorFlow Lite Micro: the table of docs/tflm.md
+	$(BIN)/python -m scripts.bench_tflm
+
+bench-onnxruntime: install  ## Measure ONNX Runtime by order guarantee, and predictions (DAGS=50 of each kind)
+	$(BIN)/python -m scripts.bench_onnxruntime $(if $(DAGS),--dags $(DAGS))
+
+bench-litert: install  ## Measure what LiteRT's delegate does to an order: the table of docs/litert.md
+	$(BIN)/python -m scripts.bench_litert_delegation
+
+bench-tiling: install  ## Measure layers in pieces: peaks, extra work, inference times, frontiers (quarter of an hour)
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m scripts.bench_tiling --frontier --picture docs/images/tiling.svg
+
+bench-onchip: install  ## Measure groups of layers in on-chip memory: the table of docs/onchip.md
+	$(BIN)/python -m scripts.bench_onchip
+
+bench-remat: install  ## Measure what computing again saves, and schedules by tree decomposition (half an hour)
+	$(BIN)/python -m scripts.bench_remat
+	$(BIN)/python -m scripts.bench_decompose
+
 clean:  ## Remove what was built, the virtual environment too
 	rm -rf $(VENV) build
 
@@ -61,9 +92,7 @@ clean:  ## Remove what was built, the virtual environment too
 %_memsched.onnx: %.onnx $(VENV)/installed
 	$(BIN)/memsched optimize $< --output $@ --report $(@:.onnx=.json) --force --quiet
 
-%_memsched.tflite: %.tflite $(VENV)/installed
-	$(BIN)/memsched optimize $< --target $(or $(TARGET),tflm) --output $@ --report $(@:.tflite=.json) --force --quiet
-
-# What the activations need, from the report, as a C header: `make path/to/model_arena.h`.
-%_arena.h: %_memsched.tflite
-	$(BIN)/python scripts/arena_header.py $(<:.tflite=.json) --output $@
+# With a header for the firmware, of the size of the arena: `make path/to/model_arena.h` makes both.
+%_memsched.tflite %_arena.h: %.tflite $(VENV)/installed
+	$(BIN)/memsched optimize $< --target $(or $(TARGET),tflm) --output $*_memsched.tflite --report $*_memsched.json \
+	    --header $*_arena.h --force --quiet

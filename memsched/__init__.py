@@ -1,6 +1,6 @@
 """memsched: order, place and prove the activation memory of neural networks.
 
-`optimize`, `analyze`, `verify` and `load` are the commands of the same names as functions; they and what they return
+`optimize`, `analyze`, `verify`, `allocate_buffers` and `load` are the commands as functions; they and what they return
 are imported on first use, so that importing the package costs nothing.
 """
 
@@ -13,17 +13,20 @@ from memsched.errors import MemschedError
 
 if TYPE_CHECKING:
     from memsched.compiler import analyze, load, optimize, verify
+    from memsched.packing import AllocateResult, allocate_buffers
     from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllocateResult",
     "AnalyzeResult",
     "MemschedError",
     "OptimizeResult",
     "OutputsDifferError",
     "Report",
     "__version__",
+    "allocate_buffers",
     "analyze",
     "load",
     "optimize",
@@ -31,10 +34,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AllocateResult": "memsched.packing",
     "AnalyzeResult": "memsched.results",
     "OptimizeResult": "memsched.results",
     "OutputsDifferError": "memsched.results",
     "Report": "memsched.results",
+    "allocate_buffers": "memsched.packing",
     "analyze": "memsched.compiler",
     "load": "memsched.compiler",
     "optimize": "memsched.compiler",

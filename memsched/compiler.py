@@ -6,23 +6,37 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from memsched import tflm
 from memsched.errors import UsageError
+from memsched.final import MOST_EXTRA_MACS, Final, Permitted, find
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.planning import GraphPlan, baselines, lower_module, plan_allocation, plan_module
+from memsched.frontier import Frontier, find_frontier
+from memsched.graph.limits import Limits
+from memsched.placing import Request, prepare
+from memsched.planning import GraphPlan, plan_allocation, plan_module
+from memsched.pool_planning import plan_pools
 from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.runtimes.values import Verification
-from memsched.schedule.limits import Limits
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Outcome, Prepared, build
 from memsched.targets.load import default_target, load_target
+from memsched.targets.model import Target
 from memsched.units import parse_size
 from memsched.verification import ModelComparison, compare, verify_written
 from memsched.writing import check_request, write_model
 
 __all__ = ["analyze", "load", "optimize", "verify"]
+
+_TOLERANCE = 1e-5
+"""Of outputs, by their largest magnitude: kernels may add the products of a piece up in another order."""
+
+_ANALYZE_POOLS_SECONDS = 10.0
+"""For placing buffers in a target's pools as the model stands."""
+
+_FRONTIER_ENDED = "the search for the frontier was ended early: a longer --time-limit may find better steps"
 
 Source = str | os.PathLike[str] | bytes
 """A path, "-" for standard input, or a model's bytes."""
@@ -60,19 +74,49 @@ def analyze(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     in_place: bool = True,
+    frontier: bool = False,
+    reorder: bool = True,
+    tile: bool = True,
+    remat: bool = True,
+    max_extra_macs: float = 50.0,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> AnalyzeResult:
     """Return what a model needs as it stands: its peak and arena in the file's order, a bound, and who is to blame.
 
-    Arguments as for `optimize`.
+    Arguments as for `optimize`; those after ``frontier`` are for that search alone.
+
+    Args:
+        frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
+        reorder: Permit the frontier other orders than the file's.
     """
     started = time.monotonic()
+    limits = Limits(time_limit, seed)
+    _check_percentage(max_extra_macs)
     module = load(source, input_shapes=input_shapes, dims=dims)
     prepared = _prepare(module, target, in_place)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
-    outcome = Outcome("analyze", module, prepared, plans, allocation)
-    report = build(outcome, seed=0, seconds=time.monotonic() - started)
+    facts = tflm.analyzed(module) if tflm.applies(module, prepared.target) else None
+    pools = plan_pools(main, prepared.target, Limits(_ANALYZE_POOLS_SECONDS), started=time.monotonic())
+    found: Frontier | None = None
+    if frontier:
+        solver = "auto" if reorder else "file"
+        request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
+        found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
+    outcome = Outcome(
+        *("analyze", module, prepared, plans, allocation),
+        notes=() if found is None or found.finished else (_FRONTIER_ENDED,),
+        interrupted=found is not None and stop is not None and stop(),
+        tflm=facts,
+        pools=pools,
+        on_chip=_on_chip(module, main, prepared.target, Limits()),
+        frontier=None if found is None else found.section(),
+    )
+    report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
 
@@ -88,7 +132,11 @@ def optimize(
     dims: Mapping[str, int] | None = None,
     order_guarantee: OrderGuarantee = "session",
     control_dependencies: bool = False,
+    tflm_plan: bool = False,
     in_place: bool = True,
+    tile: bool = False,
+    remat: bool = False,
+    max_extra_macs: float = 15.0,
     verify: bool = True,
     seed: int = 0,
     workers: int = 1,
@@ -107,9 +155,16 @@ def optimize(
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
-            (dependencies in the model) or "none".
+            (dependencies in the model), "default" (the best order that sessions without options can be led to) or
+            "none".
         control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
+        tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; implied by a
+            target of its that lets tensors share bytes.
         in_place: Permit the target's in-place rules.
+        tile: Permit to compute groups of layers piece by piece.
+        remat: Permit to compute values again instead of keeping them.
+        max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
+            values computed again, bytes moved count as well.
         verify: Run both models on random inputs, where their runtime is installed.
         workers: Processes that search independent parts.
         output: Path that the report names as the model's; nothing is written there.
@@ -125,43 +180,77 @@ def optimize(
     """
     started = time.monotonic()
     limits = Limits(time_limit, seed, workers)
+    _check_percentage(max_extra_macs)
     budget_bytes = _budget(budget)
     data, path = read_source(source)
     options = _load_options(input_shapes, dims)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
-    plans = plan_module(
-        module, prepared.lowered, limits, solver=solver, partitions=partitions, on_progress=on_progress, stop=stop
-    )
-    interrupted = stop is not None and stop()
+    plan = tflm.wants_plan(module, prepared.target, tflm_plan)
+    request = Request(started, limits, solver, partitions, order_guarantee, on_progress, stop, plan)
+    permitted = Permitted(tile, remat, max_extra_macs)
+    final = find(module, data, prepared, options, request, budget_bytes, permitted)
+    plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
     main = plans[0]
-    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    interrupted = request.stopped()
+    pools = plan_pools(main, prepared.target, limits, started=started, stop=stop)
     written = write_model(
-        module,
-        data,
+        final.module,
+        final.data,
         plans,
         options,
         guarantee=order_guarantee,
         control_dependencies=control_dependencies,
         target=prepared.target.name,
+        keep=chosen is not None and chosen.keep,
     )
+    if chosen:
+        written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
+    if final.rewritten:
+        written = dataclasses.replace(written, unchanged=False)
+    facts: tflm.TflmFacts | None = None
+    if tflm.applies(module, prepared.target):
+        written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
+        if final.rewritten:
+            facts = dataclasses.replace(facts, file_head=tflm.analyzed(module).file_head)
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
         try:
             _tell_verifying(on_progress, main, started)
-            verification, notes = verify_written(module, data, written, options, seed=seed)
+            verification, notes = verify_written(
+                *(final.module, data, written, options),
+                seed=seed,
+                tolerance=_TOLERANCE if final.rewritten else 0.0,
+            )
         except KeyboardInterrupt:
             if stop is None:
                 raise
             interrupted, notes = True, ("the verification was interrupted",)
     outcome = Outcome(
-        "optimize", module, prepared, plans, allocation, budget_bytes, written, output, verification, notes, interrupted
+        *(
+            "optimize",
+            module,
+            final.prepared,
+            plans,
+            allocation,
+            budget_bytes,
+            written,
+            output,
+            verification,
+            notes,
+        ),
+        interrupted=interrupted,
+        tflm=facts,
+        pools=pools,
+        rewritten=final.module if final.rewritten else None,
+        rewrites=final.rewrites,
+        on_chip=_on_chip(final.module, main, prepared.target, limits),
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
-    if verification is not None and verification.outputs_equal is False:
-        raise OutputsDifferError(_differ(verification), report)
+    if verification is not None and _refuted(verification, rewritten=final.rewritten):
+        raise OutputsDifferError(_differ(verification, final), report)
     return OptimizeResult(
         model=written.model,
         report=report,
@@ -170,17 +259,36 @@ def optimize(
         module=module,
         graph=main.graph,
         verification=verification,
-        budget_met=None if budget_bytes is None else allocation.arena <= budget_bytes,
+        budget_met=None if budget_bytes is None else report["budget"]["met"],
         interrupted=interrupted,
     )
 
 
+def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> Mapping[str, Any] | None:
+    """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
+    if not target.on_chip_bytes:
+        return None
+    from memsched.rewriting import in_order
+    from memsched.tiling.onchip.plan import plan, section
+
+    return section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
+
+
 def _prepare(module: Module, name: str | None, in_place: bool) -> Prepared:
-    target = load_target(name or default_target(module.format))
-    if not in_place:
-        target = dataclasses.replace(target, in_place=())
-    lowered = lower_module(module, target)
-    return Prepared(target, lowered, baselines(module, lowered, target), in_place)
+    return prepare(module, load_target(name or default_target(module.format)), in_place=in_place)
+
+
+def _refuted(verification: Verification, *, rewritten: bool) -> bool:
+    """Whether the outputs differ; those of layers in pieces may differ in their last bits."""
+    if verification.outputs_equal is not False:
+        return False
+    error = verification.relative_error
+    return not rewritten or error is None or error > _TOLERANCE
+
+
+def _check_percentage(percent: float) -> None:
+    if not 0 <= percent <= MOST_EXTRA_MACS:
+        raise UsageError(f"--max-extra-macs {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
 
 
 def _budget(budget: int | str | None) -> int | None:
@@ -196,7 +304,14 @@ def _tell_verifying(on_progress: Callable[[Progress], None] | None, main: GraphP
         on_progress(Progress("verification", main.schedule.peak, bound, time.monotonic() - started))
 
 
-def _differ(verification: Verification) -> str:
+def _differ(verification: Verification, final: Final) -> str:
+    if final.rewritten:
+        error = verification.relative_error
+        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {_TOLERANCE:g} is permitted"
+        return (
+            f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
+            f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"
+        ).rstrip()
     return (
         f"the reordered model's outputs differ in {verification.runtime} (by up to {verification.max_abs_error}): "
         f"no model is written; please report it. {verification.reason or ''}".rstrip()

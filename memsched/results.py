@@ -13,6 +13,7 @@ from memsched.formats.files import STANDARD_STREAM, check_writable, is_regular, 
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.build import dump_report
+from memsched.report.header import arena_header
 from memsched.runtimes.values import Verification
 
 __all__ = ["AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report", "check_outputs", "save_outputs"]
@@ -31,14 +32,21 @@ class Report:
         """Return the report as the text of its JSON file."""
         return dump_report(self.data)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON file, whole or not at all.
+    def to_header(self, path: str | os.PathLike[str]) -> str:
+        """Return the text of the C header that is to be written to ``path``, which gives its include guard."""
+        return arena_header(self.data, os.fspath(path))
+
+    def save(self, path: str | os.PathLike[str] | None, header_path: str | os.PathLike[str] | None = None) -> None:
+        """Write the JSON file, and a C header, both or neither; a path of None is not written.
 
         Raises:
-            OutputError: It cannot be written.
+            OutputError: One of them cannot be written.
         """
         with staged_files() as files:
-            files.add(path, self.to_json().encode())
+            if path is not None:
+                files.add(path, self.to_json().encode())
+            if header_path is not None:
+                files.add(header_path, self.to_header(header_path).encode())
             files.commit()
 
 
@@ -104,9 +112,10 @@ def save_outputs(
     *,
     model_path: str | os.PathLike[str] | None,
     report_path: str | os.PathLike[str] | None,
+    header_path: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> None:
-    """Write model and report, both or neither: each is complete on disk before the first takes its name.
+    """Write model, report and C header, all or none: each is complete on disk before the first takes its name.
 
     A path of None is not written.
 
@@ -122,6 +131,8 @@ def save_outputs(
                 created = _external_data(result.module, Path(model_path).parent)
             if report_path is not None:
                 files.add(report_path, result.report.to_json().encode())
+            if header_path is not None:
+                files.add(header_path, result.report.to_header(header_path).encode())
             files.commit()
     except BaseException:
         for path in created:
@@ -129,11 +140,13 @@ def save_outputs(
         raise
 
 
-def check_outputs(source: str, model_path: str | None, report_path: str | None, *, force: bool) -> None:
+def check_outputs(
+    source: str, model_path: str | None, report_path: str | None, *, force: bool, header_path: str | None = None
+) -> None:
     """Refuse outputs that cannot be written, or that would overwrite something else, before any time is spent.
 
     Raises:
-        UsageError: Report and model, or report and input, are one file.
+        UsageError: Report, header, model and input are not files of their own, or the header is no file.
         OutputError: A folder is missing or not writable, or the input would be overwritten without ``force``.
     """
     if model_path is not None:
@@ -144,6 +157,18 @@ def check_outputs(source: str, model_path: str | None, report_path: str | None, 
         if is_regular(report_path) and any(same_file(report_path, other) for other in others):
             raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
         check_writable(report_path)
+    if header_path is not None:
+        _check_header(header_path, (source, model_path, report_path))
+
+
+def _check_header(path: str, others: tuple[str | None, ...]) -> None:
+    if path == STANDARD_STREAM:
+        raise UsageError("--header names a file: standard output has no name to make an include guard from")
+    if is_regular(path):
+        for other in others:
+            if other is not None and other != STANDARD_STREAM and same_file(path, other):
+                raise UsageError(f"the header would overwrite '{path}': name another file")
+    check_writable(path)
 
 
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:

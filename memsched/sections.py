@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memsched import __version__
+from memsched.allocate.pools import PoolPlan
 from memsched.formats.module import Module
+from memsched.formats.tflite_firmware import firmware_section
 from memsched.graph.model import Allocation
-from memsched.planning import Baseline, GraphPlan, Lowered
+from memsched.planning import SMALLER_ARENA, Baseline, GraphPlan, Lowered
 from memsched.report.build import Facts, build_report
 from memsched.results import Report
 from memsched.runtimes.values import Verification
 from memsched.targets.load import Target
+from memsched.tflm import TflmFacts, whole_arena_bytes
 from memsched.writing import Guarantee, Written
 
-__all__ = ["Outcome", "Prepared", "build"]
+__all__ = ["Outcome", "Prepared", "Rewrites", "build"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,39 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrites:
+    """What was done beside ordering; the report's sections of these names.
+
+    Attributes:
+        extra_macs: Multiply-accumulates that the model as given does not have.
+    """
+
+    tiling: Mapping[str, Any] | None = None
+    remat: Mapping[str, Any] | None = None
+    extra_macs: int = 0
+
+    def described(self) -> str:
+        """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
+        done = []
+        if self.tiling is not None and self.tiling["applied"]:
+            count = len(self.tiling["groups"])
+            done.append(f"{count} group{'s' if count > 1 else ''} of layers in pieces (tile)")
+        if self.remat is not None and self.remat["applied"]:
+            count = len(self.remat["copies"])
+            done.append(f"{count} operator{'s' if count > 1 else ''} computed again (remat)")
+        return " and ".join(done)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pipeline found, for its report."""
+    """What a pipeline found, for its report.
+
+    Attributes:
+        module: The model as given.
+        prepared: With the baselines of the model as given.
+        plans: Of the model as written, which is another graph where layers were rewritten.
+        rewritten: The model with its layers rewritten; None where they were not.
+    """
 
     command: str
     module: Module
@@ -45,6 +79,12 @@ class Outcome:
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    tflm: TflmFacts | None = None
+    pools: PoolPlan | None = None
+    rewritten: Module | None = None
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    on_chip: Mapping[str, Any] | None = None
+    frontier: Sequence[Mapping[str, Any]] | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
@@ -54,7 +94,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
     facts = Facts(
         memsched_version=__version__,
         command=outcome.command,
-        model=_model_section(outcome.module, main),
+        model=_model_section(outcome.module),
         output=None if written is None else _output_section(written, outcome.output),
         target=_target_section(outcome.prepared),
         baselines={name: _figures(baseline) for name, baseline in outcome.prepared.baselines.items()},
@@ -68,9 +108,17 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         passes=main.passes,
         bodies=_body_sections(outcome.module, outcome.plans),
         order_guarantee=None if written is None else _guarantee_section(written.guarantee),
+        tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm),
         verification=None if verification is None else _verification_section(verification),
         notes=_notes(outcome),
+        pools=outcome.pools,
         interrupted=outcome.interrupted,
+        firmware=_firmware_section(outcome),
+        tiling=outcome.rewrites.tiling,
+        remat=outcome.rewrites.remat,
+        frontier=outcome.frontier,
+        extra_macs=outcome.rewrites.extra_macs,
+        on_chip=outcome.on_chip,
         seed=seed,
         seconds=seconds,
     )
@@ -81,15 +129,16 @@ def _figures(baseline: Baseline) -> dict[str, int]:
     return {"peak_bytes": baseline.schedule.peak, "arena_bytes": baseline.allocation.arena}
 
 
-def _model_section(module: Module, main: GraphPlan) -> dict[str, Any]:
+def _model_section(module: Module) -> dict[str, Any]:
+    main = module.graphs[0]
     return {
         "path": module.path,
         "format": module.format,
         "sha256": module.sha256,
-        "ops": len(main.graph.ops),
-        "tensors": len(main.graph.tensors),
+        "ops": len(main.ops),
+        "tensors": len(main.tensors),
         "weights_bytes": module.weights_bytes,
-        "macs": sum(op.macs for op in main.graph.ops),
+        "macs": sum(op.macs for op in main.ops),
         "graphs": len(module.graphs),
         "constant_ops": module.constant_ops,
     }
@@ -100,7 +149,12 @@ def _output_section(written: Written, path: str | None) -> dict[str, Any]:
 
 
 def _guarantee_section(guarantee: Guarantee) -> dict[str, Any]:
-    return {"kind": guarantee.kind, "session_options": list(guarantee.session_options), "pins": guarantee.pins}
+    return {
+        "kind": guarantee.kind,
+        "session_options": list(guarantee.session_options),
+        "pins": guarantee.pins,
+        "predicted_peak_bytes": None if guarantee.predicted is None else dict(guarantee.predicted),
+    }
 
 
 def _target_section(prepared: Prepared) -> dict[str, Any]:
@@ -137,14 +191,48 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[dict[str,
     return sections
 
 
+def _firmware_section(outcome: Outcome) -> dict[str, Any] | None:
+    """Return what the model written needs, and what the one given needs beside its tensors."""
+    given = firmware_section(outcome.module)
+    if given is None:
+        return None
+    section = given if outcome.rewritten is None else firmware_section(outcome.rewritten)
+    return {
+        **(section or given),
+        "file_persistent_bytes_estimate": given["persistent_bytes_estimate"],
+        "file_planning_bytes_estimate": given["planning_bytes_estimate"],
+    }
+
+
+def _tflm_section(facts: TflmFacts) -> dict[str, Any]:
+    heads = (facts.plan_head, facts.order_head, facts.file_head)
+    return {
+        "head_bytes": next((head for head in heads if head is not None), None),
+        "file_head_bytes": facts.file_head,
+        "order_head_bytes": facts.order_head,
+        "plan_head_bytes": facts.plan_head,
+        "dropped": [
+            {"subgraph": one.subgraph, "index": one.tensor, "tensor": one.name, "size_bytes": one.size}
+            for one in facts.dropped
+        ],
+        "plan": [
+            {"subgraph": subgraph, "index": index, "tensor": facts.names[subgraph, index], "offset_bytes": offset}
+            for (subgraph, index), offset in sorted(facts.offsets.items())
+        ],
+    }
+
+
 def _verification_section(verification: Verification) -> dict[str, Any]:
-    error = verification.max_abs_error
+    error, relative = verification.max_abs_error, verification.relative_error
     return {
         "runtime": verification.runtime,
         "outputs_equal": verification.outputs_equal,
         "max_abs_error": error if error is not None and error < float("inf") else None,
+        "relative_error": relative if relative is not None and relative < float("inf") else None,
         "measured_peak_before_bytes": verification.measured_peak_before_bytes,
         "measured_peak_after_bytes": verification.measured_peak_after_bytes,
+        "predicted_peak_before_bytes": verification.predicted_peak_before_bytes,
+        "predicted_peak_after_bytes": verification.predicted_peak_after_bytes,
         "executed_order_matches": verification.executed_order_matches,
         "runs": verification.runs,
         "reason": verification.reason,
@@ -163,6 +251,36 @@ def _notes(outcome: Outcome) -> list[str]:
     before = outcome.prepared.baselines["file_order"].allocation.arena
     if outcome.allocation.arena > before:
         notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
-    if outcome.interrupted:
+    known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
+    if smaller:
+        notes.append(f"the {known} is used for its smaller arena: orders of no larger peak were found that need more")
+    notes += _whole_arena_notes(outcome)
+    if outcome.interrupted and outcome.command == "optimize":
         notes.append("interrupted: the best order found so far is used")
     return notes
+
+
+def _whole_arena_notes(outcome: Outcome) -> list[str]:
+    """Say which of the points that the search for pieces found needs the smallest arena in all, where that is less."""
+    tiling, facts = outcome.rewrites.tiling, outcome.tflm
+    if tiling is None or not tiling["applied"] or facts is None or outcome.rewritten is None:
+        return []
+    head = _tflm_section(facts)["head_bytes"]
+    if head is None:
+        return []
+    now = whole_arena_bytes(outcome.rewritten, head)
+    known = "TensorFlow Lite Micro's whole arena takes about"
+    most = float("inf") if outcome.budget_bytes is None else outcome.budget_bytes
+    rows = [row for row in tiling["frontier"] if "whole_arena_bytes_estimate" in row and row["peak_bytes"] <= most]
+    least = min(rows, key=lambda row: (row["whole_arena_bytes_estimate"], row["peak_bytes"]), default=None)
+    given = None if facts.file_head is None else whole_arena_bytes(outcome.module, facts.file_head)
+    if given is not None and given <= now and (least is None or given <= least["whole_arena_bytes_estimate"]):
+        return [f"{known} {now} B, and {given} B as given: each piece costs bytes that stay. Leave tile out of --allow"]
+    chosen = least is not None and least["extra_macs_percent"] == tiling["extra_macs_percent"]
+    if least is None or chosen or least["whole_arena_bytes_estimate"] >= now:
+        return []
+    above = [row["peak_bytes"] for row in tiling["frontier"] if row["peak_bytes"] > least["peak_bytes"]]
+    # Room for gaps between the tensors, but not for the next point.
+    budget = min([least["peak_bytes"] * 21 // 20, *[peak - 1 for peak in above]])
+    other = f"with other pieces about {least['whole_arena_bytes_estimate']} B, with a peak of {least['peak_bytes']} B"
+    return [f"{known} {now} B, {other}: each piece costs bytes that stay. --budget {budget} asks for those"]

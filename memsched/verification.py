@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.formats.files import STANDARD_STREAM, detect_format, read_source
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.runtimes.values import Verification
 from memsched.writing import Written
 
 __all__ = ["ModelComparison", "compare", "verify_written"]
+
+_GUARANTEES: Mapping[str, OrderGuarantee] = {"none": "none", "pins": "pins", "default": "default"}
+"""Those that do not come with session options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,12 @@ class ModelComparison:
 
 
 def verify_written(
-    module: Module, data: bytes, written: Written, options: LoadOptions, *, seed: int
+    module: Module, data: bytes, written: Written, options: LoadOptions, *, seed: int, tolerance: float = 0.0
 ) -> tuple[Verification | None, tuple[str, ...]]:
     """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
+
+    Args:
+        tolerance: Relative error that is permitted, where pieces are added up in another order.
 
     Returns:
         What was found, and notes for the report; None and the reason where the runtime is not installed.
@@ -41,7 +48,7 @@ def verify_written(
         if module.format == "tflite":
             from memsched.runtimes import litert
 
-            return litert.verify(data, written.model, seed=seed), ()
+            return litert.verify(data, written.model, seed=seed, tolerance=tolerance), ()
         return _verify_onnx(module, data, written, options, seed), ()
     except RuntimeUnavailableError as error:
         return None, (f"not verified: {error}",)
@@ -52,15 +59,19 @@ def _verify_onnx(module: Module, data: bytes, written: Written, options: LoadOpt
     from memsched.runtimes import onnxruntime
 
     folder: Path | None = folder_of(module.path) if external_files(module) else None
-    return onnxruntime.verify(
+    promised = written.guarantee
+    found = onnxruntime.verify(
         data,
         written.model,
-        guarantee="pins" if written.guarantee.kind == "pins" else "session",
+        expected_order=promised.executed,
+        guarantee=_GUARANTEES.get(promised.kind, "session"),
         seed=seed,
         input_shapes=options.input_shapes,
         dims=options.dims,
         data_folder=folder,
     )
+    before, after = promised.requested or (None, None)
+    return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
 
 
 def compare(

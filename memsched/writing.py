@@ -12,16 +12,25 @@ from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.graph.checker import check_reordering
 from memsched.planning import GraphPlan
 
-__all__ = ["Guarantee", "Written", "check_request", "write_model"]
+__all__ = ["Guarantee", "Written", "check_request", "check_written", "write_model"]
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What makes the runtime keep the order; the report's section of that name."""
+    """What makes the runtime keep the order; the report's section of that name.
+
+    Attributes:
+        predicted: ONNX Runtime's peak by guarantee, bytes; None where nothing predicts it.
+        requested: What a verification should measure before and after, bytes; None where nothing predicts it.
+        executed: Names of the main graph's ops as they run; None where that is the file's order.
+    """
 
     kind: str
     session_options: tuple[str, ...] = ()
     pins: int | None = None
+    predicted: Mapping[str, int] | None = None
+    requested: tuple[int, int] | None = None
+    executed: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +52,10 @@ def check_request(module: Module, guarantee: OrderGuarantee, control_dependencie
     """Refuse what the module's format has no means for.
 
     Raises:
-        UsageError: Pins for TFLite, or control dependencies for ONNX.
+        UsageError: Pins or the default order for TFLite, or control dependencies for ONNX.
     """
-    if module.format == "tflite" and guarantee == "pins":
-        raise UsageError("--order-guarantee pins is for ONNX: a TFLite file's order binds every runtime")
+    if module.format == "tflite" and guarantee in {"pins", "default"}:
+        raise UsageError(f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime")
     if module.format == "onnx" and control_dependencies:
         raise UsageError("--control-dependencies is for TFLite: use --order-guarantee session or pins for ONNX")
 
@@ -60,21 +69,27 @@ def write_model(
     guarantee: OrderGuarantee,
     control_dependencies: bool,
     target: str,
+    keep: bool = False,
 ) -> Written:
     """Return the model in the plans' orders; ``data``, byte for byte, where no order changed and nothing is added.
+
+    Args:
+        keep: Nothing is better than the file as given: return it, whatever was asked for.
 
     Raises:
         InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
     """
     if module.format == "tflite":
         return _write_tflite(module, data, plans, options, control_dependencies)
+    if keep:
+        return Written(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
     if guarantee == "pins":
         return _write_pinned(module, data, plans, options, target)
     return _write_onnx(module, data, plans, options, guarantee, target)
 
 
 def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
-    return {index: plan.schedule.order for index, plan in enumerate(plans)}
+    return {index: plan.stored_order for index, plan in enumerate(plans)}
 
 
 def _write_tflite(
@@ -87,7 +102,7 @@ def _write_tflite(
     model = tflite_writer.serialize(module, orders, control_dependencies=control_dependencies)
     if model == data:
         return Written(data, True, guarantee)
-    _check_written(module, model, plans, options)
+    check_written(module, model, plans, options)
     notes = tflite_writer.notes(module, orders, control_dependencies=control_dependencies)
     return Written(model, False, guarantee, notes)
 
@@ -98,11 +113,11 @@ def _write_onnx(
     from memsched.formats import onnx_writer
     from memsched.runtimes.onnxruntime import session_instructions
 
-    guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind == "session" else ())
+    guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
         return Written(data, True, guarantee)
     model = onnx_writer.serialize(module, _orders(plans), _metadata(kind, plans[0], target))
-    _check_written(module, model, plans, options)
+    check_written(module, model, plans, options)
     return Written(model, False, guarantee)
 
 
@@ -118,7 +133,7 @@ def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mappin
     }
 
 
-def _check_written(
+def check_written(
     module: Module, model: bytes, plans: Sequence[GraphPlan], options: LoadOptions, *, added: bool = False
 ) -> None:
     """Read ``model`` back and compare it with the given module and the planned orders.
@@ -133,7 +148,7 @@ def _check_written(
     if len(again.graphs) != len(module.graphs):
         raise InternalError("the reordered model does not hold the same graphs")
     for before, after, plan in zip(module.graphs, again.graphs, plans, strict=True):
-        planned = [before.ops[op].name for op in plan.schedule.order]
+        planned = [before.ops[op].name for op in plan.stored_order]
         found = [op.name for op in after.ops]
         if added:
             known = set(planned)
@@ -167,5 +182,5 @@ def _write_pinned(
         model: bytes = pinned.model.SerializeToString(deterministic=True)
     except ValueError as error:
         raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
-    _check_written(module, model, plans, options, added=True)
+    check_written(module, model, plans, options, added=True)
     return Written(model, False, guarantee, tuple(notes))

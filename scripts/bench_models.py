@@ -1,4 +1,4 @@
-"""Optimise real models end to end and print the README's tables: peaks, proofs, seconds, verification.
+"""Optimise real models end to end and print a table: peaks, proofs, seconds, verification.
 
 Each row is one run of the command line in a process of its own, imports included. Models: those in ``models/`` and the
 light models that the installed onnx package carries.

@@ -127,6 +127,7 @@ def executed(
     by_file: bool = False,
     feed: Mapping[str, Any] | None = None,
     level: str | None = None,
+    reuse: bool = True,
 ) -> tuple[list[Any], list[str], int]:
     """Run a model in a session that sets nothing but what it must to be watched.
 
@@ -138,6 +139,7 @@ def executed(
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
     options.enable_mem_pattern = False
+    options.enable_mem_reuse = reuse
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if level:
@@ -165,3 +167,110 @@ def graph_of(model: onnx.ModelProto) -> Graph:
     inputs = tuple(range(len(model.graph.input)))
     outputs = tuple(index[v.name] for v in model.graph.output)
     return Graph("dag", tuple(Tensor(name, 1) for name in names), tuple(ops), inputs, outputs)
+
+
+def varied(seed: int) -> onnx.ModelProto:
+    """Return a DAG of 15 to 50 nodes over tensors of several shapes and element sizes.
+
+    Views, in-place chains, concatenations, splits, inputs read twice, outputs that are read too, unread outputs,
+    casts, workspaces, scalars.
+    """
+    return _Varied(seed).model()
+
+
+_Value = tuple[str, tuple[int, ...], int]
+
+
+class _Varied:
+    """Values are (name, shape, element size in floats)."""
+
+    _IN_PLACE = (*_UNARY, "Relu", "Abs", "Clip", "Exp")
+    _KINDS = ("unary", "unary", "unary", "binary", "binary", "Reshape", "Transpose", "Concat", "Split", "Softmax",
+              "Cast", "ReduceMax", "MatMul", "Slice", "Identity", "Unsqueeze")  # fmt: skip
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.values: list[_Value] = [("x0", (16, 24), 1), ("x1", (16, 24), 1)]
+        self.constants: dict[str, onnx.TensorProto] = {}
+        self.nodes: list[onnx.NodeProto] = []
+
+    def model(self) -> onnx.ModelProto:
+        for at in range(self.rng.randint(15, 50)):
+            self._add(at)
+        used = {name for node in self.nodes for name in node.input}
+        types = {1: TensorProto.FLOAT, 2: TensorProto.DOUBLE}
+        shown = [value for value in self.values[2:] if value[0] not in used or self.rng.random() < 0.05]
+        outputs = [helper.make_tensor_value_info(name, types[element], shape) for name, shape, element in shown]
+        return _model(self.nodes, [16, 24], outputs, list(self.constants.values()), 18)
+
+    def _constant(self, *numbers: int) -> str:
+        name = "_".join(["constant", *map(str, numbers)])
+        self.constants[name] = helper.make_tensor(name, TensorProto.INT64, [len(numbers)], numbers)
+        return name
+
+    def _add(self, at: int) -> None:
+        rng = self.rng
+        name, shape, element = rng.choice(self.values[-rng.choice([3, 8, 20]) :])
+        kind = rng.choice(self._KINDS)
+        if kind == "Cast" and any(node.op_type == "Cast" and name in node.output for node in self.nodes):
+            kind = "Neg"  # ONNX Runtime drops the first of two casts whatever it is told
+        if kind == "Cast":
+            to = TensorProto.DOUBLE if element == 1 else TensorProto.FLOAT
+            self._node(at, kind, [name], [(f"v{at}", shape, 3 - element)], to=to)
+        elif element == 2:
+            kind = rng.choice(["Neg", "Identity", "Transpose"])
+            self._node(at, kind, [name], [(f"v{at}", shape[::-1] if kind == "Transpose" else shape, 2)])
+        elif kind == "unary":
+            self._node(at, rng.choice(self._IN_PLACE), [name], [(f"v{at}", shape, 1)])
+        else:
+            self._add_float(at, kind, name, shape)
+
+    def _add_float(self, at: int, kind: str, name: str, shape: tuple[int, ...]) -> None:
+        rng = self.rng
+        count = int(np.prod(shape))
+        same = [v for v, s, e in self.values if s == shape and e == 1][-8:]
+        inputs, attributes, made = [name], {}, shape
+        if kind == "binary":
+            kind = rng.choice((*_BINARY, "Max"))
+            inputs.append(rng.choice(same))
+        elif kind == "Reshape":
+            made = rng.choice([(count,), (count // 2, 2), (1, count)]) if count % 2 == 0 else (count,)
+            inputs.append(self._constant(*made))
+        elif kind == "Unsqueeze" and len(shape) < 4:
+            inputs.append(self._constant(0))
+            made = (1, *shape)
+        elif kind == "Transpose":
+            made = shape[::-1]
+        elif not shape or kind == "Unsqueeze":
+            kind = "Neg"
+        elif kind == "Concat":
+            inputs += [rng.choice(same) for _ in range(rng.randint(1, 2))]
+            attributes, made = {"axis": 0}, (shape[0] * len(inputs), *shape[1:])
+        elif kind == "Softmax":
+            attributes = {"axis": rng.randrange(len(shape))}
+        elif kind == "ReduceMax":
+            inputs.append(self._constant(0))
+            attributes, made = {"keepdims": 0}, shape[1:]
+        else:
+            self._add_matrix(at, kind, name, shape)
+            return
+        self._node(at, kind, inputs, [(f"v{at}", made, 1)], **attributes)
+
+    def _add_matrix(self, at: int, kind: str, name: str, shape: tuple[int, ...]) -> None:
+        if kind == "Split" and shape[-1] % 2 == 0:
+            half = (*shape[:-1], shape[-1] // 2)
+            self._node(at, kind, [name], [(f"v{at}", half, 1), (f"v{at}b", half, 1)], axis=len(shape) - 1,
+                       num_outputs=2)  # fmt: skip
+        elif kind == "MatMul" and len(shape) == 2 and shape[0] < 300:
+            self.nodes.append(helper.make_node("Transpose", [name], [f"v{at}t"], f"n{at}t"))
+            self._node(at, kind, [name, f"v{at}t"], [(f"v{at}", (shape[0], shape[0]), 1)])
+        elif kind == "Slice" and shape[0] > 1:
+            ends = [self._constant(0), self._constant(shape[0] // 2)]
+            self._node(at, kind, [name, *ends], [(f"v{at}", (shape[0] // 2, *shape[1:]), 1)])
+        else:
+            self._node(at, "Neg", [name], [(f"v{at}", shape, 1)])
+
+    def _node(self, at: int, kind: str, inputs: list[str], made: list[_Value], **attributes: Any) -> None:
+        """Add a node; of several outputs the later ones are sometimes neither read nor given out."""
+        self.nodes.append(helper.make_node(kind, inputs, [value[0] for value in made], f"n{at}", **attributes))
+        self.values.extend(made if self.rng.random() < 0.8 else made[:1])

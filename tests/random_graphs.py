@@ -19,6 +19,7 @@ def random_graph(
     workspace: bool = True,
     multi_output: bool = True,
     extras: bool = True,
+    layable: bool = False,
 ) -> Graph:
     """Return a valid graph of ``ops`` ops.
 
@@ -29,12 +30,16 @@ def random_graph(
         views: Views of whole tensors, slices, and concatenations, some with a constant part of their own.
         in_place: In-place candidates, some of them of unequal size or never dying, which must be ignored.
         extras: Dependencies without a tensor, variables, inputs that the caller owns, sizes of 0.
+        layable: Concatenations have addresses, as those of a lowered graph do: a piece is no slice, lies in one
+            concatenation, and is not overwritten; slices begin anywhere.
     """
-    builder = _Builder(rng, in_place=in_place, workspace=workspace, extras=extras)
+    builder = _Builder(rng, in_place=in_place, workspace=workspace, extras=extras, layable=layable)
     locality = rng.choice([1, 2, 4, 100])
     for _ in range(rng.randint(1, 3)):
         builder.add_input()
     variables = (builder.add_tensor(rng.randint(1, 9)),) if extras and rng.random() < 0.1 else ()
+    # A view of a state is a copy.
+    builder.slices.update(variables)
     for _ in range(ops):
         read = builder.pick_inputs(locality)
         draw = rng.random()
@@ -48,11 +53,14 @@ def random_graph(
 
 
 class _Builder:
-    def __init__(self, rng: random.Random, *, in_place: bool, workspace: bool, extras: bool) -> None:
+    def __init__(self, rng: random.Random, *, in_place: bool, workspace: bool, extras: bool, layable: bool) -> None:
         self.rng = rng
         self.in_place = in_place
         self.workspace = workspace
         self.extras = extras
+        self.layable = layable
+        self.slices: set[int] = set()
+        self.pieces: set[int] = set()
         self.tensors: list[Tensor] = []
         self.ops: list[Op] = []
         self.inputs: list[int] = []
@@ -83,7 +91,12 @@ class _Builder:
         return tuple(self.rng.sample(source, count))
 
     def finish(
-        self, kind: str, read: tuple[int, ...], outputs: tuple[int, ...], views: tuple[tuple[int, int], ...]
+        self,
+        kind: str,
+        read: tuple[int, ...],
+        outputs: tuple[int, ...],
+        views: tuple[tuple[int, int], ...],
+        view_offsets: tuple[int, ...] = (),
     ) -> None:
         pairs = []
         for output in outputs:
@@ -96,6 +109,8 @@ class _Builder:
         scratch = self.rng.choice([0, 0, 0, self.rng.randint(1, self.largest)]) if self.workspace else 0
         name = f"{kind.lower()}{len(self.ops)}"
         self.ops.append(Op(name, kind, read, outputs, workspace=scratch, views=views, in_place=tuple(pairs)))
+        if view_offsets:
+            self.ops[-1] = replace(self.ops[-1], view_offsets=view_offsets)
 
     def add_op(self, read: tuple[int, ...], outputs: int) -> None:
         self.finish("Op", read, tuple(self.add_tensor(self.size()) for _ in range(outputs)), ())
@@ -106,20 +121,48 @@ class _Builder:
         whole = self.tensors[source].size
         output = self.add_tensor(whole if self.rng.random() < 0.7 else self.rng.randint(0, whole))
         self.buffers[output] = self.buffers[source]
-        self.finish("View", read, (output,), ((output, source),))
+        offsets: tuple[int, ...] = ()
+        if self.layable:
+            offsets = (self.rng.randint(0, whole - self.tensors[output].size),)
+            if source in self.slices or self.tensors[output].size < whole:
+                self.slices.add(output)
+        self.finish("View", read, (output,), ((output, source),), offsets)
 
     def add_concatenation(self, read: tuple[int, ...]) -> None:
         """Pieces that lie one after the other: no two may share bytes."""
         pieces: list[int] = []
         taken: set[int] = set()
         for source in read:
-            if not taken & self.buffers[source]:
+            if not taken & self.buffers[source] and (not self.layable or self.may_be_piece(source)):
                 pieces.append(source)
                 taken |= self.buffers[source]
         constant = self.rng.choice([0, 0, 0, self.rng.randint(1, self.largest)])
         output = self.add_tensor(sum(self.tensors[piece].size for piece in pieces) + constant)
         self.buffers[output] = taken | ({output} if constant else set())
-        self.finish("Concat", read, (output,), tuple((output, piece) for piece in pieces))
+        if not taken:
+            self.buffers[output] = {output}
+        views = tuple((output, piece) for piece in pieces)
+        if not self.layable:
+            self.finish("Concat", read, (output,), views)
+            return
+        self.pieces |= taken
+        self.rng.shuffle(pieces)
+        gap, ends = self.rng.randint(0, len(pieces)), {}
+        end = 0
+        for index, piece in enumerate(pieces):
+            end += constant if index == gap else 0
+            ends[piece] = end
+            end += self.tensors[piece].size
+        self.finish("Concat", read, (output,), views, tuple(ends[piece] for _, piece in views))
+
+    def may_be_piece(self, source: int) -> bool:
+        buffers = self.buffers[source]
+        return (
+            source not in self.slices
+            and not buffers & self.pieces
+            and not any(self.tensors[buffer].external for buffer in buffers)
+            and self.tensors[source].size > 0
+        )
 
     def graph(self, variables: tuple[int, ...]) -> Graph:
         rng = self.rng
@@ -133,10 +176,16 @@ class _Builder:
             for _ in range(rng.randint(1, 2)):
                 before, after = sorted(rng.sample(range(len(self.ops)), 2))
                 dependencies.add((before, after))
+        ops = self.ops
+        if self.layable:
+            ops = [
+                replace(op, in_place=tuple(pair for pair in op.in_place if not self.buffers[pair[1]] & self.pieces))
+                for op in ops
+            ]
         return Graph(
             name="random",
             tensors=tuple(self.tensors),
-            ops=tuple(self.ops),
+            ops=tuple(ops),
             inputs=tuple(self.inputs),
             outputs=tuple(outputs),
             variables=variables,

@@ -39,6 +39,22 @@ def branches(count: int = 4, side: int | str = SIDE) -> bytes:
     return model_of(nodes, [floats("x", [1, side, SIDE])], [floats("y", [count, 1, 1])], weights)
 
 
+def siblings() -> bytes:
+    """Two inputs of one op, stored as they should run; ONNX Runtime's default order runs the second one first.
+
+    The file's order needs 5120 bytes, the other one 1024 more.
+    """
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["wide"], name="wide"),
+        helper.make_node("Concat", ["wide"] * 4, ["wider"], name="wider", axis=0),
+        helper.make_node("ReduceMean", ["wider"], ["mean"], name="mean", axes=[0, 1, 2]),
+        helper.make_node("Sub", ["x", "w"], ["kept"], name="kept"),
+        helper.make_node("Add", ["mean", "kept"], ["y"], name="join"),
+    ]
+    weights = [numpy_helper.from_array(np.array([2], np.float32), "w")]
+    return model_of(nodes, [floats("x", [1, SIDE, SIDE])], [floats("y", [1, SIDE, SIDE])], weights)
+
+
 def chain(shape: Sequence[int] = (1, 8)) -> bytes:
     """Two ops in a row: nothing can be reordered."""
     nodes = [helper.make_node("Relu", ["x"], ["a"], name="a"), helper.make_node("Neg", ["a"], ["y"], name="b")]

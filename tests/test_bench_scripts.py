@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memsched.graph import dag
+from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from memsched.schedule.limits import Limits
 from scripts import bench_growth
 from scripts.bench_schedule import __main__ as command
 from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers

@@ -14,8 +14,8 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper
 
+from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
-from memsched.schedule.limits import Limits
 from memsched.schedule.portfolio import schedule_graph
 from scripts.networks import __main__ as command
 from scripts.networks.catalogue import FURTHER, NAMES, PUBLISHED, build

@@ -1,8 +1,8 @@
-"""Addresses by greedy planning: buffers are placed one by one, in several orders, and the smallest arena wins.
+"""Addresses by greedy planning: blocks are placed one by one, in several orders, and the lowest packing wins.
 
-The orders are those of the common planners: by size (TFLite's "greedy by size"), by breadth (the largest steps
+The orders are those of the common planners: by size (TFLite's "greedy by size"), by breadth (the largest times
 first), by lifetime, by area and by conflicts, each at the lowest and at the tightest gap; and the sweep in order of
-time, which is the only one that a graph with very many overlapping pairs gets.
+time, which is the only one that very many overlapping pairs get.
 """
 
 from __future__ import annotations
@@ -10,186 +10,198 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from memsched.allocate.buffers import Buffer, buffers
-from memsched.graph.liveness import Storage
-from memsched.graph.model import Allocation, Graph, Placement, Schedule
+from memsched.allocate.conflicts import Conflicts, conflicts_of, overlapping_pairs
+from memsched.graph.packing import Block, height_of
 
-__all__ = ["allocate", "live_bound", "place"]
+__all__ = ["MOST_SCANNED", "Planner", "near_enough", "sweep"]
 
 _MOST_PAIRS = 400_000
-"""Overlapping pairs up to which the orders that look at all neighbours of a buffer take a second or so."""
+"""Overlapping pairs up to which the orders that look at all neighbours of a block take a second or so."""
 
-_MOST_SCANNED = 20_000
-"""Buffers up to which the lowest gap is looked for among all gaps."""
+MOST_SCANNED = 20_000
+"""Blocks up to which the lowest gap is looked for among all gaps."""
 
 _ENOUGH = 200
-"""Above that many buffers, one part in this many above the bound is near enough: each further order takes seconds."""
+"""Above that many blocks, one part in this many above the bound is near enough: each further order takes seconds."""
 
 _Offsets = list[int]
 
 
-def allocate(graph: Graph, schedule: Schedule, *, alignment: int, storage: Storage | None = None) -> Allocation:
-    """Return addresses for the buffers of ``schedule``; every offset and size is a multiple of ``alignment`` bytes.
+class Planner:
+    """The greedy planners for one set of blocks, whose parts must not be empty nor overlap within a block.
 
-    The status is "optimal" when the arena equals the largest sum of rounded sizes that are live at once.
-
-    Args:
-        storage: Of ``graph``, where the caller has it already.
+    Attributes:
+        conflicts: Which blocks meet; None where too many do.
+        found: What `run` tried: (height, offsets, method), in the order tried.
+        orders: Of those plans that are an order of the blocks: method to (order, whether the tightest gap is taken).
     """
-    return place(buffers(graph, schedule, storage), alignment=alignment)
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.sizes = [block.size for block in blocks]
+        self.conflicts = conflicts_of(blocks) if overlapping_pairs(blocks) <= _MOST_PAIRS else None
+        self.found: list[tuple[int, _Offsets, str]] = []
+        self.orders: dict[str, tuple[list[int], bool]] = {}
+        self._fixed = [-1 if block.offset is None else block.offset for block in blocks]
+        self._free = [index for index, block in enumerate(blocks) if block.offset is None]
+
+    def run(self, goal: int, stop: Callable[[], bool] | None = None) -> tuple[int, _Offsets, str]:
+        """Return the lowest packing as (height, offsets, method); the first one of at most ``goal`` bytes ends it."""
+        for method, plan in self._plans():
+            offsets = plan()
+            height = height_of(self.blocks, offsets)
+            self.found.append((height, offsets, method))
+            enough = len(self.blocks) > MOST_SCANNED and near_enough(height, goal)
+            if height <= goal or enough or (stop is not None and stop()):
+                break
+        return min(self.found, key=lambda one: one[0])
+
+    def in_order(self, order: Sequence[int], *, tight: bool, first: _Offsets | None = None) -> _Offsets:
+        """Place blocks in ``order``, each in the lowest or the tightest gap between its placed neighbours.
+
+        Args:
+            first: Addresses that are taken already; -1 for none. By default those that were given.
+        """
+        conflicts = self.conflicts
+        if conflicts is None:
+            raise ValueError("too many blocks meet for an order")
+        offsets = list(self._fixed if first is None else first)
+        sizes, near, apart = self.sizes, conflicts.near, conflicts.apart
+        for index in order:
+            alignment, size = self.blocks[index].alignment, sizes[index]
+            taken = [(at - size, at + sizes[other]) for other in near[index] if (at := offsets[other]) >= 0]
+            if apart[index]:
+                taken += [(at + low, at + high) for other, low, high in apart[index] if (at := offsets[other]) >= 0]
+            taken.sort()
+            address, chosen, smallest = 0, -1, -1
+            for low, high in taken:
+                gap = low - address
+                if gap >= 0 and (smallest < 0 or gap < smallest):
+                    chosen, smallest = address, gap
+                    if not tight:
+                        break
+                if high > address:
+                    address = high if alignment == 1 else -(-high // alignment) * alignment
+            offsets[index] = chosen if chosen >= 0 else address
+        return offsets
+
+    def _plans(self) -> Iterator[tuple[str, Callable[[], _Offsets]]]:
+        """Yield named planners, the ones that are most often best first; for very many blocks the quickest."""
+        swept = self._sweeps()
+        if self.conflicts is not None and any(block.hint is not None for block in self.blocks):
+            yield "hints", partial(self._with_hints, self.conflicts)
+        if len(self.blocks) > MOST_SCANNED:
+            yield next(swept)
+        if self.conflicts is not None:
+            for name, order in self._orders(self.conflicts):
+                for tight in (False, True):
+                    method = f"greedy by {name}, tight" if tight else f"greedy by {name}"
+                    self.orders[method] = order, tight
+                    yield method, partial(self.in_order, order, tight=tight)
+        yield from swept
+
+    def _sweeps(self) -> Iterator[tuple[str, Callable[[], _Offsets]]]:
+        spans = [_span(self.blocks[index]) for index in self._free]
+        backwards = [(-end, -begin) for begin, end in spans]
+        for name, times in (("time", spans), ("reversed time", backwards)):
+            for tight in (True, False) if len(self.blocks) <= MOST_SCANNED else (True,):
+                fit = "best" if tight else "first"
+                yield f"{fit} fit by {name}", partial(self._swept, times, tight=tight)
+
+    def _orders(self, conflicts: Conflicts) -> Iterator[tuple[str, list[int]]]:
+        blocks, sizes = self.blocks, self.sizes
+        begins = [_span(block)[0] for block in blocks]
+        lifetimes = [sum([part.end - part.begin for part in block.parts]) for block in blocks]
+        areas = [sum([(p.end - p.begin) * (p.high - p.low) for p in block.parts]) for block in blocks]
+        met = [sum([sizes[other] for other in conflicts.neighbours(index)]) for index in range(len(blocks))]
+        breadth = _largest_live(blocks)
+        keys: dict[str, Callable[[int], tuple[int, ...]]] = {
+            "size": lambda i: (-sizes[i], -lifetimes[i]),
+            "breadth": lambda i: (-breadth[i], -sizes[i]),
+            "conflict": lambda i: (-met[i], -sizes[i]),
+            "lifetime": lambda i: (-lifetimes[i], -sizes[i]),
+            "area": lambda i: (-areas[i], -sizes[i]),
+        }
+        for name, key in keys.items():
+            ranks = {i: (*key(i), begins[i], i) for i in self._free}
+            yield name, sorted(self._free, key=ranks.__getitem__)
+
+    def _with_hints(self, conflicts: Conflicts) -> _Offsets:
+        """Place blocks at their hints, lowest first, as far as those are free; the others by size."""
+        offsets = list(self._fixed)
+        for index in sorted(self._free, key=lambda i: (self.blocks[i].hint or 0, i)):
+            hint, size = self.blocks[index].hint, self.sizes[index]
+            if hint is None or hint < 0 or hint % self.blocks[index].alignment:
+                continue
+            near = [(other, -size, self.sizes[other]) for other in conflicts.near[index]]
+            met = [*near, *conflicts.apart[index]]
+            if not any(offsets[other] >= 0 and low < hint - offsets[other] < high for other, low, high in met):
+                offsets[index] = hint
+        rest = [index for index in self._free if offsets[index] < 0]
+        return self.in_order(sorted(rest, key=lambda i: (-self.sizes[i], i)), tight=False, first=offsets)
+
+    def _swept(self, times: Sequence[tuple[int, int]], *, tight: bool) -> _Offsets:
+        """Sweep over the free blocks as if each were plain, above all given addresses, on a grid that suits all."""
+        grid = math.lcm(*[block.alignment for block in self.blocks])
+        given = [block.offset + block.size for block in self.blocks if block.offset is not None]
+        base = -(-max(given, default=0) // grid) * grid
+        sizes = [-(-self.sizes[index] // grid) * grid for index in self._free]
+        offsets = list(self._fixed)
+        for index, offset in zip(self._free, sweep(times, sizes, tight=tight), strict=True):
+            offsets[index] = base + offset
+        return offsets
 
 
-def place(wanted: Sequence[Buffer], *, alignment: int) -> Allocation:
-    """Return addresses for ``wanted``; see `allocate`."""
-    sizes = [-(-buffer.size // alignment) * alignment for buffer in wanted]
-    bound = live_bound(wanted, sizes)
-    found: list[tuple[int, _Offsets, str]] = []
-    for method, plan in _plans(wanted, sizes):
-        offsets = plan()
-        arena = max([offset + size for offset, size in zip(offsets, sizes, strict=True)], default=0)
-        found.append((arena, offsets, method))
-        if arena == bound or (len(wanted) > _MOST_SCANNED and arena * _ENOUGH <= bound * (_ENOUGH + 1)):
-            break
-    arena, offsets, method = min(found, key=lambda one: one[0])
-    return Allocation(
-        placements=tuple(
-            Placement(buffer.tensors, offset, size, buffer.first_step, buffer.last_step)
-            for buffer, offset, size in zip(wanted, offsets, sizes, strict=True)
-        ),
-        arena=arena,
-        lower_bound=bound,
-        alignment=alignment,
-        status="optimal" if arena == bound else "feasible",
-        method=method,
-    )
+def near_enough(height: int, goal: int) -> bool:
+    """Whether a packing of very many blocks is so low that seconds more would not be worth it."""
+    return height * _ENOUGH <= goal * (_ENOUGH + 1)
 
 
-def live_bound(wanted: Sequence[Buffer], sizes: Sequence[int]) -> int:
-    """Return the largest sum of ``sizes`` live at once, bytes: no arena is smaller."""
-    steps = max([buffer.last_step for buffer in wanted], default=-1) + 1
-    change = [0] * (steps + 1)
-    for buffer, size in zip(wanted, sizes, strict=True):
-        change[buffer.first_step] += size
-        change[buffer.last_step + 1] -= size
-    return max(itertools.accumulate(change), default=0)
+def _span(block: Block) -> tuple[int, int]:
+    """Return the first time of a block and the end of its last one."""
+    parts = block.parts
+    if len(parts) == 1:
+        return parts[0].begin, parts[0].end
+    return min([part.begin for part in parts], default=0), max([part.end for part in parts], default=0)
 
 
-def _plans(wanted: Sequence[Buffer], sizes: Sequence[int]) -> Iterator[tuple[str, Callable[[], _Offsets]]]:
-    """Yield named planners, the ones that are most often best first."""
-    neighbours = _neighbours(wanted) if _pairs(wanted) <= _MOST_PAIRS else None
-    if neighbours is not None:
-        for name, order in _orders(wanted, sizes, neighbours):
-            yield f"greedy by {name}", partial(_in_order, order, sizes, neighbours, tight=False)
-            yield f"greedy by {name}, tight", partial(_in_order, order, sizes, neighbours, tight=True)
-    backwards = [(-buffer.last_step, -buffer.first_step) for buffer in wanted]
-    forwards = [(buffer.first_step, buffer.last_step) for buffer in wanted]
-    for name, times in (("time", forwards), ("reversed time", backwards)):
-        for tight in (True, False) if len(wanted) <= _MOST_SCANNED else (True,):
-            fit = "best" if tight else "first"
-            yield f"{fit} fit by {name}", partial(_sweep, times, sizes, tight=tight)
-
-
-def _pairs(wanted: Sequence[Buffer]) -> int:
-    """Return how many pairs of buffers live at the same time."""
-    begins = sorted([buffer.first_step for buffer in wanted])
-    return sum([bisect.bisect_right(begins, buffer.last_step) for buffer in wanted]) - sum(range(1, len(wanted) + 1))
-
-
-def _neighbours(wanted: Sequence[Buffer]) -> list[list[int]]:
-    """Return per buffer those that live at the same time as it."""
-    result: list[list[int]] = [[] for _ in wanted]
-    active: dict[int, None] = {}
-    ending: list[tuple[int, int]] = []
-    for index in sorted(range(len(wanted)), key=lambda i: wanted[i].first_step):
-        while ending and ending[0][0] < wanted[index].first_step:
-            del active[heapq.heappop(ending)[1]]
-        for other in active:
-            result[index].append(other)
-            result[other].append(index)
-        active[index] = None
-        heapq.heappush(ending, (wanted[index].last_step, index))
-    return result
-
-
-def _orders(
-    wanted: Sequence[Buffer], sizes: Sequence[int], neighbours: Sequence[Sequence[int]]
-) -> Iterator[tuple[str, list[int]]]:
-    lifetimes = [buffer.last_step - buffer.first_step + 1 for buffer in wanted]
-    conflicts = [sum(sizes[other] for other in near) for near in neighbours]
-    breadth = _largest_live(wanted, sizes)
-    keys: dict[str, Callable[[int], tuple[int, ...]]] = {
-        "size": lambda i: (-sizes[i], -lifetimes[i]),
-        "breadth": lambda i: (-breadth[i], -sizes[i]),
-        "conflict": lambda i: (-conflicts[i], -sizes[i]),
-        "lifetime": lambda i: (-lifetimes[i], -sizes[i]),
-        "area": lambda i: (-sizes[i] * lifetimes[i], -sizes[i]),
-    }
-    for name, key in keys.items():
-        ranks = [(*key(i), buffer.first_step, i) for i, buffer in enumerate(wanted)]
-        yield name, sorted(range(len(wanted)), key=ranks.__getitem__)
-
-
-def _largest_live(wanted: Sequence[Buffer], sizes: Sequence[int]) -> list[int]:
-    """Return per buffer the largest sum of sizes live in one of its steps."""
-    steps = sorted({buffer.first_step for buffer in wanted})
-    place_of = {step: place for place, step in enumerate(steps)}
-    # Sums rise only where a buffer begins, so the steps where one does are enough.
-    change = [0] * (len(steps) + 1)
+def _largest_live(blocks: Sequence[Block]) -> list[int]:
+    """Return per block the largest sum of bytes in use at one of its times."""
+    parts = [(part, index) for index, block in enumerate(blocks) for part in block.parts]
+    times = sorted({part.begin for part, _ in parts})
+    place_of = {time: place for place, time in enumerate(times)}
+    # Sums rise only where a part begins, so the times where one does are enough.
+    change = [0] * (len(times) + 1)
     spans = []
-    for buffer, size in zip(wanted, sizes, strict=True):
-        begin, end = place_of[buffer.first_step], bisect.bisect_right(steps, buffer.last_step)
-        change[begin] += size
-        change[end] -= size
+    for part, _ in parts:
+        begin, end = place_of[part.begin], bisect.bisect_left(times, part.end)
+        change[begin] += part.high - part.low
+        change[end] -= part.high - part.low
         spans.append((begin, end))
-    live, current = [], 0
-    for difference in change[:-1]:
-        current += difference
-        live.append(current)
-    table = [live]
+    table = [list(itertools.accumulate(change[:-1]))]
     while len(table[-1]) > 1 << (len(table) - 1):
         previous, half = table[-1], 1 << (len(table) - 1)
         table.append([max(previous[i], previous[i + half]) for i in range(len(previous) - half)])
-    result = []
-    for begin, end in spans:
+    result = [0] * len(blocks)
+    for (_, index), (begin, end) in zip(parts, spans, strict=True):
         level = (end - begin).bit_length() - 1
-        result.append(max(table[level][begin], table[level][end - (1 << level)]))
+        result[index] = max(result[index], table[level][begin], table[level][end - (1 << level)])
     return result
 
 
-def _in_order(
-    order: Sequence[int], sizes: Sequence[int], neighbours: Sequence[Sequence[int]], *, tight: bool
-) -> _Offsets:
-    """Place buffers in ``order``, each in the lowest or the tightest gap between its placed neighbours."""
-    offsets = [-1] * len(sizes)
-    for index in order:
-        size = sizes[index]
-        taken = sorted(
-            (offsets[other], offsets[other] + sizes[other]) for other in neighbours[index] if offsets[other] >= 0
-        )
-        end, chosen, smallest = 0, -1, -1
-        for begin, finish in taken:
-            gap = begin - end
-            if gap >= size and (smallest < 0 or gap < smallest):
-                chosen, smallest = end, gap
-                if not tight:
-                    break
-            end = max(end, finish)
-        offsets[index] = chosen if chosen >= 0 else end
-    return offsets
-
-
-def _sweep(times: Sequence[tuple[int, int]], sizes: Sequence[int], *, tight: bool) -> _Offsets:
-    """Place buffers as they begin, in the lowest or the tightest free gap, looking at gaps only."""
+def sweep(times: Sequence[tuple[int, int]], sizes: Sequence[int], *, tight: bool) -> _Offsets:
+    """Place ranges as they begin, in the lowest or the tightest free gap, looking at gaps only."""
     offsets = [0] * len(sizes)
     gaps = _Gaps()
     ending: list[tuple[int, int]] = []
     ranks = [(begin, -end, -size) for (begin, end), size in zip(times, sizes, strict=True)]
     for index in sorted(range(len(sizes)), key=ranks.__getitem__):
         begin, end = times[index]
-        while ending and ending[0][0] < begin:
+        while ending and ending[0][0] <= begin:
             gone = heapq.heappop(ending)[1]
             gaps.give(offsets[gone], sizes[gone])
         offsets[index] = gaps.take(sizes[index], tight=tight)

@@ -1,49 +1,125 @@
-"""``memsched analyze``: what a model needs as it stands."""
+"""``memsched analyze``: what a model needs as it stands, and what needing less would cost."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import allow_option, model_options, output_options, parse_dims, parse_shapes
+from memsched.cli.options import (
+    allow_option,
+    check_frontier,
+    frontier_options,
+    header_option,
+    model_options,
+    output_options,
+    parse_dims,
+    parse_shapes,
+)
+from memsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from memsched.results import AnalyzeResult
 
 __all__ = ["command"]
 
 _STANDARD = "-"
 _OPERATORS_SHOWN = 8
+_INTERRUPTED = 130
 
 
-@click.command("analyze", short_help="What a model needs as it stands.")
+@click.command("analyze", short_help="What a model needs as it stands, and what less would cost.")
 @click.argument("model")
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
+@header_option
 @model_options
 @allow_option
+@frontier_options
 @output_options
 def command(**options: Any) -> int:
-    """Say what MODEL needs as it stands: peak, bound, the tensors at the peak, the operators used."""
-    from memsched.cli.terminal import interruptible, make_console, write_standard_output
-    from memsched.compiler import analyze
-    from memsched.report.console import print_operators, print_summary
+    """Say what MODEL needs as it stands: peak, bound, the tensors at the peak, the operators used.
+
+    With --frontier it also says what less memory would cost: the least peak by order alone, and lower ones by layers in
+    pieces and values computed again, each with its extra work. Ctrl-C ends the search and shows what was found.
+    """
+    from memsched.cli.terminal import write_standard_output
+    from memsched.formats.files import staged_files
     from memsched.results import check_outputs
 
+    options["allow"] = check_frontier(click.get_current_context())
     path = options["report"] if options["report"] != _STANDARD else None
     print_report = options["as_json"] or options["report"] == _STANDARD
-    check_outputs(options["model"], None, path, force=False)
-    with interruptible():
+    check_outputs(options["model"], None, path, force=False, header_path=options["header"])
+    extension = _check_plot(options["plot"], (options["model"], path, options["header"]))
+    result = _analyze(options)
+    result.report.save(path, options["header"])
+    if extension is not None:
+        from memsched.report.frontier import draw
+
+        with staged_files() as files:
+            files.add(options["plot"], draw(result.report.data, extension))
+            files.commit()
+    if print_report:
+        write_standard_output(result.report.to_json().encode())
+    _print(result, options, path, stderr=print_report)
+    return _INTERRUPTED if result.report["result"]["interrupted"] else 0
+
+
+def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
+    """Return the extension of the picture that is to be drawn; refuse what cannot work before anything costs time."""
+    from memsched.formats.files import check_writable, is_regular, same_file
+    from memsched.report.frontier import PICTURES, check_drawing
+
+    if plot is None:
+        return None
+    extension = Path(plot).suffix.lower()
+    if extension not in PICTURES:
+        raise UsageError(f"--plot '{plot}' is no picture that can be drawn: give a name that ends in .svg or .png")
+    if any(other not in {None, _STANDARD} and is_regular(plot) and same_file(plot, other) for other in others if other):
+        raise UsageError(f"the picture would overwrite '{plot}': name another file")
+    check_drawing()
+    check_writable(plot)
+    return extension
+
+
+def _analyze(options: dict[str, Any]) -> AnalyzeResult:
+    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+    from memsched.compiler import analyze
+
+    allowed, frontier = options["allow"], options["frontier"]
+    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
+    enabled = frontier and not options["quiet"]
+    progress = ProgressDisplay(errors, enabled=enabled, every=options["verbose"] > 0)
+    with interruptible() as interrupt, progress:
         result = analyze(
             options["model"],
             target=options["target"],
             input_shapes=parse_shapes(options["input_shapes"]),
             dims=parse_dims(options["dims"]),
-            in_place="inplace" in options["allow"],
+            in_place="inplace" in allowed,
+            frontier=frontier,
+            reorder="reorder" in allowed,
+            tile="tile" in allowed,
+            remat="remat" in allowed,
+            max_extra_macs=options["max_extra_macs"],
+            time_limit=options["time_limit"],
+            on_progress=progress.tell if frontier else None,
+            stop=interrupt.stop if frontier else None,
         )
-        if path is not None:
-            result.report.save(path)
-    if print_report:
-        write_standard_output(result.report.to_json().encode())
-    console = make_console(stderr=print_report, no_color=options["no_color"], quiet=options["quiet"])
+        interrupt.search_ended()
+    return result
+
+
+def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, stderr: bool) -> None:
+    from memsched.cli.terminal import make_console
+    from memsched.report.console import print_frontier, print_operators, print_summary
+    from memsched.report.firmware import print_firmware
+
+    console = make_console(stderr=stderr, no_color=options["no_color"], quiet=options["quiet"])
     verbose = options["verbose"] > 0
     print_summary(console, result.report.data, report_path=path, verbose=verbose)
     print_operators(console, result.report.data, None if verbose else _OPERATORS_SHOWN)
-    return 0
+    print_firmware(console, result.report.data, verbose=verbose)
+    if result.report["frontier"] is not None:
+        print_frontier(console, result.report.data, verbose=verbose)

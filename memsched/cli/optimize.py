@@ -10,6 +10,9 @@ import click
 
 from memsched.cli.options import (
     allow_option,
+    check_extra_work,
+    extra_work_option,
+    header_option,
     model_options,
     output_options,
     parse_dims,
@@ -46,15 +49,17 @@ class _Outputs:
     print_report: bool
 
 
-@click.command("optimize", short_help="Reorder a model's operators.")
+@click.command("optimize", short_help="Reorder a model's operators, cut layers, recompute.")
 @click.argument("model")
 @click.option(
     "-o", "--output", metavar="OUT", help="The model to write; by default <stem>_memsched.<ext> beside MODEL."
 )
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
+@header_option
 @model_options
 @size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when that is not enough.")
 @allow_option
+@extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
 @click.option(
     "--solver",
@@ -73,12 +78,16 @@ class _Outputs:
 )
 @click.option(
     "--order-guarantee",
-    type=click.Choice(["none", "session", "pins"]),
+    type=click.Choice(["none", "session", "pins", "default"]),
     default="session",
     show_default=True,
-    help="ONNX: session options that honour the order are listed, or pins in the model hold it in any session.",
+    help="ONNX: session options that honour the order are listed, pins in the model hold it in any session, or the "
+    "best default order is used.",
 )
 @click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too.")
+@click.option(
+    "--tflm-plan", is_flag=True, help="Targets tflm and its kin: write the tensors' offsets into the model as well."
+)
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option(
@@ -89,9 +98,15 @@ class _Outputs:
 def command(**options: Any) -> int:
     """Write MODEL with its operators in the order that needs the least activation memory.
 
-    Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where no better order
-    is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best order so far.
+    Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where nothing better
+    is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best so far.
+
+    With --allow reorder,inplace,tile layers that need too much are computed piece by piece, which helps plain CNNs that
+    no order helps; with remat in the list values are computed again instead of kept, which helps networks with long
+    skip connections. The file written is an ordinary one. With --budget an order alone comes first, then pieces, then
+    repetitions: the first that fits is taken.
     """
+    check_extra_work(click.get_current_context())
     outputs = _outputs(options)
     return _optimize(options, outputs)
 
@@ -119,6 +134,7 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
         None if output == _STANDARD else output,
         report,
         force=options["force"],
+        header_path=options["header"],
     )
     return _Outputs(output, report, asked, print_report)
 
@@ -154,7 +170,11 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 dims=parse_dims(options["dims"]),
                 order_guarantee=options["order_guarantee"],
                 control_dependencies=options["control_dependencies"],
+                tflm_plan=options["tflm_plan"],
                 in_place="inplace" in options["allow"],
+                tile="tile" in options["allow"],
+                remat="remat" in options["allow"],
+                max_extra_macs=options["max_extra_macs"],
                 verify=options["verify"],
                 seed=options["seed"],
                 workers=options["workers"],
@@ -171,6 +191,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
             result,
             model_path=None if outputs.model == _STANDARD else outputs.model,
             report_path=outputs.report,
+            header_path=options["header"],
             force=options["force"],
         )
     _print(result, options, outputs)
@@ -180,11 +201,15 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
 def _exit_code(result: OptimizeResult, quiet: bool) -> int:
     """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
     from memsched.report.console import budget_verdict
+    from memsched.report.pools import pool_lines
 
+    pools = result.report["pools"]
     if result.interrupted:
-        code, reason = _INTERRUPTED, "interrupted: the best order found so far was written"
+        code, reason = _INTERRUPTED, "interrupted: the best found so far was written"
     elif result.budget_met is False:
         code, reason = _BUDGET_NOT_MET, budget_verdict(result.report.data)
+    elif pools is not None and pools["weighted_traffic"] is None:
+        code, reason = _BUDGET_NOT_MET, pool_lines(pools)[0][0]
     else:
         return 0
     if quiet:
@@ -195,6 +220,7 @@ def _exit_code(result: OptimizeResult, quiet: bool) -> int:
 def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -> None:
     from memsched.cli.terminal import make_console, write_standard_output
     from memsched.report.console import print_summary
+    from memsched.report.firmware import print_firmware
 
     taken = outputs.print_report or outputs.model == _STANDARD
     if outputs.model == _STANDARD:
@@ -203,3 +229,5 @@ def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -
         write_standard_output(result.report.to_json().encode())
     console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
     print_summary(console, result.report.data, report_path=outputs.report, verbose=options["verbose"] > 0)
+    if options["verbose"] > 0:
+        print_firmware(console, result.report.data, verbose=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from memsched.cli.main import State
 from memsched.errors import UsageError
@@ -14,6 +16,11 @@ from memsched.units import parse_size
 __all__ = [
     "ALLOWED",
     "allow_option",
+    "check_extra_work",
+    "check_frontier",
+    "extra_work_option",
+    "frontier_options",
+    "header_option",
     "model_options",
     "output_options",
     "parse_dims",
@@ -22,8 +29,15 @@ __all__ = [
     "size_option",
 ]
 
-ALLOWED = ("reorder", "inplace")
+ALLOWED = ("reorder", "inplace", "tile", "remat")
 """What ``--allow`` may name."""
+
+_BY_DEFAULT = ("reorder", "inplace")
+"""What changes no operator."""
+
+_EXTRA_MACS = "15"
+_EXTRA_MACS_OF_A_FRONTIER = "50"
+_MOST_EXTRA_MACS = 10_000
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -134,10 +148,12 @@ def allow_option(function: _Function) -> _Function:
     return click.option(
         "--allow",
         callback=_allowed,
-        default=",".join(ALLOWED),
+        default=",".join(_BY_DEFAULT),
         show_default=True,
         metavar="LIST",
-        help="What may be done: reorder operators, inplace: let outputs take dying inputs' bytes as the target does.",
+        help="All that may be done, with commas between. reorder: permute operators; inplace: let outputs take dying "
+        "inputs' bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; "
+        "remat: compute values again instead of keeping them.",
     )(function)
 
 
@@ -147,6 +163,94 @@ def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
         if name not in ALLOWED:
             raise click.BadParameter(f"'{name}' is not available; choose from {', '.join(ALLOWED)}", ctx, param)
     return names
+
+
+def extra_work_option(function: _Function) -> _Function:
+    """Add ``--max-extra-macs``, a percentage; see `check_extra_work`."""
+    return click.option(
+        "--max-extra-macs",
+        callback=_percentage,
+        default=_EXTRA_MACS,
+        show_default=True,
+        metavar="PCT",
+        help="With tile or remat in --allow: multiply-accumulates that may come on top, in percent of the model's; for "
+        "remat bytes moved count as well.",
+    )(function)
+
+
+def frontier_options(function: _Function) -> _Function:
+    """Add ``--frontier`` and the options of its search; see `check_frontier`."""
+    return _add(
+        function,
+        click.option(
+            "--frontier",
+            is_flag=True,
+            help="Show what less memory costs: peaks by extra work, with all that --allow may name unless it is given.",
+        ),
+        click.option("--plot", metavar="FILE", help="With --frontier: a picture to write as well, .svg or .png."),
+        click.option(
+            "--max-extra-macs",
+            callback=_percentage,
+            default=_EXTRA_MACS_OF_A_FRONTIER,
+            show_default=True,
+            metavar="PCT",
+            help="With --frontier: multiply-accumulates that may come on top; for remat bytes moved count as well.",
+        ),
+        click.option(
+            "--time-limit",
+            type=float,
+            default=60.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="With --frontier: for the search.",
+        ),
+    )
+
+
+def check_frontier(ctx: click.Context) -> tuple[str, ...]:
+    """Return what may be done to the model; refuse options of a search that was not asked for.
+
+    Raises:
+        UsageError: One of them was given without ``--frontier``.
+    """
+    allowed: tuple[str, ...] = ctx.params["allow"]
+    if ctx.params["frontier"]:
+        return ALLOWED if ctx.get_parameter_source("allow") is ParameterSource.DEFAULT else allowed
+    for name in ("plot", "max_extra_macs", "time_limit"):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier")
+    return allowed
+
+
+def _percentage(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    try:
+        number = float(value.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= _MOST_EXTRA_MACS:
+        text = f"'{value}' is no percentage from 0 to {_MOST_EXTRA_MACS:,}: 15 permits 15 % more work"
+        raise click.BadParameter(text, ctx, param)
+    return number
+
+
+def check_extra_work(ctx: click.Context) -> None:
+    """Refuse a limit of extra work where nothing is allowed that does any.
+
+    Raises:
+        UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
+    """
+    given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
+    if given and not set(ctx.params["allow"]) - set(_BY_DEFAULT):
+        raise UsageError("--max-extra-macs needs tile or remat, as in --allow reorder,inplace,tile,remat")
+
+
+def header_option(function: _Function) -> _Function:
+    """Add ``--header``."""
+    return click.option(
+        "--header",
+        metavar="FILE.h",
+        help="A C header to write as well: sizes of the arena, the model's SHA-256, places of tensors.",
+    )(function)
 
 
 def output_options(function: _Function) -> _Function:

@@ -11,7 +11,7 @@ from memsched.graph.model import Graph
 __all__ = ["Body", "Format", "LoadOptions", "Module", "OrderGuarantee"]
 
 Format = Literal["onnx", "tflite"]
-OrderGuarantee = Literal["none", "session", "pins"]
+OrderGuarantee = Literal["none", "session", "pins", "default"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from memsched.graph.model import AttributeValue
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["MOST_ENTRIES", "Values", "attributes_of", "constant_values"]
+__all__ = ["CONSTANT_INPUTS", "MOST_ENTRIES", "Values", "attributes_of", "constant_shapes", "constant_values"]
 
 MOST_ENTRIES: Final = 64
 Values = tuple[int, ...] | tuple[float, ...]
@@ -23,7 +23,7 @@ _FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
 _NUMBERS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 
 # Operator -> input position -> the schema's name of an input that says how the operator works.
-_CONSTANT_INPUTS: Final[Mapping[str, Mapping[int, str]]] = {
+CONSTANT_INPUTS: Final[Mapping[str, Mapping[int, str]]] = {
     "Clip": {1: "min", 2: "max"},
     "CumSum": {1: "axis"},
     "Dropout": {1: "ratio"},
@@ -53,6 +53,23 @@ _CONSTANT_INPUTS: Final[Mapping[str, Mapping[int, str]]] = {
     "Upsample": {1: "scales"},
 }
 
+# Where a convolution's weights are; their shape ends with the kernel's.
+_WEIGHTS: Final[Mapping[str, int]] = {
+    "Conv": 1,
+    "ConvInteger": 1,
+    "ConvTranspose": 1,
+    "FusedConv": 1,
+    "QLinearConv": 3,
+}
+
+LEGACY: Final = "legacy"
+"""Attribute that marks a Resize of opset 10, whose coordinates are those of Upsample."""
+
+
+def _text(name: str | bytes) -> str:
+    """Return a name as text; protobuf gives one that is no UTF-8 as bytes."""
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+
 
 def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> dict[str, AttributeValue]:
     """Return the attributes of ``node`` of at most `MOST_ENTRIES` entries; tensors and graphs are left out.
@@ -63,25 +80,65 @@ def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> 
     """
     result: dict[str, AttributeValue] = {}
     for attribute in node.attribute:
-        kind = attribute.type
+        kind, name = attribute.type, _text(attribute.name)
         if kind == _INT:
-            result[attribute.name] = attribute.i
+            result[name] = attribute.i
         elif kind == _INTS and len(attribute.ints) <= MOST_ENTRIES:
-            result[attribute.name] = tuple(attribute.ints)
+            result[name] = tuple(attribute.ints)
         elif kind == _FLOAT:
-            result[attribute.name] = attribute.f
+            result[name] = attribute.f
         elif kind == _FLOATS and len(attribute.floats) <= MOST_ENTRIES:
-            result[attribute.name] = tuple(attribute.floats)
+            result[name] = tuple(attribute.floats)
         elif kind == _STRING:
-            result[attribute.name] = attribute.s.decode("utf-8", "replace")
+            result[name] = attribute.s.decode("utf-8", "replace")
         elif kind == _STRINGS and len(attribute.strings) <= MOST_ENTRIES:
-            result[attribute.name] = tuple(text.decode("utf-8", "replace") for text in attribute.strings)
-    named = _CONSTANT_INPUTS.get(node.op_type)
+            result[name] = tuple(text.decode("utf-8", "replace") for text in attribute.strings)
+    named = CONSTANT_INPUTS.get(node.op_type)
     if named and not domain_of(node):
         for position, name in named.items():
             values = value_of(node.input[position]) if position < len(node.input) and node.input[position] else None
             if values is not None:
                 result.setdefault(name, values)
+    if node.op_type == "Slice" and not domain_of(node) and len(node.input) > 1:
+        _state_slice_defaults(node, result)
+    if node.op_type == "Resize" and not domain_of(node) and len(node.input) == 2:  # opset 10: data and scales
+        values = value_of(node.input[1])
+        result[LEGACY] = 1
+        if values is not None:
+            result["scales"] = values
+    return result
+
+
+def _state_slice_defaults(node: NodeProto, attributes: dict[str, AttributeValue]) -> None:
+    """State what absent inputs of a Slice mean: without this, they look like inputs whose values are unknown."""
+    starts = attributes.get("starts")
+    if isinstance(starts, tuple):
+        given = [bool(name) for name in node.input]
+        if not any(given[3:4]):
+            attributes["axes"] = tuple(range(len(starts)))
+        if not any(given[4:5]):
+            attributes["steps"] = (1,) * len(starts)
+
+
+def constant_shapes(
+    node: NodeProto, shape_of: Callable[[str], tuple[int, ...] | None], attributes: Mapping[str, AttributeValue]
+) -> dict[str, AttributeValue]:
+    """Return what the shapes of ``node``'s constants say: ``constant_shape_<position>`` of each, and the kernel.
+
+    Constants whose values are among ``attributes`` are left out.
+
+    Args:
+        shape_of: Gives the shape of a constant by its name; None for what is no constant or has no known shape.
+    """
+    result: dict[str, AttributeValue] = {}
+    named = CONSTANT_INPUTS.get(node.op_type, {})
+    for position, name in enumerate(node.input):
+        shape = shape_of(name) if name and named.get(position) not in attributes else None
+        if shape is not None:
+            result[f"constant_shape_{position}"] = shape
+    weights = result.get(f"constant_shape_{_WEIGHTS.get(node.op_type)}")
+    if isinstance(weights, tuple) and "kernel_shape" not in attributes:
+        result["kernel_shape"] = tuple(int(size) for size in weights[2:])
     return result
 
 

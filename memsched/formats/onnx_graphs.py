@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import ModelError, UnknownShapeError
 from memsched.formats import onnx_macs
 from memsched.formats.module import Body
-from memsched.formats.onnx_attributes import Values, attributes_of, constant_values
+from memsched.formats.onnx_attributes import Values, attributes_of, constant_shapes, constant_values
 from memsched.formats.onnx_shapes import Shapes
 from memsched.formats.onnx_structure import Scope, domain_of, op_type, unique_names
 from memsched.formats.onnx_types import ValueType, element_name, tensor_bytes
@@ -182,6 +182,7 @@ class _GraphBuilder:
             places.extend([CAPTURED] * (len(inputs) - len(places)))
         kind = op_type(node)
         attributes = attributes_of(node, self._value)
+        attributes.update(constant_shapes(node, self._constant_shape, attributes))
         macs = 0
         if kind in onnx_macs.COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index
@@ -197,6 +198,11 @@ class _GraphBuilder:
             positions=tuple(places),
             macs=macs,
         )
+
+    def _constant_shape(self, name: str) -> tuple[int, ...] | None:
+        if name not in self.scope.constants:
+            return None
+        return self.shapes.of(self.scopes, self.index, name).lengths()
 
     def _value(self, name: str) -> Values | None:
         index = self.index

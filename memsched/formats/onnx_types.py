@@ -17,6 +17,7 @@ __all__ = [
     "ValueType",
     "element_bits",
     "element_name",
+    "element_type",
     "merge",
     "tensor_bytes",
     "value_type",
@@ -136,6 +137,11 @@ def merge(first: ValueType, second: ValueType) -> ValueType:
 def element_name(element: int) -> str:
     """Return the element type in numpy's words; "" when unknown."""
     return _ELEMENTS.get(element, ("", 0))[0]
+
+
+def element_type(name: str) -> int:
+    """Return the TensorProto.DataType that `element_name` calls ``name``; 0 (undefined) when there is none."""
+    return next((element for element, (known, _) in _ELEMENTS.items() if known == name), 0)
 
 
 def element_bits(element: int) -> int:

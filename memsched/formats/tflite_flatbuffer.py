@@ -109,18 +109,19 @@ class Table:
         place = self.place(slot)
         return default if place is None else float(self._file.scalar("float32", place))
 
-    def _target(self, slot: int) -> int | None:
+    def target(self, slot: int) -> int | None:
+        """Return where the object lies that a field refers to; None when the table does not have it."""
         place = self.place(slot)
         return None if place is None else place + int(self._file.scalar("uint32", place))
 
     def table(self, slot: int) -> Table | None:
         """Return the table that a field refers to."""
-        target = self._target(slot)
+        target = self.target(slot)
         return None if target is None else Table(self._file, target)
 
     def vector(self, slot: int, width: int) -> Vector | None:
         """Return the place of a vector of elements of ``width`` bytes, all inside the file; None when absent."""
-        target = self._target(slot)
+        target = self.target(slot)
         if target is None:
             return None
         count = self._file.scalar("uint32", target)
@@ -130,7 +131,7 @@ class Table:
 
     def numbers(self, slot: int, kind: str = "int32") -> tuple[int, ...]:
         """Return a vector of integers; empty when absent."""
-        target = self._target(slot)
+        target = self.target(slot)
         if target is None:
             return ()
         return self._file.array(_ARRAY_CODES[kind], _WIDTHS[kind], target + 4, self._file.scalar("uint32", target))

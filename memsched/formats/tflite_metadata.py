@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from memsched.errors import ModelError
 from memsched.formats.tflite_flatbuffer import FlatFile, Table
-from memsched.formats.tflite_model import FileModel
+from memsched.formats.tflite_model import FileModel, parse
 from memsched.formats.tflite_schema import BufferSlot, ModelSlot, OperatorSlot
 
 __all__ = [
@@ -25,7 +25,9 @@ __all__ = [
     "encode_control_dependencies",
     "has_offline_plan",
     "is_chain",
+    "move_absolute_offsets",
     "with_metadata",
+    "with_order",
 ]
 
 CONTROL_DEPENDENCIES = "model_control_dependencies"
@@ -152,11 +154,22 @@ def with_metadata(data: bytes, model: FileModel, name: str, payload: bytes) -> t
     front = _Front(root, kept, [table.position for table in root.tables(ModelSlot.BUFFERS)], name, payload)
     shift = front.size
     moved = bytearray(data)
-    _move_absolute_offsets(model, moved, shift)
+    move_absolute_offsets(model, moved, shift)
     try:
         return front.build(data) + bytes(moved), shift
     except struct.error:
         raise ModelError(f"it is too large for metadata '{name}' to be added") from None
+
+
+def with_order(data: bytes) -> bytes:
+    """Return the file with metadata that pins the order of all its operators.
+
+    Raises:
+        ModelError: As `with_metadata`.
+    """
+    model = parse(data)
+    chains = [tuple((place, place + 1) for place in range(len(part.operators) - 1)) for part in model.subgraphs]
+    return with_metadata(data, model, CONTROL_DEPENDENCIES, encode_control_dependencies(chains))[0]
 
 
 class _Front:
@@ -225,8 +238,8 @@ def _up(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def _move_absolute_offsets(model: FileModel, data: bytearray, shift: int) -> None:
-    """Bytes outside the flatbuffer are named by their place in the file, which has moved."""
+def move_absolute_offsets(model: FileModel, data: bytearray, shift: int) -> None:
+    """Correct in ``data`` the places of bytes outside the flatbuffer: the file that names them has moved."""
     file = FlatFile(model.data)
     tables = [(buffer.table, BufferSlot.OFFSET) for buffer in model.buffers if buffer.outside]
     tables += [

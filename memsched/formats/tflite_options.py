@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from memsched.errors import ModelError
+from memsched.formats.tflite_assembly import Kind, Scalar, TableItem
 from memsched.formats.tflite_flatbuffer import Table
 from memsched.formats.tflite_schema import ACTIVATIONS, PADDINGS, OperatorSlot
 from memsched.graph.model import AttributeValue
 
-__all__ = ["attributes", "subgraph_references"]
+__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "subgraph_references", "with_masks", "with_padding"]
 
 _Field = tuple[str, str, tuple[int, ...], int]
 """Attribute, how to read it, the slots of the options table that hold it, and the default."""
@@ -87,7 +89,7 @@ _OPTIONS: Mapping[str, tuple[_Field, ...]] = {
 
 _OPTIONS_2: Mapping[str, tuple[_Field, ...]] = {"STABLEHLO_CONCATENATE": (("axis", "int64", (0,), 0),)}
 
-_CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
+CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "SLICE": (("begin", 1), ("size", 2)),
     "STRIDED_SLICE": (("begin", 1), ("end", 2), ("steps", 3)),
     "TRANSPOSE": (("perm", 1),),
@@ -154,7 +156,7 @@ def attributes(
         options = operator.table(slot) if fields else None
         if fields and options is not None:
             found.update((field[0], _value(options, *field[1:])) for field in fields)
-    for name, position in _CONSTANT_INPUTS.get(kind, ()):
+    for name, position in CONSTANT_INPUTS.get(kind, ()):
         values = constant(position)
         if values is not None:
             found[name] = values[0] if (kind, name) in _SCALARS else values
@@ -177,3 +179,49 @@ def _value(options: Table, how: str, slots: tuple[int, ...], default: int) -> At
         return names[code] if code < len(names) else f"{how.upper()}_{code}"
     number = options.number(slot, "uint8" if how == "bool" else how, default)
     return bool(number) if how == "bool" else number
+
+
+_WINDOW_SLOTS: Mapping[str, tuple[Kind, ...]] = {
+    # Per slot the kind of its number; all options of these operators are numbers.
+    "CONV_2D": ("int8", "int32", "int32", "int8", "int32", "int32", "int8"),
+    "DEPTHWISE_CONV_2D": ("int8", "int32", "int32", "int32", "int8", "int32", "int32"),
+    "AVERAGE_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
+    "L2_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
+    "MAX_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
+}
+
+
+def with_padding(kind: str, options: Table, padding: str) -> TableItem:
+    """Return a windowed operator's options with another padding.
+
+    Raises:
+        ModelError: They have fields of a later schema, which would be lost.
+    """
+    kinds = _WINDOW_SLOTS[kind]
+    for slot in range(len(kinds), options.slots):
+        if options.place(slot) is not None:
+            raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
+    fields = {
+        slot: Scalar(number, options.number(slot, number))
+        for slot, number in enumerate(kinds)
+        if options.place(slot) is not None
+    }
+    return TableItem({**fields, 0: Scalar("int8", PADDINGS.index(padding))})
+
+
+STRIDED_SLICE_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+"""A strided slice's attributes that its options state, by their slots."""
+
+
+def with_masks(options: Table | None, attributes: Mapping[str, AttributeValue]) -> TableItem:
+    """Return a strided slice's options with the masks that ``attributes`` state.
+
+    Raises:
+        ModelError: They have fields of a later schema, which would be lost.
+    """
+    known = len(STRIDED_SLICE_MASKS)
+    for slot in range(known, options.slots if options is not None else 0):
+        if options is not None and options.number(slot, "uint8"):
+            raise ModelError(f"the options of a STRIDED_SLICE say something (slot {slot}) that a piece would lose")
+    masks = [attributes.get(name, 0) for name in STRIDED_SLICE_MASKS]
+    return TableItem({slot: Scalar("int32", int(mask)) for slot, mask in enumerate(masks) if isinstance(mask, int)})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from memsched.errors import GraphError, ModelError, UsageError
 from memsched.formats import tflite_metadata, tflite_state
@@ -13,11 +15,18 @@ from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.tflite_macs import macs
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.graph import dag
-from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
 
 _NAMES_SHOWN = 5
+_INDEXED = frozenset(
+    {
+        *("BROADCAST_TO", "EXPAND_DIMS", "MEAN", "MIRROR_PAD", "PAD", "PADV2", "RESHAPE", "RESIZE_BILINEAR"),
+        *("RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "SUM", "TRANSPOSE"),
+    }
+)
+"""Operators whose constants are indices and lengths: their values are attributes, their shapes say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +215,13 @@ def _places(tensors: Iterable[int], place: dict[int, int]) -> tuple[int, ...]:
 
 def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], names: Sequence[str]) -> tuple[Op, ...]:
     taken = set(names)
+    equal: Counter[str] = Counter()
     ops = []
     for number in steps:
         operator = subgraph.operators[number]
         # State is not produced: it is there before and after.
         outputs = [tensor for tensor in operator.outputs if tensor >= 0 and not subgraph.tensors[tensor].variable]
-        name = names[outputs[0]] if outputs else f"{operator.type}#{number}"
-        while not outputs and name in taken:
-            name += "'"
+        name = names[outputs[0]] if outputs else _name_without_output(operator, names, taken, equal)
         read = [(place[tensor], position) for position, tensor in enumerate(operator.inputs) if tensor in place]
         ops.append(
             Op(
@@ -221,7 +229,7 @@ def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], na
                 type=operator.type,
                 inputs=tuple(tensor for tensor, _ in read),
                 outputs=tuple(place[tensor] for tensor in outputs),
-                attributes=operator.attributes,
+                attributes=MappingProxyType({**operator.attributes, **_constants_say(subgraph, operator, place)}),
                 positions=tuple(position for _, position in read),
                 macs=macs(
                     operator.type,
@@ -232,6 +240,38 @@ def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], na
             )
         )
     return tuple(ops)
+
+
+def _name_without_output(operator: FileOperator, names: Sequence[str], taken: set[str], equal: Counter[str]) -> str:
+    """Return a name that another order of the operators does not change: equal ones keep their order among them."""
+    tensors = (tensor for tensor in (*operator.inputs, *operator.outputs) if tensor >= 0)
+    name = f"{operator.type}({', '.join(names[tensor] for tensor in tensors)})"
+    equal[name] += 1
+    if equal[name] > 1:
+        name = f"{name}#{equal[name]}"
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _constants_say(subgraph: FileSubgraph, operator: FileOperator, place: dict[int, int]) -> dict[str, AttributeValue]:
+    """Return what the constants of an operator say of it.
+
+    ``constant_shape_<position>`` of each that it computes with, and ``hybrid`` where it multiplies numbers of floating
+    point by integer weights: the runtime then quantises the data by the range that it finds in it.
+    """
+    if operator.type in _INDEXED:
+        return {}
+    found: dict[str, AttributeValue] = {}
+    dtypes = set()
+    for position, tensor in enumerate(operator.inputs):
+        if tensor >= 0 and tensor not in place:
+            found[f"constant_shape_{position}"] = subgraph.tensors[tensor].shape
+            dtypes.add(subgraph.tensors[tensor].dtype)
+    floats = any(subgraph.tensors[tensor].dtype == "float32" for tensor in operator.inputs if tensor in place)
+    if floats and dtypes & {"int4", "int8", "uint8"}:
+        found["hybrid"] = True
+    return found
 
 
 def _shapes(subgraph: FileSubgraph, tensors: Sequence[int]) -> list[tuple[int, ...] | None]:

@@ -6,7 +6,7 @@ The schema only ever grows at its ends, so a file from a newer one is read corre
 from __future__ import annotations
 
 __all__ = ["ACTIVATIONS", "ELEMENT_TYPES", "PADDINGS", "UNSIZED_TYPES", "BufferSlot", "MetadataSlot", "ModelSlot"]
-__all__ += ["OperatorCodeSlot", "OperatorSlot", "SubgraphSlot", "TensorSlot", "operator_type"]
+__all__ += ["OperatorCodeSlot", "OperatorSlot", "QuantizationSlot", "SubgraphSlot", "TensorSlot", "operator_type"]
 
 _OPERATOR_NAMES = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
@@ -103,9 +103,21 @@ class TensorSlot:
     TYPE = 1
     BUFFER = 2
     NAME = 3
+    QUANTIZATION = 4
     IS_VARIABLE = 5
+    SPARSITY = 6
     SHAPE_SIGNATURE = 7
     EXTERNAL_BUFFER = 10
+
+
+class QuantizationSlot:
+    """Slots of the table QuantizationParameters."""
+
+    MINIMUM = 0
+    MAXIMUM = 1
+    SCALE = 2
+    ZERO_POINT = 3
+    AXIS = 6
 
 
 class OperatorSlot:
@@ -114,7 +126,9 @@ class OperatorSlot:
     OPCODE_INDEX = 0
     INPUTS = 1
     OUTPUTS = 2
+    OPTIONS_TYPE = 3
     OPTIONS = 4
+    CUSTOM_OPTIONS = 5
     INTERMEDIATES = 8
     LARGE_CUSTOM_OPTIONS_OFFSET = 9
     OPTIONS_2 = 12
@@ -125,6 +139,7 @@ class OperatorCodeSlot:
 
     DEPRECATED_BUILTIN_CODE = 0
     CUSTOM_CODE = 1
+    VERSION = 2
     BUILTIN_CODE = 3
 
 

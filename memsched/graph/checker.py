@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
-from memsched.graph.model import Allocation, Graph, InPlace, Placement, Schedule
+from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
@@ -189,12 +189,15 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
     checked = check_schedule(graph, schedule)
     if allocation.alignment < 1:
         raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes")
-    sources = _storage_tensors(graph) if schedule.in_place else []
+    viewed = any(op.views for op in graph.ops)
+    sources = _storage_tensors(graph) if schedule.in_place or viewed else []
+    pieces = {source for inside in sources if len(inside) > 1 for source in inside}
     step_of = {op: step for step, op in enumerate(schedule.order)}
     merged = {choice.output: (step_of[choice.op], sources[choice.input]) for choice in schedule.in_place}
     placed: set[int] = set()
     for placement in allocation.placements:
-        _check_placement(graph, checked, placement, allocation.alignment)
+        tied = not pieces.isdisjoint(placement.tensors)
+        _check_placement(graph, checked, placement, 1 if tied else allocation.alignment)
         for tensor in placement.tensors:
             if tensor in placed:
                 raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
@@ -204,6 +207,8 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
+    if viewed:
+        _check_views(graph, sources, checked, allocation)
     _check_workspaces(graph, schedule, allocation)
     _check_overlap(allocation)
     arena = max((p.offset + p.size for p in allocation.placements), default=0)
@@ -227,6 +232,82 @@ def _check_placement(graph: Graph, checked: CheckedSchedule, placement: Placemen
         start, end = checked.first_step[tensor], checked.last_step[tensor]
         if start < placement.first_step or end > placement.last_step or checked.bytes_of[tensor] > placement.size:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
+
+
+def _check_views(
+    graph: Graph, sources: list[tuple[int, ...]], checked: CheckedSchedule, allocation: Allocation
+) -> None:
+    """Check that slices lie inside their sources and pieces at their places inside their concatenations.
+
+    Buffers that a concatenation ties together need not be aligned each, but the outermost concatenation must be.
+    """
+    address: dict[int, int] = {
+        tensor: placement.offset
+        for placement in allocation.placements
+        for tensor in placement.tensors
+        if checked.bytes_of[tensor]
+    }
+    whole: dict[int, int] = {}
+    for op in graph.ops:
+        for output in op.outputs if op.views else ():
+            inside = {read: _view_offset(graph, op, read, output) for out, read in op.views if out == output}
+            if not inside or output in graph.variables:
+                continue
+            name, size, own = graph.tensors[output].name, graph.tensors[output].size, address.pop(output, None)
+            read, begin = next(iter(inside.items()))
+            if len(inside) > 1 or size > graph.tensors[read].size:
+                start = _start_of_whole(graph, output, inside, own, address)
+                if start is not None:
+                    address[output] = whole[output] = start
+            elif begin < 0 or begin + size > graph.tensors[read].size:
+                raise InternalError(f"'{name}' does not lie inside '{graph.tensors[read].name}'")
+            elif read in address:
+                address[output] = address[read] + begin
+    most: dict[int, int] = {}
+    for tensor in whole:
+        most.update({source: max(most.get(source, 0), len(sources[tensor])) for source in sources[tensor]})
+    for tensor, start in whole.items():
+        nested = most[sources[tensor][0]] > len(sources[tensor])
+        if start < 0 or (start % allocation.alignment and not nested):
+            name = graph.tensors[tensor].name
+            raise InternalError(f"'{name}' begins at {start}, which is no multiple of {allocation.alignment}")
+
+
+def _view_offset(graph: Graph, op: Op, read: int, output: int) -> int:
+    """Return what the op says of a view, or 0 for a slice and the end of the piece before for a piece."""
+    if op.view_offsets:
+        if len(op.view_offsets) != len(op.views):
+            raise InternalError(f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets")
+        return op.view_offsets[op.views.index((output, read))]
+    of_output = [source for out, source in dict.fromkeys(op.views) if out == output]
+    return sum(graph.tensors[source].size for source in of_output[: of_output.index(read)])
+
+
+def _start_of_whole(
+    graph: Graph, output: int, inside: dict[int, int], own: int | None, address: dict[int, int]
+) -> int | None:
+    """Return where a concatenation begins, after checking that its pieces lie where they must and cover it."""
+    name = graph.tensors[output].name
+    starts = {address[read] - begin for read, begin in inside.items() if read in address}
+    end = 0
+    gaps = []
+    for begin, size in sorted((begin, graph.tensors[read].size) for read, begin in inside.items()):
+        if begin < end:
+            raise InternalError(f"two pieces of '{name}' overlap in it")
+        if begin > end:
+            gaps.append(end)
+        end = begin + size
+    if end > graph.tensors[output].size:
+        raise InternalError(f"the pieces of '{name}' reach beyond its end")
+    if end < graph.tensors[output].size:
+        gaps.append(end)
+    if len(gaps) > 1:
+        raise InternalError(f"the bytes of '{name}' beside its pieces are not one range")
+    if own is not None and gaps:
+        starts.add(own - gaps[0])
+    if len(starts) > 1:
+        raise InternalError(f"the pieces of '{name}' do not lie where they must inside it")
+    return min(starts, default=None)
 
 
 def _check_sharing(
@@ -279,7 +360,8 @@ def _check_overlap(allocation: Allocation) -> None:
 def check_reordering(before: Graph, after: Graph) -> None:
     """Check that ``after`` computes what ``before`` does: the same ops on the same tensors, in another order.
 
-    Ops and tensors are compared by name; in-place and view permissions may differ.
+    Ops and tensors are compared by name; in-place and view permissions may differ, and what an op was made from,
+    which no file says.
 
     Raises:
         InternalError: An op is missing, added or reads or writes something else.
@@ -288,7 +370,7 @@ def check_reordering(before: Graph, after: Graph) -> None:
     def described(graph: Graph) -> dict[str, object]:
         names = [tensor.name for tensor in graph.tensors]
         return {
-            op.name: (op.type, tuple(names[t] for t in op.inputs), tuple(names[t] for t in op.outputs), op.region)
+            op.name: (op.type, tuple(names[t] for t in op.inputs), tuple(names[t] for t in op.outputs))
             for op in graph.ops
         }
 

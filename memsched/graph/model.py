@@ -72,6 +72,9 @@ class Op:
         views: Pairs (output, input): the output lies inside the input's bytes (Reshape, a slice of whole rows).
             Several pairs with one output: the output consists of these inputs, laid one after the other
             (a concatenation on the outermost axis).
+        view_offsets: Per pair of ``views`` where it lies: the byte of the input at which a slice begins, or the byte
+            of the output at which a piece of a concatenation begins. Empty: slices begin at byte 0, and pieces follow
+            each other in the order of the pairs.
         in_place: Pairs (output, input): the output may take the input's bytes when the input dies here.
         attributes: Small attributes that rules of targets and passes look at.
         positions: The operator's own input position of each entry of ``inputs``.
@@ -92,6 +95,7 @@ class Op:
     macs: int = 0
     origin: str | None = None
     region: Region | None = None
+    view_offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class Allocation:
 
     Attributes:
         arena: max over placements of offset + size, bytes.
-        lower_bound: The largest sum of sizes live at once, bytes.
+        lower_bound: No arena of this schedule is smaller than this, bytes: what is live at once, or what a search
+            proved beyond that.
     """
 
     placements: tuple[Placement, ...]

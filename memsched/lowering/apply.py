@@ -29,7 +29,9 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     variables = graph.variables
     if target.inputs == "kept":
         variables = tuple(dict.fromkeys((*variables, *graph.inputs)))
-    bare = tuple(replace(op, views=(), in_place=()) if op.views or op.in_place else op for op in graph.ops)
+    bare = tuple(
+        replace(op, views=(), view_offsets=(), in_place=()) if op.views or op.in_place else op for op in graph.ops
+    )
     sized = replace(graph, tensors=tensors, variables=variables, ops=bare)
     sharing = Sharing(sized, target)
     views = [sharing.views(op) for op in sized.ops]
@@ -38,7 +40,9 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     rules = _Workspace.of(target)
     scratch = [rules.bytes(sized, op) for op in sized.ops]
     ops = tuple(
-        replace(op, views=seen, in_place=written, workspace=op.workspace + extra) if seen or written or extra else op
+        replace(op, views=seen.pairs, view_offsets=seen.offsets, in_place=written, workspace=op.workspace + extra)
+        if seen.pairs or written or extra
+        else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)
     )
     return replace(sized, ops=ops)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph, Op
+from memsched.lowering.slices import first_row, rows_before
 from memsched.targets.model import InPlaceRule, PartViewRule, Target, ViewRule
 
 _Rule = TypeVar("_Rule", ViewRule, PartViewRule, InPlaceRule)
 
-__all__ = ["Sharing"]
+__all__ = ["Sharing", "Views"]
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Pairs (output, input) of an op whose output lies in the input's bytes or consists of them, and where.
+
+    Attributes:
+        offsets: As in `Op.view_offsets`.
+    """
+
+    pairs: tuple[tuple[int, int], ...] = ()
+    offsets: tuple[int, ...] = ()
+
+
+_NO_VIEWS = Views()
 
 
 class Sharing:
@@ -40,17 +58,18 @@ class Sharing:
         self._part_rules = _by_type(target.part_views)
         self._write_rules = _by_type(target.in_place)
 
-    def views(self, op: Op) -> tuple[tuple[int, int], ...]:
-        """Return the pairs (output, input) of ``op`` whose output lies in the input's bytes or consists of them."""
+    def views(self, op: Op) -> Views:
+        """Return what of ``op``'s outputs lies in its inputs' bytes or consists of them."""
         for rule in self._view_rules.get(op.type, ()):
             source = _at(op, rule.input)
             if op.outputs and source is not None and self._whole_view(op.outputs[0], source):
-                return self._lay(op.outputs[0], source)
+                self._lay(op.outputs[0], source)
+                return Views(((op.outputs[0], source),))
         for part in self._part_rules.get(op.type, ()) if op.outputs else ():
-            pairs = self._concatenation(op, op.outputs[0]) if part.kind == "concatenation" else self._rows(op, part)
-            if pairs:
-                return pairs
-        return ()
+            found = self._concatenation(op, op.outputs[0]) if part.kind == "concatenation" else self._rows(op, part)
+            if found.pairs:
+                return found
+        return _NO_VIEWS
 
     def in_place(self, op: Op) -> tuple[tuple[int, int], ...]:
         """Return the pairs (output, input) of ``op`` where the output may be written over the input."""
@@ -67,10 +86,13 @@ class Sharing:
                     pairs.append((output, tensor))
         return tuple(dict.fromkeys(pairs))
 
-    def _lay(self, output: int, source: int) -> tuple[tuple[int, int], ...]:
+    def _lay(self, output: int, source: int) -> None:
         self._block[output] = self._block[source]
         self._source[output] = source
-        return ((output, source),)
+
+    def _aligned(self, offset: int) -> bool:
+        """Whether a part may begin ``offset`` bytes from the beginning of what it lies in."""
+        return not (self._target.align_parts and offset % self._target.alignment_bytes)
 
     def _may_show(self, output: int, source: int) -> bool:
         """A view of a state would change with it; an output that owns its bytes is no view."""
@@ -87,18 +109,29 @@ class Sharing:
         tensors = self._graph.tensors
         return self._may_show(output, source) and tensors[output].size == tensors[source].size
 
-    def _rows(self, op: Op, rule: PartViewRule) -> tuple[tuple[int, int], ...]:
-        """Outputs that are whole, consecutive rows of one input."""
+    def _rows(self, op: Op, rule: PartViewRule) -> Views:
+        """Outputs that are whole, consecutive rows of one input, and the bytes at which they begin."""
         source = _at(op, rule.input)
-        if source is None:
-            return ()
-        # SLICE has no steps; where an op has them and they are not known, its rows may be any.
-        steps = op.attributes.get("steps", () if op.type == "SLICE" or rule.kind == "split" else None)
-        if not isinstance(steps, tuple) or any(step != 1 for step in steps):
-            return ()
+        shape = None if source is None else self._graph.tensors[source].shape
+        if source is None or not shape:
+            return _NO_VIEWS
+        axis, whole = _outermost(shape), self._graph.tensors[source].size
         outputs = op.outputs if rule.kind == "split" else op.outputs[:1]
-        shown = [output for output in outputs if self._may_show(output, source) and self._are_rows(output, source)]
-        return tuple(pair for output in shown for pair in self._lay(output, source))
+        if rule.kind == "split":
+            rows = rows_before([self._graph.tensors[output].shape for output in outputs], shape, axis)
+        else:
+            rows = [first_row(op, shape, axis)]
+        found = []
+        for output, row in zip(outputs, rows, strict=True):
+            # Rows of 4-bit elements may end within a byte.
+            if row is None or row * whole % max(shape[axis], 1):
+                continue
+            begin = row * whole // max(shape[axis], 1)
+            if self._may_show(output, source) and self._are_rows(output, source) and self._aligned(begin):
+                self._lay(output, source)
+                found.append((output, begin))
+        offsets = tuple(begin for _, begin in found)
+        return Views(tuple((output, source) for output, _ in found), offsets if any(offsets) else ())
 
     def _are_rows(self, output: int, source: int) -> bool:
         """Whether the shapes differ on the outermost non-unit axis only, and rows are whole bytes."""
@@ -109,22 +142,24 @@ class Sharing:
         same = part.shape[:axis] + part.shape[axis + 1 :] == whole.shape[:axis] + whole.shape[axis + 1 :]
         return same and part.size * whole.shape[axis] == whole.size * part.shape[axis] if whole.shape else False
 
-    def _concatenation(self, op: Op, output: int) -> tuple[tuple[int, int], ...]:
-        """All inputs inside the output, or none: a piece that has to be copied leaves a hole for the allocator."""
+    def _concatenation(self, op: Op, output: int) -> Views:
+        """All inputs inside the output, one after the other, or none: a piece that is copied would leave a hole."""
         tensors = self._graph.tensors
         shape, axis = tensors[output].shape, op.attributes.get("axis")
         if shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-            return ()
+            return _NO_VIEWS
         outer = shape[: axis % len(shape)]
         blocks = [self._block[piece] for piece in op.inputs]
         fits = sum(tensors[piece].size for piece in op.inputs) == tensors[output].size
         computes = op.attributes.get("fused_activation_function", "NONE") != "NONE"
-        if computes or any(size != 1 for size in outer) or not fits or len(set(blocks)) < len(blocks):
-            return ()
+        begins = itertools.accumulate([0, *[tensors[piece].size for piece in op.inputs[:-1]]])
+        aligned = all(self._aligned(begin) for begin in begins)
+        if computes or any(size != 1 for size in outer) or not fits or not aligned or len(set(blocks)) < len(blocks):
+            return _NO_VIEWS
         if not all(self._may_show(output, piece) and self._is_piece(piece) for piece in op.inputs):
-            return ()
+            return _NO_VIEWS
         self._pieces.update(blocks)
-        return tuple((output, piece) for piece in op.inputs)
+        return Views(tuple((output, piece) for piece in op.inputs))
 
     def _is_piece(self, tensor: int) -> bool:
         """A block of its own that lies in no other concatenation."""

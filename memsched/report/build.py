@@ -6,13 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memsched.allocate.pools import PoolPlan
 from memsched.fusion.iterate import FusedGraph
+from memsched.graph.addresses import addresses
 from memsched.graph.checker import CheckedSchedule
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.report.pools import pools_section, rows_in_pools
 from memsched.schedule.portfolio import PassRecord
 
 __all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "load_schema", "peak_tensors"]
@@ -26,15 +30,16 @@ LIVE_NAMES_LIMIT = 2_000_000
 class Facts:
     """Everything that a report says, as values.
 
-    The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee`` and
-    ``verification`` are handed in as the report shows them; the rest is computed here from the graph, the schedule
-    and what the checker found for it.
+    The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee``, ``tflm``,
+    ``verification``, ``tiling`` (without its groups' peaks), ``remat`` and ``frontier`` are handed in as the report
+    shows them; the rest is computed here from the graph, the schedule and what the checker found for it.
 
     Attributes:
         graph: The main graph with the target's rules and its bodies' peaks as workspaces.
         checked: The checker's figures for ``schedule`` on ``graph``.
         operators: Operator types of all graphs, one entry per op.
         budget_bytes: What the arena may take; None when no budget was given.
+        pools: Where the buffers lie in the target's memories; None when it has one.
     """
 
     memsched_version: str
@@ -58,11 +63,20 @@ class Facts:
     interrupted: bool
     seed: int
     seconds: float
+    firmware: Mapping[str, Any] | None = None
+    tflm: Mapping[str, Any] | None = None
+    pools: PoolPlan | None = None
+    tiling: Mapping[str, Any] | None = None
+    remat: Mapping[str, Any] | None = None
+    frontier: Sequence[Mapping[str, Any]] | None = None
+    extra_macs: int = 0
+    on_chip: Mapping[str, Any] | None = None
 
 
 def build_report(facts: Facts) -> dict[str, Any]:
     """Return the report as plain values, with the keys in the order in which people read them."""
     graph = facts.graph
+    steps = _steps(graph, facts.schedule, facts.checked)
     return {
         "schema_version": SCHEMA_VERSION,
         "memsched_version": facts.memsched_version,
@@ -72,29 +86,37 @@ def build_report(facts: Facts) -> dict[str, Any]:
         "target": dict(facts.target),
         "baselines": {name: dict(figures) for name, figures in facts.baselines.items()},
         "result": _result(facts),
-        "budget": _budget(facts.budget_bytes, facts.allocation.arena),
+        "budget": _budget(facts.budget_bytes, _required(facts)),
         "order_guarantee": None if facts.order_guarantee is None else dict(facts.order_guarantee),
+        "tflm": None if facts.tflm is None else dict(facts.tflm),
         "verification": None if facts.verification is None else dict(facts.verification),
         "notes": list(facts.notes),
         "unknown_sizes": [tensor.name for tensor in graph.tensors if not tensor.sized],
         "at_fault": peak_tensors(graph, facts.checked),
         "operators": dict(sorted(Counter(facts.operators).items())),
+        "firmware": None if facts.firmware is None else dict(facts.firmware),
         "bodies": [dict(body) for body in facts.bodies],
         "fusion": _fusion(facts.fused),
-        "tiling": None,
-        "remat": None,
+        "tiling": None if facts.tiling is None else _tiling(facts.tiling, steps),
+        "remat": None if facts.remat is None else dict(facts.remat),
+        "frontier": None if facts.frontier is None else [dict(step) for step in facts.frontier],
+        "on_chip": None if facts.on_chip is None else dict(facts.on_chip),
         "passes": [_rounded(asdict(record), "seconds") for record in facts.passes],
         "seed": facts.seed,
         "seconds": round(facts.seconds, 4),
         "allocation": _allocation(facts.allocation),
-        "steps": _steps(graph, facts.schedule, facts.checked),
-        "buffers": _buffers(graph, facts.schedule, facts.checked, facts.allocation),
-        "workspaces": _workspaces(graph, facts.schedule, facts.allocation),
+        "pools": pools_section(facts.pools),
+        "steps": steps,
+        "buffers": rows_in_pools(
+            facts.pools, facts.allocation, partial(_buffers, graph, facts.schedule, facts.checked)
+        ),
+        "workspaces": rows_in_pools(facts.pools, facts.allocation, partial(_workspaces, graph, facts.schedule)),
     }
 
 
 def _result(facts: Facts) -> dict[str, Any]:
     before, peak = facts.baselines["file_order"]["peak_bytes"], facts.checked.peak
+    macs = facts.model["macs"]
     return {
         "peak_bytes": peak,
         "lower_bound_bytes": facts.schedule.lower_bound,
@@ -103,9 +125,15 @@ def _result(facts: Facts) -> dict[str, Any]:
         "method": facts.schedule.method,
         "arena_bytes": facts.allocation.arena,
         "reduction_percent": round(100 * (before - peak) / before, 2) if before else 0.0,
-        "extra_macs_percent": 0.0,
+        "extra_macs_percent": round(100 * facts.extra_macs / macs, 3) if macs else 0.0,
         "interrupted": facts.interrupted,
     }
+
+
+def _required(facts: Facts) -> int:
+    """Return what the model written takes: its runtime's own planner decides, where that is known."""
+    head = None if facts.tflm is None else facts.tflm["head_bytes"]
+    return facts.allocation.arena if head is None else int(head)
 
 
 def _budget(budget: int | None, required: int) -> dict[str, Any] | None:
@@ -129,6 +157,19 @@ def _fusion(fused: FusedGraph | None) -> dict[str, int] | None:
         "isolated": fused.isolated,
         "iterations": fused.iterations,
     }
+
+
+def _tiling(section: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the section, its groups with the peaks of their steps."""
+    indices: dict[str, list[int]] = {}
+    for step in steps:
+        indices.setdefault(step["origin"] or step["op"], []).append(step["index"])
+    groups = []
+    for group in section["groups"]:
+        own = [index for op in group["ops"] for index in indices.get(op, ())]
+        during = steps[min(own) : max(own) + 1] if own else ()
+        groups.append({**group, "peak_bytes": max((step["footprint_bytes"] for step in during), default=0)})
+    return {**section, "groups": groups}
 
 
 def _allocation(allocation: Allocation) -> dict[str, Any]:
@@ -181,6 +222,7 @@ def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> list[d
                 "op": op.name,
                 "type": op.type,
                 "origin": op.origin,
+                "region": None if op.region is None else [list(ends) for ends in op.region.ranges],
                 "live_bytes": footprint - op.workspace,
                 "workspace_bytes": op.workspace,
                 "footprint_bytes": footprint,
@@ -212,27 +254,43 @@ def _buffers(
 ) -> list[dict[str, Any]]:
     names = [tensor.name for tensor in graph.tensors]
     replaced = {choice.output: choice.input for choice in schedule.in_place}
-    shown: dict[int, int] = {}
-    for op in graph.ops:
-        for output, read in op.views:
-            shown.setdefault(output, read)
+    shown, pieces = _views(graph)
     first, last = _lifetimes(graph, schedule)
+    where = addresses(graph, allocation)
+    placed = dict.fromkeys([tensor for placement in allocation.placements for tensor in placement.tensors])
+    # Concatenations of pieces, and views of them, have an address, but no buffer of their own.
+    others = [tensor for tensor, address in enumerate(where) if address is not None and tensor not in placed]
     result = []
-    for placement in allocation.placements:
-        for tensor in placement.tensors:
-            held = checked.bytes_of[tensor] > 0
-            result.append(
-                {
-                    "tensor": names[tensor],
-                    "offset_bytes": placement.offset,
-                    "size_bytes": graph.tensors[tensor].size,
-                    "first_step": checked.first_step[tensor] if held else first[tensor],
-                    "last_step": checked.last_step[tensor] if held else last[tensor],
-                    "in_place_of": names[replaced[tensor]] if tensor in replaced else None,
-                    "view_of": names[shown[tensor]] if tensor in shown else None,
-                }
-            )
+    for tensor in (*placed, *others):
+        held = checked.bytes_of[tensor] > 0 and tensor not in pieces
+        result.append(
+            {
+                "tensor": names[tensor],
+                "offset_bytes": where[tensor],
+                "size_bytes": graph.tensors[tensor].size,
+                "first_step": checked.first_step[tensor] if held else first[tensor],
+                "last_step": checked.last_step[tensor] if held else last[tensor],
+                "in_place_of": names[replaced[tensor]] if tensor in replaced else None,
+                "view_of": names[shown[tensor]] if tensor in shown else None,
+                "consists_of": [names[piece] for piece in pieces.get(tensor, ())],
+            }
+        )
     return result
+
+
+def _views(graph: Graph) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Return the tensor in whose bytes each view lies, and the pieces that lie inside each concatenation."""
+    read_by: dict[int, list[int]] = {}
+    for op in graph.ops:
+        for output, read in dict.fromkeys(op.views):
+            read_by.setdefault(output, []).append(read)
+    tensors = graph.tensors
+    pieces = {
+        output: read
+        for output, read in read_by.items()
+        if len(read) > 1 or tensors[output].size > sum(tensors[piece].size for piece in read)
+    }
+    return {output: read[0] for output, read in read_by.items() if output not in pieces}, pieces
 
 
 def _workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> list[dict[str, Any]]:

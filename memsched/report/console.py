@@ -5,20 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import printable
+from memsched.report.frontier import frontier_rows
+from memsched.report.pools import pool_lines
+from memsched.report.remat import remat_lines
+from memsched.report.text import counted, printable, shortened
+from memsched.report.tiling import tiling_lines
 from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["budget_verdict", "print_operators", "print_summary"]
+__all__ = ["budget_verdict", "print_frontier", "print_operators", "print_summary"]
 
 _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
+_WHOLE_NAMES = 10**6
+"""Columns into which every name fits."""
+_TOLERANCE = 1e-5
+"""Relative error that pieces of float layers may have: their products may be added up in another order."""
+
 _LABELS = {
     "file_order": "file order",
     "reverse_post_order": "reverse post-order",
     "runtime_default_order": "runtime's own order",
+}
+
+_GUARANTEES = {
+    "given": "the file as given",
+    "none": "none",
+    "default": "default",
+    "pins": "pins",
+    "session_without_reuse": "session",
+    "session": "session with enable_mem_reuse",
 }
 
 
@@ -29,14 +47,17 @@ def print_summary(
 
     Args:
         report_path: Where the report was written, if anywhere.
-        verbose: More tensors at the peak, and the passes.
+        verbose: More tensors at the peak, names in full, and the passes.
     """
     model, target = report["model"], report["target"]
     _line(console, f"{model['path']}: {model['ops']:,} ops, target {target['name']}", style="bold")
     console.print(_table(report))
-    for text, style in _findings(report):
+    columns = _WHOLE_NAMES if verbose else console.width
+    rewrites = tiling_lines(report["tiling"], columns, verbose=verbose)
+    rewrites += remat_lines(report["remat"], columns, verbose=verbose)
+    for text, style in _findings(report, rewrites):
         _line(console, text, style=style)
-    _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN)
+    _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
     for note in report["notes"]:
         _line(console, f"note: {note}", style="dim")
     if verbose:
@@ -66,38 +87,117 @@ def _table(report: Mapping[str, Any]) -> Any:
     for name, figures in report["baselines"].items():
         table.add_row(_LABELS[name], f"{figures['peak_bytes']:,}", f"{figures['arena_bytes']:,}")
     if optimized:
-        result = report["result"]
+        result, tiling, remat = report["result"], report["tiling"], report["remat"]
+        if tiling is not None and tiling["applied"]:
+            untiled = tiling["untiled"]
+            table.add_row("memsched, uncut", f"{untiled['peak_bytes']:,}", f"{untiled['arena_bytes']:,}")
+        if remat is not None and remat["applied"]:
+            without = remat["without"]
+            table.add_row("memsched, no remat", f"{without['peak_bytes']:,}", f"{without['arena_bytes']:,}")
         table.add_row("memsched", f"{result['peak_bytes']:,}", f"{result['arena_bytes']:,}", style="bold green")
     return table
 
 
-def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the lines on saving, bound, budget and verification, each with its style."""
-    result, before = report["result"], report["baselines"]["file_order"]["peak_bytes"]
-    peak, bound = result["peak_bytes"], result["lower_bound_bytes"]
+def _findings(report: Mapping[str, Any], rewrites: list[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """Return the lines on saving, rewrites, bound, budget and verification, each with its style."""
     lines: list[tuple[str, str | None]] = []
     if report["command"] == "optimize":
-        saved = before - peak
-        text = (
-            f"saves {format_size(saved)} of peak memory, {result['reduction_percent']:.1f} % less than the file's order"
-        )
-        lines.append((text, "green") if saved else ("the file's order is kept: nothing better was found", None))
-    if result["status"] == "optimal":
-        lines.append((f"proven optimal: no order needs less than {bound:,} B ({result['proof']})", None))
-    else:
-        gap = 100 * (peak - bound) / peak if peak else 0.0
-        if report["command"] == "analyze":
-            lines.append(
-                (f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order", None)
-            )
-        else:
-            lines.append((f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({result['proof']})", None))
-    if result["interrupted"]:
-        lines.append(("interrupted: this is the best order found so far", "yellow"))
+        lines.append(_saving_line(report))
+        lines.extend(rewrites)
+        lines.extend(_guarantee_lines(report["order_guarantee"]))
+    lines.append((_bound_text(report), None))
+    if report["on_chip"] is not None:
+        lines.append((_on_chip_text(report["on_chip"]), None))
+    if report["result"]["interrupted"]:
+        lines.append(("interrupted: this is the best found so far", "yellow"))
+    lines.extend(_tflm_lines(report))
+    lines.extend(pool_lines(report["pools"]))
     lines.extend(_budget_lines(report))
     if report["command"] == "optimize":
-        lines.append(_verification_line(report["verification"]))
+        lines.append(_verification_line(report))
     return lines
+
+
+def _saving_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
+    result, before = report["result"], report["baselines"]["file_order"]
+    saved = before["peak_bytes"] - result["peak_bytes"]
+    if report["output"] is not None and report["output"]["unchanged"]:
+        return "the file's order is kept: nothing better was found", None
+    if saved > 0:
+        percent = f"{result['reduction_percent']:.1f} %"
+        return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
+    if _rewritten(report):
+        smaller = before["arena_bytes"] - result["arena_bytes"]
+        return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
+    if saved < 0:
+        return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
+    return "the file's order is kept: nothing better was found", None
+
+
+def _rewritten(report: Mapping[str, Any]) -> bool:
+    """Whether layers of the model given became others: then bounds hold for what was made, not for the model given."""
+    return any(report[name] is not None and report[name].get("applied", False) for name in ("tiling", "remat"))
+
+
+def _on_chip_text(on_chip: Mapping[str, Any]) -> str:
+    """Return what groups of layers that stay on chip save of an accelerator's traffic and time."""
+    traffic, seconds = on_chip["traffic"], on_chip["time_seconds"]
+    before, after = traffic["before_bytes"], traffic["after_bytes"]
+    saved = 100 * (before - after) / before if before else 0.0
+    faster = seconds["before"] / seconds["after"] if seconds["after"] else 1.0
+    return (
+        f"{len(on_chip['groups'])} groups of layers stay in {format_size(on_chip['on_chip_bytes'])} on chip: "
+        f"DRAM traffic {before:,} -> {after:,} B ({saved:.1f} % less), "
+        f"time {1000 * seconds['before']:.2f} -> {1000 * seconds['after']:.2f} ms ({faster:.2f}x)"
+    )
+
+
+def _bound_text(report: Mapping[str, Any]) -> str:
+    """Return what is proven of the peak."""
+    result = report["result"]
+    peak, bound, proof = result["peak_bytes"], result["lower_bound_bytes"], result["proof"]
+    gap = 100 * (peak - bound) / peak if peak else 0.0
+    if _rewritten(report):
+        rest = "proven for this rewritten model alone" if result["status"] == "optimal" else f"gap {gap:.1f} %"
+        return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
+    if result["status"] == "optimal":
+        return f"proven optimal: no order needs less than {bound:,} B ({proof})"
+    if report["command"] == "analyze":
+        return f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order"
+    return f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({proof})"
+
+
+def _tflm_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    tflm, firmware = report["tflm"], report["firmware"]
+    if tflm is None:
+        return []
+    labels = {"file": "as given", "order": "in this order", "plan": "with this plan"}
+    heads = [(label, tflm[f"{name}_head_bytes"]) for name, label in labels.items()]
+    shown = ", ".join(f"{head:,} B {label}" for label, head in heads if head is not None)
+    lines: list[tuple[str, str | None]] = [(f"TensorFlow Lite Micro's head of the arena: {shown or 'unknown'}", None)]
+    if _rewritten(report) and tflm["file_head_bytes"] is not None and tflm["head_bytes"] is not None:
+        # Each operator and tensor more costs bytes that stay, which may be more than the pieces save.
+        before, after = (
+            firmware[f"{which}persistent_bytes_estimate"]["32"]
+            + max(tflm[f"{which}head_bytes"], firmware[f"{which}planning_bytes_estimate"]["32"])
+            for which in ("file_", "")
+        )
+        text = (
+            f"its whole arena, what it keeps for each operator included: about {before:,} B as given, {after:,} B now"
+        )
+        worse = ": more; fewer pieces may suffice with a --budget or a lower --max-extra-macs"
+        lines.append((text + (worse if after >= before else ""), "yellow" if after >= before else None))
+    return lines
+
+
+def _guarantee_lines(guarantee: Mapping[str, Any] | None) -> list[tuple[str, str | None]]:
+    """Say what each order guarantee gives in ONNX Runtime, the one in use first."""
+    if guarantee is None or guarantee["predicted_peak_bytes"] is None:
+        return []
+    peaks = guarantee["predicted_peak_bytes"]
+    used = "session_without_reuse" if guarantee["kind"] == "session" else guarantee["kind"]
+    rest = ", ".join(f"{_GUARANTEES[name]} {peaks[name]:,}" for name in _GUARANTEES if name != used)
+    return [(f"peak predicted with --order-guarantee {guarantee['kind']}: {peaks[used]:,} B ({rest})", None)]
 
 
 def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -107,33 +207,44 @@ def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     required, available = budget["required_bytes"], budget["budget_bytes"]
     if budget["met"]:
         return [(f"budget met: the arena takes {required:,} of {available:,} B", "green")]
-    return [(budget_verdict(report), "red")]
+    lines: list[tuple[str, str | None]] = [(budget_verdict(report), "red")]
+    if report["tiling"] is None and report["result"]["lower_bound_bytes"] > available:
+        lines.append(("what no order can do, layers in pieces may: --allow reorder,inplace,tile", None))
+    elif report["remat"] is None and report["tiling"] is not None:
+        lines.append(("values computed again may need less: add remat to --allow", None))
+    return lines
 
 
 def budget_verdict(report: Mapping[str, Any]) -> str:
     """Return in a line by how much the arena exceeds the budget, and whether another order could meet it."""
     budget, bound = report["budget"], report["result"]["lower_bound_bytes"]
     available = budget["budget_bytes"]
-    verdict = (
-        f"no order can meet it, as each has a peak of {bound:,} B or more"
-        if bound > available
-        else "it is not proven that no order can meet it"
-    )
+    if _rewritten(report):
+        verdict = "no rewrite that was tried meets it"
+    elif bound > available:
+        verdict = f"no order can meet it, as each has a peak of {bound:,} B or more"
+    else:
+        verdict = "it is not proven that no order can meet it"
     return (
         f"budget exceeded: the arena requires {budget['required_bytes']:,} B, {available:,} B are available, "
         f"{budget['exceeded_bytes']:,} B too many; {verdict}"
     )
 
 
-def _verification_line(verification: Mapping[str, Any] | None) -> tuple[str, str | None]:
+def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
+    verification = report["verification"]
     if verification is None:
         return "not verified", "yellow"
     runtime, reason = verification["runtime"], verification["reason"]
     if verification["outputs_equal"] is None:
         return f"not verified in {runtime}: {reason}", "yellow"
+    error = verification["relative_error"]
+    equal = "bit-equal"
     if not verification["outputs_equal"]:
-        return f"outputs differ in {runtime}: {reason}", "red"
-    text = f"verified in {runtime}: outputs bit-equal on {verification['runs']} random inputs"
+        if not _rewritten(report) or error is None or error > _TOLERANCE:
+            return f"outputs differ in {runtime}: {reason}", "red"
+        equal = f"equal within {_TOLERANCE:g} (largest relative error {error:.1e})"
+    text = f"verified in {runtime}: outputs {equal} on {verification['runs']} random inputs"
     before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
     if before is not None and after is not None:
         text += f"; measured peak {before:,} -> {after:,} B"
@@ -143,15 +254,19 @@ def _verification_line(verification: Mapping[str, Any] | None) -> tuple[str, str
     return text, "green" if matches is not False else "yellow"
 
 
-def _print_faults(console: Console, report: Mapping[str, Any], limit: int) -> None:
+def _print_faults(console: Console, report: Mapping[str, Any], limit: int, columns: int) -> None:
     faults = report["at_fault"]
     if not faults:
         return
     step = next((step for step in report["steps"] if step["footprint_bytes"] == report["result"]["peak_bytes"]), None)
-    where = f" in step {step['index']}, {step['type']} '{step['op']}'" if step is not None else ""
-    _line(console, f"the peak's bytes{where}:")
+    where = "the peak's bytes"
+    if step is not None:
+        where += f" in step {step['index']}, {step['type']} "
+        where += f"'{shortened(step['op'], columns - len(where) - 3)}'"
+    _line(console, f"{where}:")
     for fault in faults[:limit]:
-        _line(console, f"  {fault['size_bytes']:>14,}  {fault['tensor']}")
+        size = f"  {fault['size_bytes']:>14,}  "
+        _line(console, size + shortened(fault["tensor"], columns - len(size)))
     if step is not None and step["workspace_bytes"]:
         _line(console, f"  {step['workspace_bytes']:>14,}  (workspace)")
     if len(faults) > limit:
@@ -179,3 +294,22 @@ def print_operators(console: Console, report: Mapping[str, Any], limit: int | No
     rest = "" if limit is None or len(counts) <= limit else f" and {len(counts) - limit} types more"
     if counts:
         _line(console, f"operators: {shown}{rest}")
+
+
+def print_frontier(console: Console, report: Mapping[str, Any], *, verbose: bool = False) -> None:
+    """Print a table of peaks with the least extra work known for each."""
+    from rich import box
+    from rich.table import Table
+
+    steps = report["frontier"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("peak, bytes", "%", "MACs, +%", "work, +%"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("by", no_wrap=True)
+    rows = frontier_rows(steps, verbose=verbose)
+    for row in rows:
+        table.add_row(*row)
+    _line(console, "what less memory costs, work being multiply-accumulates and bytes moved:")
+    console.print(table)
+    if len(rows) < len(steps):
+        _line(console, f"{counted(len(steps) - len(rows), 'step')} between them: see the report, or -v", style="dim")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["close", "compare"]
+__all__ = ["close", "compare", "relative_error"]
 
 
 def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
@@ -47,6 +47,27 @@ def close(first: Sequence[Any], second: Sequence[Any], rtol: float, atol: float)
             if not np.allclose(one.astype(wide), other.astype(wide), rtol=rtol, atol=atol, equal_nan=True):
                 return False
     return True
+
+
+def relative_error(first: Sequence[Any], second: Sequence[Any]) -> float:
+    """Return the largest difference of any output by that output's largest magnitude in ``first``.
+
+    Integers that differ at all, and whatever `compare` calls infinitely far apart, give infinity.
+    """
+    left, right = _leaves(first), _leaves(second)
+    if len(left) != len(right):
+        return math.inf
+    worst = 0.0
+    for one, other in zip(left, right, strict=True):
+        same, distance = _compare_arrays(one, other)
+        if same or not distance:
+            continue
+        if one.dtype.kind not in "fc":
+            return math.inf
+        finite = np.abs(one[np.isfinite(one)].astype(np.complex128 if one.dtype.kind == "c" else np.float64))
+        largest = float(finite.max()) if finite.size else 0.0
+        worst = max(worst, distance / largest if largest else math.inf)
+    return worst
 
 
 def _leaves(values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

@@ -18,7 +18,13 @@ _LONGEST_REASON = 240
 
 
 def verify(
-    before: bytes, after: bytes, *, runs: int = 3, seed: int = 0, timeout_seconds: float | None = 300.0
+    before: bytes,
+    after: bytes,
+    *,
+    runs: int = 3,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    timeout_seconds: float | None = 300.0,
 ) -> Verification:
     """Run a model as given and as optimised in LiteRT, in a child process, and compare.
 
@@ -29,6 +35,7 @@ def verify(
     Args:
         before: The model's file as given.
         after: The optimised model's file.
+        tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
         timeout_seconds: For each child process; a model that takes longer counts as one that could not be run.
 
     Raises:
@@ -44,7 +51,7 @@ def verify(
         result = run_in_child(_SESSION, {**request, "probe": False}, timeout_seconds)
     if not result.ok:
         return _failed(runtime, request, result, timeout_seconds)
-    return _judge(runtime, result.value)
+    return _judge(runtime, result.value, tolerance)
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
@@ -69,17 +76,17 @@ def _failed(runtime: str, request: dict[str, Any], result: ChildResult, timeout_
     return _refuted(runtime, 0, None, f"LiteRT crashes on the optimised model only: {result.reason}")
 
 
-def _judge(runtime: str, modes: dict[str, dict[str, Any]]) -> Verification:
+def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> Verification:
     """Make one verdict of what both modes showed."""
     names = {"plain": "LiteRT without delegates", "default": "LiteRT with its default delegates"}
     for mode, found in modes.items():
         if "after_error" in found:
             return _refuted(runtime, 0, None, f"{names[mode]} refuses the optimised model only: {found['after_error']}")
-        if found.get("equal") is False and found["repeatable"]:
+        if found.get("equal") is False and found["repeatable"] and found["relative_error"] > tolerance:
             difference = found["max_abs_error"]
             error = difference if math.isfinite(difference) else None
             return _refuted(runtime, found["runs"], error, f"outputs differ in {names[mode]}")
-    ran = {mode: found for mode, found in modes.items() if found.get("equal")}
+    ran = {mode: found for mode, found in modes.items() if found.get("equal") or _near(found, tolerance)}
     refused = {mode: found["before_error"] for mode, found in modes.items() if "before_error" in found}
     if not ran:
         if refused:
@@ -91,14 +98,19 @@ def _judge(runtime: str, modes: dict[str, dict[str, Any]]) -> Verification:
     return Verification(
         runtime=runtime,
         runs=min(found["runs"] for found in ran.values()),
-        outputs_equal=True,
-        max_abs_error=0.0,
+        outputs_equal=all(found["equal"] for found in ran.values()),
+        max_abs_error=max(found["max_abs_error"] for found in ran.values()),
         measured_peak_before_bytes=plain.get("arena_before"),
         measured_peak_after_bytes=plain.get("arena_after"),
         executed_order_matches=matches,
         reason=reason,
         notes=tuple(notes),
+        relative_error=max(found["relative_error"] for found in ran.values()),
     )
+
+
+def _near(found: dict[str, Any], tolerance: float) -> bool:
+    return found.get("equal") is False and found["repeatable"] and found["relative_error"] <= tolerance
 
 
 def _order(modes: dict[str, dict[str, Any]], notes: list[str]) -> tuple[bool | None, str | None]:

@@ -19,7 +19,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     Returns:
         Per mode ("plain" without delegates, "default" with those that LiteRT applies by itself) a dictionary: either
         "before_error" or "after_error" (a model could not be loaded or run), or "runs", "equal", "max_abs_error",
-        "repeatable" (whether the model as given gives the same outputs twice), and with "probe" also
+        "relative_error", "repeatable" (whether the model as given gives the same outputs twice), and with "probe" also
         "order_before", "order_after" (lists or None), "arena_before", "arena_after" (bytes or None).
     """
     return {mode: _compare_models(request, mode) for mode in ("plain", "default")}
@@ -36,7 +36,7 @@ def _load(model: bytes, mode: str) -> Any:
 
 
 def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
-    from memsched.runtimes.compare import compare
+    from memsched.runtimes.compare import compare, relative_error
 
     try:
         expected, high = _run_as_given(request, mode)
@@ -48,7 +48,13 @@ def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
         return {"after_error": _one_line(error)}
     equal, max_abs_error = compare(expected, found)
     repeatable = equal or compare(expected, _run_all(request, "before", mode, high))[0]
-    result = {"runs": request["runs"], "equal": equal, "max_abs_error": max_abs_error, "repeatable": repeatable}
+    result = {
+        "runs": request["runs"],
+        "equal": equal,
+        "max_abs_error": max_abs_error,
+        "relative_error": relative_error(expected, found),
+        "repeatable": repeatable,
+    }
     if request["probe"]:
         result.update(_probe_both(request, mode))
     return result

@@ -15,7 +15,7 @@ from typing import Any
 
 from memsched.formats.onnx_pins import shape_nodes
 from memsched.formats.onnx_structure import analyse
-from memsched.runtimes.compare import close, compare
+from memsched.runtimes.compare import close, compare, relative_error
 from memsched.runtimes.inputs import random_values
 
 __all__ = ["execute", "optimize_offline", "read_profile"]
@@ -65,7 +65,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message";
         "random": an op that draws random numbers without a seed, or None; "sessions": each {"peak_bytes", "order":
-        file positions of nodes as executed, "equal", "close", "max_abs_error", "message": why it has no results};
+        file positions of nodes as executed, "equal", "close", "max_abs_error", "relative_error", "message": why it
+        has no results};
         "models": each {"nodes": [name, op type], "free": positions whose order means nothing, "expected"}.
     """
     import onnx
@@ -270,6 +271,7 @@ def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Map
         "equal": all(same for same, _ in pairs),
         "close": all(near),
         "max_abs_error": max((error for _, error in pairs), default=0.0),
+        "relative_error": max(map(relative_error, reference, outputs), default=0.0),
     }
 
 

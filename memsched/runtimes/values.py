@@ -21,6 +21,10 @@ class Verification:
         executed_order_matches: Whether the runtime executed the file's order; None when that could not be seen.
         reason: Why something above is None or False, in words for the report.
         notes: What else the report must say.
+        predicted_peak_before_bytes: What should have been measured before; None where nothing predicts it.
+        predicted_peak_after_bytes: The same for the optimised model.
+        relative_error: Largest difference of any output by that output's largest magnitude; infinite for integers
+            that differ; None when it could not be run.
     """
 
     runtime: str
@@ -32,3 +36,6 @@ class Verification:
     executed_order_matches: bool | None
     reason: str | None
     notes: tuple[str, ...] = ()
+    predicted_peak_before_bytes: int | None = None
+    predicted_peak_after_bytes: int | None = None
+    relative_error: float | None = None

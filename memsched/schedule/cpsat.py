@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError
 from memsched.graph.contraction import Tasks
+from memsched.graph.limits import Limits
 from memsched.schedule.formulation import Credit, Program, Stored, formulate
-from memsched.schedule.limits import Limits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

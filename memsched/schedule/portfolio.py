@@ -14,11 +14,11 @@ from memsched.errors import UsageError
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
 from memsched.graph.contraction import Tasks
+from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
 from memsched.schedule.bounds import largest_step
-from memsched.schedule.limits import Limits
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, Search
 

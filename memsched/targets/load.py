@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from memsched.errors import TargetError
-from memsched.targets.model import InPlaceRule, PartViewRule, Target, ViewRule, WorkspaceRule
+from memsched.errors import TargetError, UsageError
+from memsched.targets.model import InPlaceRule, PartViewRule, Pool, Target, ViewRule, WorkspaceRule
+from memsched.units import parse_size
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +31,10 @@ _RULES: Mapping[str, type] = {
     "in_place": InPlaceRule,
     "workspace": WorkspaceRule,
 }
-_NOT_NEGATIVE = {"input", "inputs", "above_bytes", "outputs"}
+_NOT_NEGATIVE = {
+    "input", "inputs", "above_bytes", "outputs", "size", "cost",
+    "on_chip_bytes", "bandwidth_bytes_per_second", "flops_per_second",
+}  # fmt: skip
 
 
 def builtin_targets() -> tuple[str, ...]:
@@ -114,6 +118,10 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
     for key, rule in _RULES.items():
         if key in values:
             values[key] = _rules(path, key, rule, values[key])
+    if "pools" in values:
+        values["pools"] = _pools(path, values["pools"])
+    if "on_chip_bytes" in values:
+        values["on_chip_bytes"] = _size(f"{path}: key 'on_chip_bytes': ", values["on_chip_bytes"])
     target: Target = _construct(f"{path}: ", Target, values)
     alignment = target.alignment_bytes
     if alignment < 1 or alignment & (alignment - 1):
@@ -130,13 +138,48 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
 
 
 def _rules(path: Path, key: str, rule: type, tables: object) -> tuple[Any, ...]:
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise TargetError(f"{path}: key '{key}' must be a list of tables, written as [[{key}]]")
-    result = tuple(_construct(f"{path}: [[{key}]] number {i + 1}: ", rule, table) for i, table in enumerate(tables))
+    result = tuple(_construct(where, rule, table) for where, table in _tables(path, key, tables))
     for index, built in enumerate(result):
         if not built.ops:
             raise TargetError(f"{path}: [[{key}]] number {index + 1}: key 'ops' names no operator")
     return result
+
+
+def _tables(path: Path, key: str, tables: object) -> list[tuple[str, dict[str, Any]]]:
+    """Return each table of the list ``key`` with what messages call it."""
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise TargetError(f"{path}: key '{key}' must be a list of tables, written as [[{key}]]")
+    return [(f"{path}: [[{key}]] number {index + 1}: ", table) for index, table in enumerate(tables)]
+
+
+def _pools(path: Path, tables: object) -> tuple[Pool, ...]:
+    """Return the pools, whose costs must rise and of which only the last may have no size."""
+    result: list[Pool] = []
+    for where, table in _tables(path, "pools", tables):
+        sized = {**table, "size": _size(f"{where}key 'size': ", table["size"])} if "size" in table else table
+        pool: Pool = _construct(where, Pool, sized)
+        if pool.name in {other.name for other in result} or not pool.name:
+            raise TargetError(f"{where}key 'name': every pool needs a name of its own, not '{pool.name}'")
+        if result and result[-1].size is None:
+            raise TargetError(
+                f"{where}'{result[-1].name}' before it has no key 'size', which only the last pool may lack"
+            )
+        if result and pool.cost < result[-1].cost:
+            raise TargetError(
+                f"{where}key 'cost': the cheapest pool must come first, but {pool.cost} is below the last"
+            )
+        result.append(pool)
+    return tuple(result)
+
+
+def _size(where: str, value: object) -> object:
+    """Return a size that may be written as text, such as "256KB", in bytes; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_size(value)
+    except UsageError as error:
+        raise TargetError(f"{where}{error}") from None
 
 
 def _construct(where: str, kind: type, values: Mapping[str, Any]) -> Any:

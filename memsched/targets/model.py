@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["InPlaceRule", "PartViewRule", "Target", "ViewRule", "WorkspaceRule"]
+__all__ = ["InPlaceRule", "PartViewRule", "Pool", "Target", "ViewRule", "WorkspaceRule"]
 
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
 Match = Literal["bytes", "shape"]
 PartKind = Literal["concatenation", "slice", "split"]
+Planner = Literal["", "tflm"]
 Runtime = Literal["", "litert", "onnxruntime"]
 Weights = Literal["flash", "ram"]
 When = Literal["always", "axis_not_last"]
@@ -80,6 +81,20 @@ class WorkspaceRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Memory of one kind, such as fast SRAM or DRAM.
+
+    Attributes:
+        size: Bytes; None for as much as is needed, which only the last pool may be.
+        cost: What it costs to read or write one byte, in any unit, the same for all pools of a target.
+    """
+
+    name: str
+    size: int | None = None
+    cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The memory rules that a report's figures hold for.
 
@@ -87,7 +102,10 @@ class Target:
         name: Shown in reports.
         description: One sentence.
         runtime: Which installed runtime can verify the figures; "" where none can.
+        planner: Whose planner lays tensors where the model brings no memory plan: "tflm" is TensorFlow Lite Micro's,
+            for which a plan can be written; "" is none that is known here.
         alignment_bytes: Every buffer's offset is a multiple of it, a power of two.
+        align_parts: Part views must lie on multiples of it as well; where one would not, it is no part view.
         default_order: The order the runtime takes when it is not told: the file's, or ONNX Runtime's own.
         inputs: Whose bytes graph inputs are: "arena": counted until their last reader; "kept": counted to the
             end; "caller": not counted.
@@ -97,12 +115,18 @@ class Target:
         reuse_equal_shapes: The runtime hands a dead buffer on only to a tensor of the identical shape.
         dead_tensors_allocated: Tensors that no op names are given memory too.
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
+        on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
+        bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
+        flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
+        pools: The memories that buffers may lie in, the cheapest first; none where there is one memory for all.
     """
 
     name: str
     description: str
     runtime: Runtime = ""
+    planner: Planner = ""
     alignment_bytes: int = 1
+    align_parts: bool = True
     default_order: DefaultOrder = "file"
     inputs: InputOwner = "arena"
     overwrite_inputs: bool = False
@@ -111,7 +135,11 @@ class Target:
     reuse_equal_shapes: bool = False
     dead_tensors_allocated: bool = False
     int4_bytes_per_element: float = 0.5
+    on_chip_bytes: int = 0
+    bandwidth_bytes_per_second: float = 0.0
+    flops_per_second: float = 0.0
     views: tuple[ViewRule, ...] = ()
     part_views: tuple[PartViewRule, ...] = ()
     in_place: tuple[InPlaceRule, ...] = ()
     workspace: tuple[WorkspaceRule, ...] = ()
+    pools: tuple[Pool, ...] = ()

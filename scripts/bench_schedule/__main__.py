@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from memsched.errors import MemschedError
-from memsched.schedule.limits import Limits
+from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import SOLVERS
 from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
 from scripts.bench_schedule.common import machine

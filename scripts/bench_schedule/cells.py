@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memsched.schedule.limits import Limits
+from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import schedule_graph
 from scripts.bench_schedule.common import heading, kilobytes, line, percent, timed
 from scripts.networks.randwire import random_cell

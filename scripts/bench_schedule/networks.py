@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memsched.schedule.limits import Limits
+from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from scripts.bench_schedule.common import best_of, heading, kilobytes, line, network, percent
 from scripts.bench_schedule.published import NETWORKS, Published

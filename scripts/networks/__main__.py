@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from memsched.errors import MemschedError
-from memsched.schedule.limits import Limits
-from scripts.networks.catalogue import NAMES, build
+from memsched.graph.limits import Limits
+from scripts.networks.catalogue import CLASSIFIERS, NAMES, build
 from scripts.networks.table import rows
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.networks",
         description="Write networks of the scheduling literature as small ONNX models, or print their figures.",
-        epilog=f"Networks: {', '.join(NAMES)}.",
+        epilog=f"Networks: {', '.join(NAMES)}; and, not among all: {', '.join(CLASSIFIERS)}.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks; with --table none means all")
     parser.add_argument("--all", action="store_true", help="all networks")
@@ -27,9 +27,9 @@ def main() -> int:
     parser.add_argument("--target", default="paper", help="target of the figures; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=60, help="time limit per network; default: %(default)s")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in NAMES]
+    unknown = [name for name in arguments.names if name not in (*NAMES, *CLASSIFIERS)]
     if unknown:
-        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join(NAMES)}")
+        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join((*NAMES, *CLASSIFIERS))}")
     names = NAMES if arguments.all or (arguments.table and not arguments.names) else tuple(arguments.names)
     kept = arguments.activations == "kept"
     if arguments.table:

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Final
 from scripts.networks.amoebanet import amoebanet_a
 from scripts.networks.bifpn import bifpn_d0
 from scripts.networks.darts import darts
+from scripts.networks.googlenet import googlenet
 from scripts.networks.hrnet import hrnet_w18_small_v1, hrnet_w18_small_v2, hrnet_w32
+from scripts.networks.inception_v3 import inception_v3
 from scripts.networks.lstm import lstm_unrolled
 from scripts.networks.nasnet import nasnet_a
 from scripts.networks.pnasnet import pnasnet5_mobile
 from scripts.networks.randwire import randwire1, randwire2, randwire3
+from scripts.networks.resnet import resnet18, resnet50
 from scripts.networks.transformer import transformer
 from scripts.networks.unetpp import unetpp
+from scripts.networks.vgg19 import vgg19
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["FURTHER", "NAMES", "PUBLISHED", "build"]
+__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -48,6 +52,17 @@ FURTHER: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
 )
 """Networks of other kinds, whose activations are always ops of their own."""
 
+CLASSIFIERS: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
+    {
+        "vgg19": vgg19,
+        "googlenet": googlenet,
+        "inception_v3": inception_v3,
+        "resnet18": resnet18,
+        "resnet50": resnet50,
+    }
+)
+"""Networks of the layer fusion literature, as Caffe's model files have them; not among those that are stored."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -62,4 +77,4 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return FURTHER[name]()
+    return CLASSIFIERS[name]() if name in CLASSIFIERS else FURTHER[name]()

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from memsched.formats.onnx_reader import read
+from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
-from memsched.schedule.limits import Limits
 from memsched.schedule.portfolio import schedule_graph
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build

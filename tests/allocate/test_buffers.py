@@ -58,13 +58,14 @@ def test_a_concatenation_lies_with_its_own_part() -> None:
     assert [buffer.tensors for buffer in buffers(whole, schedule_of(range(3), 6))] == [(0,), (1,), (2,)]
     with_constant = graph_of({"x": 1, "a": 2, "b": 3, "c": 9}, ops, ["x"], ["c"])
     found = buffers(with_constant, schedule_of(range(3), 9))
-    assert found[-1] == Buffer(4, 2, 2, (3,))
+    assert found[-1] == Buffer(4, 2, 2, (3,), group=0, distance=5)
+    assert [(buffer.group, buffer.distance) for buffer in found] == [(None, 0), (0, 0), (0, 2), (0, 5)]
 
 
 def test_buffers_hold_what_the_checker_counts() -> None:
     rng = random.Random(17)
     for _ in range(800):
-        graph = random_graph(rng, rng.randint(0, 14))
+        graph = random_graph(rng, rng.randint(0, 14), layable=True)
         schedule = planned(rng, graph)
         checked = check_schedule(graph, schedule)
         found = buffers(graph, schedule)

@@ -263,7 +263,7 @@ OPTIONS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "dim without a value": (["net.onnx", "--dim", "height"], 2, ("NAME=8",)),
     "dim twice": (["net.onnx", "--dim", "h=1", "--dim", "h=2"], 2, ("twice",)),
     "dim that the model has not": (["net.onnx", "--dim", "height=8"], 2, ("height",)),
-    "allow what is not there": (["net.onnx", "--allow", "reorder,remat"], 2, ("remat", "inplace")),
+    "allow what is not there": (["net.onnx", "--allow", "reorder,magic"], 2, ("magic", "remat")),
     "pins for TFLite": (["net.tflite", "--order-guarantee", "pins"], 2, ("ONNX",)),
     "control dependencies for ONNX": (["net.onnx", "--control-dependencies"], 2, ("TFLite",)),
     "input shape for TFLite that differs": (["net.tflite", "--input-shape", "x:9,9"], 2, ("x",)),

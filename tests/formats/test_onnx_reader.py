@@ -287,7 +287,8 @@ def test_attributes_and_small_constant_inputs() -> None:
     ]
     weights = [constant("starts", [0]), constant("ends", [2]), constant("axes", [1])]
     ops = read(make(nodes, [value("x", [4, 4])], [value("y", None)], weights)).graph.ops
-    assert ops[0].attributes == {"starts": (0,), "ends": (2,), "axes": (1,)}
+    # What an absent input means is stated: it is no input whose value is unknown.
+    assert ops[0].attributes == {"starts": (0,), "ends": (2,), "axes": (1,), "steps": (1,)}
     assert (ops[1].attributes, ops[2].attributes) == ({"axis": 0}, {"min": (0.5,)})
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from memsched.formats import tflite_reader
+import memsched
+from memsched.formats import tflite_reader, tflite_writer
 from memsched.formats.module import LoadOptions
+from memsched.graph.checker import check_reordering
 from memsched.graph.model import Graph
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
@@ -50,6 +52,29 @@ def test_reads_of_one_resource_commute_and_writes_do_not() -> None:
         O("READ_VARIABLE", [5], [6]),  # 6: another resource
     ]
     assert load(Sub(tensors, ops, [0], [2, 3, 4, 6])).dependencies == ((1, 3), (2, 3), (3, 4))
+
+
+def test_operators_without_outputs_keep_their_names_in_another_order() -> None:
+    tensors = [X, resource("h"), T("wide", (64,)), T("other", (64,)), T("a"), T("b"), Y]
+    ops = [
+        handle("h", 1),
+        O("EXP", [0], [2]),
+        O("EXP", [0], [3]),
+        O("ASSIGN_VARIABLE", [1, 2], []),
+        O("ASSIGN_VARIABLE", [1, 2], []),
+        O("ASSIGN_VARIABLE", [1, 3], []),
+        O("READ_VARIABLE", [1], [6]),
+    ]
+    data = build(Sub(tensors, ops, [0], [6]))
+    module = tflite_reader.read(data, "model.tflite", LoadOptions())
+    writes = ["ASSIGN_VARIABLE(h, wide)", "ASSIGN_VARIABLE(h, wide)#2", "ASSIGN_VARIABLE(h, other)"]
+    assert [op.name for op in module.graph.ops] == ["h", "wide", "other", *writes, "y"]
+    again = tflite_reader.read(
+        tflite_writer.serialize(module, {0: (0, 1, 3, 4, 2, 5, 6)}), "model.tflite", LoadOptions()
+    ).graph
+    assert [op.name for op in again.ops] == ["h", "wide", *writes[:2], "other", writes[2], "y"]
+    check_reordering(module.graph, again)
+    assert memsched.optimize(data, verify=False).schedule.order != tuple(range(7))
 
 
 def test_two_handles_of_one_name_are_one_resource() -> None:

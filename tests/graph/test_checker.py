@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.allocate.greedy import allocate
+from memsched.allocate.arena import allocate
 from memsched.errors import InternalError
 from memsched.graph import checker
 from memsched.graph.checker import check_allocation, check_reordering, check_schedule
@@ -259,7 +259,7 @@ def test_a_variable_needs_an_address_for_the_whole_run() -> None:
 def test_random_corruptions_of_random_results_are_rejected() -> None:
     rng = random.Random(5)
     for _ in range(400):
-        graph = random_graph(rng, rng.randint(3, 12))
+        graph = random_graph(rng, rng.randint(3, 12), layable=True)
         storage, order = Storage.of(graph), random_order(rng, graph)
         profile = evaluate(storage, order)
         schedule = schedule_of(order, profile.peak, profile.in_place(storage, order))

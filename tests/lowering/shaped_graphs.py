@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from memsched.graph.model import Allocation, Graph, Op, Schedule, Tensor
+from memsched.graph.addresses import addresses, view_distances
+from memsched.graph.model import Allocation, AttributeValue, Graph, Op, Schedule, Tensor
 
 __all__ = ["Machine", "random_shaped_graph"]
 
@@ -26,8 +27,12 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     return tuple(reversed(result))
 
 
-def random_shaped_graph(rng: random.Random, ops: int) -> Graph:
-    """Return a graph of elementwise ops that broadcast, reshapes, casts, and ops that read all before they write."""
+def random_shaped_graph(rng: random.Random, ops: int, *, parts: bool = False) -> Graph:
+    """Return a graph of elementwise ops that broadcast, reshapes, casts, and ops that read all before they write.
+
+    Args:
+        parts: Slices, splits and concatenations as well.
+    """
     tensors: list[Tensor] = []
     nodes: list[Op] = []
 
@@ -38,6 +43,9 @@ def random_shaped_graph(rng: random.Random, ops: int) -> Graph:
     inputs = [add(rng.choice(_SHAPES), rng.choice(list(_WIDTHS))) for _ in range(rng.randint(1, 2))]
     variables = [add(rng.choice(_SHAPES), "int8")] if rng.random() < 0.3 else []
     for index in range(ops):
+        if parts and rng.random() < 0.5:
+            nodes.append(_random_part(rng, tensors, add, index))
+            continue
         kind = rng.choice(
             ["Relu", "Relu", "Add", "Add", "Sum", "Cast", "Equal", "Reshape", "Reshape", "Softmax", "Conv"]
         )
@@ -70,6 +78,34 @@ def random_shaped_graph(rng: random.Random, ops: int) -> Graph:
     return Graph("shaped", tuple(tensors), tuple(nodes), tuple(inputs), tuple(outputs), tuple(variables))
 
 
+def _random_part(
+    rng: random.Random, tensors: list[Tensor], add: Callable[[tuple[int, ...], str], int], index: int
+) -> Op:
+    """Return a slice, a split or a concatenation of recent tensors along a random axis."""
+    source = rng.randrange(max(0, len(tensors) - 4), len(tensors))
+    shape, dtype = tensors[source].shape or (), tensors[source].dtype
+    axis = rng.randrange(len(shape))
+    before, after = shape[:axis], shape[axis + 1 :]
+    kind = rng.choice(["Slice", "Split", "Concat", "Concat"])
+    if kind == "Concat":
+        fitting = [
+            t
+            for t, other in enumerate(tensors)
+            if other.shape is not None and other.dtype == dtype and len(other.shape) == len(shape)
+            if (other.shape[:axis], other.shape[axis + 1 :]) == (before, after)
+        ]
+        read = rng.sample(fitting, min(len(fitting), rng.randint(1, 3)))
+        rows = sum((tensors[tensor].shape or ())[axis] for tensor in read)
+        return Op(f"c{index}", kind, tuple(read), (add((*before, rows, *after), dtype),), attributes={"axis": axis})
+    cut = rng.randint(0, shape[axis])
+    if kind == "Split":
+        outputs = tuple([add((*before, rows, *after), dtype) for rows in (cut, shape[axis] - cut)])
+        return Op(f"s{index}", kind, (source,), outputs, attributes={"axis": axis})
+    output = add((*before, shape[axis] - cut, *after), dtype)
+    attributes: dict[str, AttributeValue] = {"axis": axis, "starts": (cut,), "axes": (axis,), "steps": (1,)}
+    return Op(f"s{index}", kind, (source,), (output,), attributes=attributes)
+
+
 Byte = tuple[object, int]
 
 
@@ -81,17 +117,17 @@ class Machine:
         self.schedule = schedule
         self.forwards = forwards
         self.memory: list[Byte | None] = [None] * allocation.arena
-        self.offset: dict[int, int] = {t: place.offset for place in allocation.placements for t in place.tensors}
+        self.offset = {t: address for t, address in enumerate(addresses(graph, allocation)) if address is not None}
         self.scratch = [place for place in allocation.placements if not place.tensors]
         for tensor in (*graph.inputs, *graph.variables):
             if graph.tensors[tensor].external:
                 self.offset[tensor] = len(self.memory)
                 self.memory += [None] * graph.tensors[tensor].size
         for op in graph.ops:
-            for output, source in op.views:
+            for output, source, distance in view_distances(graph, op):
                 # A view of what the caller owns has no place of its own.
                 if output not in self.offset and source in self.offset:
-                    self.offset[output] = self.offset[source]
+                    self.offset[output] = self.offset[source] + distance
         self.values: dict[int, list[object]] = {}
 
     def width(self, tensor: int) -> int:
@@ -134,7 +170,32 @@ class Machine:
                 self.memory[place.offset : place.offset + place.size] = [None] * place.size
 
     def execute(self, op: Op) -> None:
-        (output,) = op.outputs
+        for index, output in enumerate(op.outputs):
+            if op.type in {"Slice", "Split", "Concat"} and any(shown == output for shown, _ in op.views):
+                self.part(op, index)
+            else:
+                self.compute(op, output)
+
+    def part(self, op: Op, index: int) -> None:
+        """Nothing is copied: the values must be there already, at the places that the attributes say."""
+        output = op.outputs[index]
+        for tensor in op.inputs:
+            self.read_all(tensor)
+        if op.type == "Concat":
+            self.values[output] = [value for tensor in op.inputs for value in self.values[tensor]]
+        else:
+            (source,) = op.inputs
+            shapes = [self.graph.tensors[tensor].shape or () for tensor in op.outputs]
+            axis, start = op.attributes.get("axis", 0), op.attributes.get("starts", (0,))
+            assert isinstance(axis, int)
+            assert isinstance(start, tuple)
+            row = int(start[0]) if op.type == "Slice" else sum(shape[axis] for shape in shapes[:index])
+            whole = self.graph.tensors[source].shape or ()
+            first = row * math.prod(whole[:axis] + whole[axis + 1 :])
+            self.values[output] = self.values[source][first : first + math.prod(shapes[index])]
+        self.read_all(output)
+
+    def compute(self, op: Op, output: int) -> None:
         shape = self.graph.tensors[output].shape or ()
         count = math.prod(shape)
         if op.type == "Reshape":
@@ -155,7 +216,7 @@ class Machine:
             return
         for element in range(count):
             self.write(output, element, self.values[output][element])
-        for tensor in op.inputs if op.type == "Conv" else op.inputs[1:]:
+        for tensor in op.inputs[1:] if op.type == "Softmax" else op.inputs:
             self.read_all(tensor)
 
     def reshape(self, op: Op, output: int) -> None:

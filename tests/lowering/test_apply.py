@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -251,21 +252,78 @@ def test_a_piece_is_never_overwritten() -> None:
     assert pairs(graph, RELU, 3) == ((4, 1),)
 
 
-def rows(kind: str, shape: tuple[int, ...], source: tuple[int, ...] = (1, 6, 3), **attributes: object) -> Graph:
+def rows(kind: str, shape: tuple[int, ...], source: tuple[int, ...] = (1, 6, 3), **attributes: Any) -> Graph:
     graph = chain(kind, source, shape)
-    op = replace(graph.ops[1], attributes=attributes)  # type: ignore[arg-type]
+    op = replace(graph.ops[1], attributes=attributes)
     return replace(graph, ops=(graph.ops[0], op, graph.ops[2]))
 
 
 def test_whole_rows_lie_in_their_source() -> None:
-    assert views(rows("Slice", (1, 2, 3), steps=(1,)), PARTS) == ((2, 1),)
-    assert views(rows("Slice", (1, 2, 3)), PARTS) == ()
-    assert views(rows("Slice", (1, 2, 3), steps=(-1,)), PARTS) == ()
-    assert views(rows("Slice", (1, 6, 2), steps=(1,)), PARTS) == ()
-    assert views(rows("Slice", (1, 2, 2), steps=(1,)), PARTS) == ()
-    assert views(rows("Slice", (2, 3), steps=(1,)), PARTS) == ()
-    assert views(rows("Split", (1, 2, 3)), PARTS) == ((2, 1),)
-    assert views(rows("Slice", (), source=(), steps=(1,)), PARTS) == ()
+    known: dict[str, Any] = {"starts": (0,), "axes": (1,), "steps": (1,)}
+    assert views(rows("Slice", (1, 2, 3), **known), PARTS) == ((2, 1),)
+    for unknown in known:
+        assert views(rows("Slice", (1, 2, 3), **{key: known[key] for key in known if key != unknown}), PARTS) == ()
+    assert views(rows("Slice", (1, 2, 3), **{**known, "steps": (-1,)}), PARTS) == ()
+    assert views(rows("Slice", (1, 6, 2), **known), PARTS) == ()
+    assert views(rows("Slice", (1, 2, 2), **known), PARTS) == ()
+    assert views(rows("Slice", (2, 3), **known), PARTS) == ()
+    assert views(rows("Split", (1, 6, 3)), PARTS) == ((2, 1),)
+    # Another output of the split is unknown, and with it where this one begins.
+    assert views(rows("Split", (1, 2, 3)), PARTS) == ()
+    assert views(rows("Slice", (), source=(), **known), PARTS) == ()
+
+
+def offset(target: Target, kind: str, shape: tuple[int, ...] = (1, 2, 3), **attributes: Any) -> int | None:
+    op = apply_target(rows(kind, shape, **attributes), target).ops[1]
+    return (op.view_offsets or (0,))[0] if op.views else None
+
+
+@pytest.mark.parametrize(
+    ("starts", "axes", "row"),
+    [
+        ((3,), (1,), 3),
+        ((3,), (-2,), 3),
+        ((0, 4), (0, 1), 4),
+        ((0,), (2,), 0),
+        ((-2,), (1,), 4),
+        ((-9,), (1,), 0),
+        ((4, 0), (1, 2), 4),
+    ],
+)
+def test_an_onnx_slice_begins_where_its_starts_say(starts: tuple[int, ...], axes: tuple[int, ...], row: int) -> None:
+    assert offset(PARTS, "Slice", starts=starts, axes=axes, steps=(1,) * len(starts)) == row * 12
+
+
+def test_a_tflite_slice_begins_where_its_begin_says() -> None:
+    target = replace(BARE, part_views=(PartViewRule(("SLICE", "STRIDED_SLICE"), "slice"),))
+    assert offset(target, "SLICE", begin=(0, 3, 0), size=(1, 2, 3)) == 36
+    assert offset(target, "SLICE", size=(1, 2, 3)) is None
+    strided: dict[str, Any] = {"begin": (0, 3, 0), "end": (1, 5, 3), "steps": (1, 1, 1)}
+    assert offset(target, "STRIDED_SLICE", **strided) == 36
+    assert offset(target, "STRIDED_SLICE", **strided, begin_mask=2) == 0
+    assert offset(target, "STRIDED_SLICE", **strided, begin_mask=5) == 36
+    assert offset(target, "STRIDED_SLICE", **strided, new_axis_mask=1) is None
+    assert offset(target, "STRIDED_SLICE", **{**strided, "steps": (1, 2, 1)}) is None
+    assert offset(target, "STRIDED_SLICE", begin=(0, 3, 0), end=(1, 5, 3)) is None
+
+
+def test_parts_off_the_alignment_are_copies_unless_the_target_takes_them() -> None:
+    known: dict[str, Any] = {"starts": (3,), "axes": (1,), "steps": (1,)}
+    for alignment, aligned in ((4, True), (8, False)):
+        target = replace(PARTS, alignment_bytes=alignment)
+        assert offset(target, "Slice", **known) == (36 if aligned else None)
+        assert offset(replace(target, align_parts=False), "Slice", **known) == 36
+        assert bool(views(concat(), target, 2)) == (24 % alignment == 0)
+    assert views(concat(), replace(PARTS, alignment_bytes=16), 2) == ()
+    assert views(concat(), replace(PARTS, alignment_bytes=16, align_parts=False), 2) != ()
+
+
+def test_four_bit_rows_that_end_within_a_byte_are_copies() -> None:
+    known: dict[str, Any] = {"starts": (3,), "axes": (0,), "steps": (1,)}
+    for start, whole_bytes in ((3, False), (2, True)):
+        graph = rows("Slice", (2, 1), source=(6, 1), **{**known, "starts": (start,)})
+        graph = changed(changed(graph, "a", size=3, dtype="int4"), "b", size=1, dtype="int4")
+        assert bool(views(graph, PARTS)) == whole_bytes
 
 
 def test_every_output_of_a_split_lies_in_its_source_and_is_not_overwritten() -> None:
@@ -277,9 +335,9 @@ def test_every_output_of_a_split_lies_in_its_source_and_is_not_overwritten() -> 
     ]
     graph = shaped({"x": (1,), "a": (4,), "p": (2,), "q": (2,), "r": (2,), "y": (1,)}, ops, ["y"])
     lowered = apply_target(graph, replace(RELU, part_views=PARTS.part_views))
-    assert lowered.ops[1].views == ((2, 1), (3, 1))
+    assert (lowered.ops[1].views, lowered.ops[1].view_offsets) == (((2, 1), (3, 1)), (0, 8))
     assert lowered.ops[2].in_place == ()
-    whole = changed(graph, "p", shape=(4,), size=16)
+    whole = changed(changed(graph, "p", shape=(4,), size=16), "q", shape=(0,), size=0)
     written = replace(BARE, in_place=(InPlaceRule(("Split",)),))
     assert pairs(whole, written) == ((2, 1),)
     assert pairs(whole, replace(written, part_views=PARTS.part_views)) == ()

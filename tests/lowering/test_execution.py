@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from memsched.allocate.greedy import allocate
+from memsched.allocate.arena import allocate
 from memsched.graph import dag
 from memsched.graph.checker import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.lowering.apply import apply_target
 from memsched.targets.load import Target, load_target
-from memsched.targets.model import InPlaceRule
+from memsched.targets.model import InPlaceRule, PartViewRule
 from tests.lowering.shaped_graphs import Machine, random_shaped_graph
 from tests.random_graphs import random_order
 
@@ -55,6 +55,29 @@ def test_no_value_is_spoilt(name: str) -> None:
         Machine(graph, schedule, allocation, forwards=number % 2 == 0).run()
         shared += len(schedule.in_place) + sum(len(op.views) for op in graph.ops)
     assert shared > 300 or name == "paper"
+
+
+@pytest.mark.parametrize(("alignment", "align_parts"), [(1, True), (4, True), (8, False)])
+def test_parts_lie_where_their_values_are(alignment: int, align_parts: bool) -> None:
+    rng = random.Random(16)
+    parts = (
+        PartViewRule(("Concat",), "concatenation"),
+        PartViewRule(("Slice",), "slice"),
+        PartViewRule(("Split",), "split"),
+    )
+    target = replace(target_named("careless"), part_views=parts, alignment_bytes=alignment, align_parts=align_parts)
+    tied = inner = 0
+    for number in range(500):
+        graph = apply_target(random_shaped_graph(rng, rng.randint(1, 12), parts=True), target)
+        dag.validate(graph)
+        schedule = plan(rng, graph)
+        allocation = allocate(graph, schedule, alignment=alignment)
+        check_allocation(graph, schedule, allocation)
+        Machine(graph, schedule, allocation, forwards=number % 2 == 0).run()
+        tied += sum(len(op.views) > 1 for op in graph.ops if op.type == "Concat")
+        inner += sum(len(op.views) for op in graph.ops if op.type in {"Slice", "Split"})
+    assert tied > 20
+    assert inner > 100
 
 
 def test_the_machine_finds_what_is_spoilt() -> None:

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from memsched.errors import ModelError, RuntimeUnavailableError
-from memsched.formats.onnx_order import default_order, priority_order
 from memsched.formats.onnx_pins import pin
+from memsched.graph.runtime_orders import default_order, priority_order
 from memsched.runtimes import onnxruntime as runtime
 from memsched.runtimes.child import ChildResult
 from tests.needs import recent_onnxruntime
@@ -350,3 +350,11 @@ def test_measure_says_why_not(tmp_path: Path) -> None:
     assert found.reason
     found = runtime.measure(branches(True))
     assert (found.peak_bytes, found.executed) == (4024, tuple(range(13)))
+
+
+def test_notes_warn_where_graph_optimization_saves_more() -> None:
+    assert runtime._without_options(None, 5, 5, "session") == []
+    assert len(runtime._without_options(9, 8, 5, "session")) == 1
+    assert "offline" in runtime._without_options(4, 4, 5, "session")[1]
+    assert len(runtime._without_options(9, 9, 5, "default")) == 1
+    assert "keep it" in runtime._without_options(8, 9, 5, "default")[1]

@@ -20,7 +20,7 @@ def write(folder: Path, text: str, name: str = "own.toml") -> str:
 
 
 def test_built_in_targets_load_under_their_own_names() -> None:
-    assert builtin_targets() == ("ideal", "litert", "onnxruntime", "paper", "tflm")
+    assert builtin_targets() == ("diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-reference")
     for name in builtin_targets():
         target = load_target(name)
         assert target.name == name
@@ -29,7 +29,11 @@ def test_built_in_targets_load_under_their_own_names() -> None:
 
 def test_what_the_built_in_targets_say() -> None:
     alignments = {name: load_target(name).alignment_bytes for name in builtin_targets()}
-    assert alignments == {"ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16}
+    assert alignments == {
+        "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16, "tflm-reference": 16,
+    }  # fmt: skip
+    chip = load_target("diannao")
+    assert (chip.on_chip_bytes, chip.bandwidth_bytes_per_second, chip.flops_per_second) == (768 * 1024, 1.5e9, 200e9)
     onnxruntime, litert, tflm = load_target("onnxruntime"), load_target("litert"), load_target("tflm")
     assert (onnxruntime.runtime, onnxruntime.inputs, onnxruntime.default_order) == (
         "onnxruntime",
@@ -47,6 +51,9 @@ def test_what_the_built_in_targets_say() -> None:
     )
     assert not tflm.in_place
     assert not tflm.views
+    reference = load_target("tflm-reference")
+    assert (tflm.planner, reference.planner, reference.overwrite_inputs) == ("tflm", "tflm", True)
+    assert (reference.dead_tensors_allocated, reference.int4_bytes_per_element) == (True, 1)
     assert load_target("paper") == Target("paper", load_target("paper").description)
     assert load_target("ideal").overwrite_inputs
     assert all(load_target(name).weights == "flash" for name in builtin_targets())
@@ -68,7 +75,7 @@ def test_targets_are_frozen() -> None:
     [
         ("idael", "did you mean 'ideal'?"),
         ("ONNXRUNTIME", "did you mean 'onnxruntime'?"),
-        ("zzz", "built-in targets: ideal"),
+        ("zzz", "built-in targets: diannao"),
     ],
 )
 def test_an_unknown_name_gets_a_suggestion_and_the_list(name: str, hint: str) -> None:
@@ -232,3 +239,18 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "secret.toml").chmod(0)
         with pytest.raises(TargetError, match="cannot be read"):
             load_target(str(tmp_path / "secret.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('on_chip_bytes = "many"', "key 'on_chip_bytes': 'many' is not a size"),
+        ("on_chip_bytes = -1", "key 'on_chip_bytes' must not be negative"),
+        ("on_chip_bytes = 0.5", "key 'on_chip_bytes' must be of type int"),
+        ("flops_per_second = -1", "key 'flops_per_second' must not be negative"),
+        ("bandwidth_bytes_per_second = inf", "key 'bandwidth_bytes_per_second' must not be negative, infinite"),
+    ],
+)
+def test_figures_of_an_accelerator_are_checked(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        load_target(write(tmp_path, text))

@@ -18,6 +18,8 @@ class Limits:
         time_limit: Seconds for the whole search; None for no limit.
         seed: Of whatever is random.
         workers: Processes that may search independent parts.
+        rounds: Rounds of growing effort that a search may go through without finding anything; None: until the time
+            is up. Where it ends a search before the time does, the result does not depend on the machine's speed.
 
     Raises:
         UsageError: A negative time limit, a negative seed or no worker.
@@ -26,6 +28,7 @@ class Limits:
     time_limit: float | None = 60.0
     seed: int = 0
     workers: int = 1
+    rounds: int | None = None
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit >= 0:

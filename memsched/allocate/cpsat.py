@@ -1,0 +1,147 @@
+"""CP-SAT on packings: rectangles of time and addresses that do not overlap, for what the own search cannot do.
+
+That is: blocks of which different bytes are in use at different times, and a second opinion where the search is stuck.
+The branching decides, not the model: the block that can lie lowest is placed first, at its lowest address, ties in one
+of several orders; every second attempt leaves the branching to CP-SAT, which proves more. One worker and a limit on
+conflicts make an attempt repeatable.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from memsched.allocate.preprocess import common_grid
+from memsched.errors import InternalError
+from memsched.graph.packing import Block
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["CpSatPacking", "fit", "preferred"]
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CpSatPacking:
+    """Addresses in bytes where found, and the conflicts met on the way."""
+
+    status: Literal["found", "infeasible", "unknown"]
+    offsets: tuple[int, ...]
+    conflicts: int
+    stopped: bool = False
+
+
+def fit(
+    blocks: Sequence[Block],
+    capacity: int,
+    unit: int,
+    preferred: Sequence[int] | None,
+    *,
+    seed: int,
+    conflicts: int,
+    deadline: float,
+    stop: Callable[[], bool],
+) -> CpSatPacking:
+    """Return addresses within ``capacity`` bytes, or that there are none.
+
+    Args:
+        unit: Bytes of which all positions are multiples in some lowest packing.
+        preferred: The order of the blocks that decides ties of the lowest-first branching; None for CP-SAT's own.
+        conflicts: How many it may meet; some hundred take a second.
+        deadline: On `time.monotonic`; may be infinite.
+    """
+    from ortools.sat.python import cp_model
+
+    if any((block.offset or 0) + block.size > capacity for block in blocks):
+        return CpSatPacking("infeasible", (), 0)
+    model, steps, addresses = _model(blocks, capacity, unit)
+    if preferred is not None:
+        first = [steps[index] for index in preferred]
+        model.add_decision_strategy(first, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = 1
+    parameters.random_seed = seed
+    parameters.max_number_of_conflicts = conflicts
+    parameters.max_time_in_seconds = max(0.0, min(deadline - time.monotonic(), 1e6))
+    parameters.catch_sigint_signal = False
+    if preferred is not None:
+        parameters.search_branching = cp_model.FIXED_SEARCH
+    status, stopped = _run(solver, model, stop)
+    stopped = stopped or time.monotonic() >= deadline
+    if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+        offsets = tuple([solver.value(address) * unit for address in addresses])
+        return CpSatPacking("found", offsets, solver.num_conflicts)
+    if status == cp_model.INFEASIBLE:
+        return CpSatPacking("infeasible", (), solver.num_conflicts)
+    if status != cp_model.UNKNOWN:
+        raise InternalError(f"CP-SAT does not accept the model of a packing: {model.validate()}")
+    return CpSatPacking("unknown", (), solver.num_conflicts, stopped)
+
+
+def preferred(blocks: Sequence[Block], number: int, seed: int) -> list[int]:
+    """Return the order of ``blocks`` that decides ties in attempt ``number``: by a measure, then by chance."""
+    times = [sum(part.end - part.begin for part in block.parts) for block in blocks]
+    measures: list[Callable[[int], int]] = [
+        lambda i: -times[i],
+        lambda i: -blocks[i].size,
+        lambda i: -blocks[i].size * times[i],
+    ]
+    if number < len(measures):
+        return sorted(range(len(blocks)), key=lambda i: (measures[number](i), i))
+    order = list(range(len(blocks)))
+    random.Random(f"{seed} {number}").shuffle(order)  # noqa: S311
+    return order
+
+
+def _model(
+    blocks: Sequence[Block], capacity: int, unit: int
+) -> tuple[cp_model.CpModel, list[cp_model.IntVar], list[cp_model.LinearExprT]]:
+    """Return the model in units, and per block its variable and its address, a multiple of the variable."""
+    from ortools.sat.python import cp_model
+
+    grid = common_grid(blocks)
+    model = cp_model.CpModel()
+    steps: list[cp_model.IntVar] = []
+    addresses: list[cp_model.LinearExprT] = []
+    across, along = [], []
+    for block in blocks:
+        # Addresses are multiples of the unit and of the alignment, thus of their least common multiple.
+        stride = block.alignment // math.gcd(block.alignment, unit)
+        if block.offset is None:
+            step = model.new_int_var(0, (capacity - block.size) // unit // stride, "")
+        else:
+            step = model.new_constant(block.offset // unit // stride)
+        address = step * stride
+        steps.append(step)
+        addresses.append(address)
+        for part in block.parts:
+            size = -(-(part.high - part.low) // grid) * grid // unit
+            across.append(model.new_fixed_size_interval_var(part.begin, part.end - part.begin, ""))
+            along.append(model.new_fixed_size_interval_var(address + part.low // unit, size, ""))
+    model.add_no_overlap_2d(across, along)
+    return model, steps, addresses
+
+
+def _run(solver: cp_model.CpSolver, model: cp_model.CpModel, stop: Callable[[], bool]) -> tuple[int, bool]:
+    """Run CP-SAT in another thread, so that ``stop`` and Ctrl-C are heard."""
+    stopped = False
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = pool.submit(solver.solve, model)
+        try:
+            while not wait([running], timeout=_POLL_SECONDS).done:
+                if stop():
+                    stopped = True
+                    solver.stop_search()
+        except BaseException:
+            while not wait([running], timeout=_POLL_SECONDS).done:
+                solver.stop_search()
+            raise
+    return int(running.result()), stopped

@@ -1,0 +1,220 @@
+"""The allocator: greedy planning first, then local search, then exact search, each only as long as it can help.
+
+What greedy planning leaves above the bound is cut into components that can be packed apart. Only the highest one
+matters: it is searched until it is no longer the highest or nothing more can be done about it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memsched.allocate import exact, local
+from memsched.allocate.bounds import lower_bound
+from memsched.allocate.components import Component, components
+from memsched.allocate.conflicts import check_given, without_overlaps
+from memsched.allocate.greedy import MOST_SCANNED, Planner
+from memsched.graph.limits import Limits
+from memsched.graph.packing import Block, Packing, PackStatus, height_of
+
+__all__ = ["PackProgress", "pack"]
+
+_SHORT_EFFORT = 400_000
+_EFFORT = 2_000_000
+"""Of the local search, without and with an exact search to follow: a part of a second, and a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackProgress:
+    """How far the search is: the lowest height and the proven bound in bytes, seconds since its start."""
+
+    stage: str
+    height: int
+    lower_bound: int
+    seconds: float
+
+
+def pack(
+    blocks: Sequence[Block],
+    limits: Limits | None,
+    *,
+    started: float | None = None,
+    capacity: int | None = None,
+    minimize: bool = True,
+    stop: Callable[[], bool] | None = None,
+    on_progress: Callable[[PackProgress], None] | None = None,
+) -> Packing:
+    """Return addresses for ``blocks``, as low as can be found, with what is proven about the height.
+
+    Args:
+        limits: Of the searches; None for greedy planning and a short local search only.
+        started: When the time limit began, on the clock of `time.monotonic`; by default now.
+        capacity: Bytes that the packing should fit into. The result is "infeasible" where it is proven that nothing
+            does; where nothing was found in time, it is the lowest packing found, which is higher than this.
+        minimize: False: with ``capacity``, the first packing that fits is good enough.
+        stop: Asked often; True ends the search with the lowest packing so far.
+
+    Raises:
+        UsageError: Given addresses that overlap or contradict an alignment.
+    """
+    began = time.monotonic()
+    room = None if minimize else capacity
+    search = _Search(blocks, limits, began if started is None else started, room, stop, on_progress)
+    if capacity is not None and search.bound > capacity:
+        return Packing((), 0, search.bound, "infeasible", search.proof, "bound", 0, time.monotonic() - began)
+    search.run(search.bound if minimize or capacity is None else max(search.bound, capacity))
+    status: PackStatus = "optimal" if search.height == search.bound else "feasible"
+    if capacity is not None and search.bound > capacity:
+        search.offsets, search.height, status = [], 0, "infeasible"
+    return Packing(
+        offsets=tuple(search.offsets),
+        height=search.height,
+        lower_bound=search.bound,
+        status=status,
+        proof=search.proof,
+        method=search.method,
+        states=search.states,
+        seconds=time.monotonic() - began,
+    )
+
+
+class _Search:
+    """The lowest packing so far of a set of blocks, and what is proven."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        limits: Limits | None,
+        started: float,
+        room: int | None,
+        stop: Callable[[], bool] | None,
+        on_progress: Callable[[PackProgress], None] | None,
+    ) -> None:
+        self.blocks = without_overlaps(blocks)
+        check_given(self.blocks)
+        self.bound, self.proof = lower_bound(self.blocks)
+        self.offsets: list[int] = []
+        self.height = 0
+        self.method = ""
+        self.states = 0
+        self._limits = limits
+        self._started = started
+        self._room = room
+        self._stop = stop
+        self._on_progress = on_progress
+
+    def run(self, goal: int) -> None:
+        """Search until the height is at most ``goal`` or nothing more can be done in time."""
+        planner = Planner(self.blocks)
+        self.height, self.offsets, self.method = planner.run(goal, self._ended)
+        self.states = len(planner.found)
+        self._tell("greedy planning")
+        if self.height <= goal or self._ended() or len(self.blocks) > MOST_SCANNED:
+            return
+        found, bottom = components(self.blocks)
+        if len(found) == 1 and not bottom:
+            parts = [_Part(self.blocks, found[0], planner)]
+        else:
+            parts = [_Part(self.blocks, component) for component in found]
+            for part in parts:
+                part.plan(goal, self._ended)
+                self.states += len(part.planner.found)
+        ends = [offset + self.blocks[index].size for index, offset in bottom.items()]
+        self._raise_bound(max([*ends, *[part.bound for part in parts]], default=0), "the bound of a component")
+        while parts and not self._ended():
+            self._combine(parts, bottom)
+            highest = max(parts, key=lambda part: part.height)
+            if self.height <= max(goal, self.bound) or highest.finished:
+                break
+            self._improve(highest, max(goal, self.bound))
+            self._tell(highest.method)
+        self._combine(parts, bottom)
+
+    def _improve(self, part: _Part, goal: int) -> None:
+        """Do the next thing that may lower the highest component."""
+        if not part.searched:
+            effort = _SHORT_EFFORT if self._limits is None else _EFFORT
+            seed = 0 if self._limits is None else self._limits.seed
+            self.states += part.search(goal, seed, effort, self._ended)
+        else:
+            if self._limits is not None:
+                self._solve(part, self._limits)
+            part.finished = True
+
+    def _solve(self, part: _Part, limits: Limits) -> None:
+        solved = exact.solve(
+            part.blocks,
+            limits,
+            started=self._started,
+            capacity=None if self._room is None else self._room - part.base,
+            lower_bound=max(self.bound, part.bound) - part.base,
+            incumbent=part.offsets,
+            stop=self._stop,
+        )
+        self.states += solved.states
+        self._raise_bound(solved.lower_bound + part.base, solved.proof)
+        if solved.status != "infeasible" and solved.height + part.base < part.height:
+            part.take(list(solved.offsets), solved.method)
+
+    def _raise_bound(self, bound: int, proof: str) -> None:
+        if bound > self.bound:
+            self.bound, self.proof = bound, proof
+
+    def _combine(self, parts: Sequence[_Part], bottom: dict[int, int]) -> None:
+        """Put the components together where that is lower than what was found for all blocks at once."""
+        offsets = [0] * len(self.blocks)
+        for index, offset in bottom.items():
+            offsets[index] = offset
+        for part in parts:
+            for index, offset in zip(part.members, part.offsets, strict=True):
+                offsets[index] = part.base + offset
+        height = height_of(self.blocks, offsets)
+        if height < self.height:
+            highest = max(parts, key=lambda part: part.height, default=None)
+            self.offsets, self.height = offsets, height
+            self.method = highest.method if highest else "always in use"
+
+    def _ended(self) -> bool:
+        late = self._limits is not None and time.monotonic() >= self._limits.deadline(self._started)
+        return late or (self._stop is not None and self._stop())
+
+    def _tell(self, stage: str) -> None:
+        if self._on_progress:
+            seconds = time.monotonic() - self._started
+            self._on_progress(PackProgress(stage, self.height, self.bound, seconds))
+
+
+class _Part:
+    """A component with the lowest packing found for it; heights and bounds count from the bottom of everything."""
+
+    def __init__(self, blocks: Sequence[Block], component: Component, planner: Planner | None = None) -> None:
+        self.members = component.members
+        self.base = component.base
+        self.blocks = [blocks[index] for index in component.members]
+        self.bound = self.base + lower_bound(self.blocks)[0]
+        self.planner = planner or Planner(self.blocks)
+        self.searched = self.finished = False
+        self.offsets: list[int] = []
+        self.height = 0
+        self.method = ""
+        if planner is not None:
+            _, self.offsets, method = min(planner.found, key=lambda one: one[0])
+            self.take(self.offsets, method)
+
+    def take(self, offsets: list[int], method: str) -> None:
+        self.offsets, self.method = offsets, method
+        self.height = self.base + height_of(self.blocks, offsets)
+
+    def plan(self, goal: int, stop: Callable[[], bool] | None) -> None:
+        """Plan greedily, down to ``goal`` from the bottom of everything."""
+        _, offsets, method = self.planner.run(max(goal, self.bound) - self.base, stop)
+        self.take(offsets, method)
+
+    def search(self, goal: int, seed: int, effort: int, stop: Callable[[], bool] | None) -> int:
+        """Search from the greedy orders and return how many orders were tried."""
+        height, offsets, tried = local.improve(self.planner, goal - self.base, seed=seed, effort=effort, stop=stop)
+        if self.base + height < self.height:
+            self.take(offsets, "local search")
+        self.searched = True
+        return tried

@@ -1,0 +1,250 @@
+"""Rounds of search attempts at falling heights and rising bounds, side by side in processes where that pays."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Literal
+
+from memsched.allocate.cpsat import fit, preferred
+from memsched.allocate.preprocess import Problem, common_unit, is_uniform, problem_of
+from memsched.allocate.search import ATTEMPTS, Attempt, attempt
+from memsched.graph.limits import Limits
+from memsched.graph.packing import Block, height_of
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+__all__ = ["Rounds", "Task"]
+
+_FIRST_NODES = 1.5
+"""Nodes per item in the attempts of the first round."""
+
+_ALONE_SECONDS = 0.5
+"""Starting processes pays only after this."""
+
+_POLL_SECONDS = 0.05
+
+_FIRST_CONFLICTS = 150
+
+MOST_FOR_CPSAT = 2000
+"""Blocks of which CP-SAT builds the model in a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be packed.
+
+    Attributes:
+        unit: Bytes of which all addresses are multiples in some lowest packing.
+        problem: The same for the own search; None where only CP-SAT can do it.
+    """
+
+    blocks: tuple[Block, ...]
+    unit: int
+    problem: Problem | None
+
+    @staticmethod
+    def of(blocks: Sequence[Block]) -> Task | None:
+        """Return the task of packing ``blocks``, each of which uses some bytes; None when it is too large."""
+        if all(is_uniform(block) for block in blocks):
+            problem = problem_of(blocks)
+            return None if problem is None else Task(tuple(blocks), problem.unit, problem)
+        return Task(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_FOR_CPSAT else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One attempt of either solver: ``nodes`` for the own search, ``conflicts`` for CP-SAT."""
+
+    number: int
+    seed: int
+    capacity: int
+    nodes: int = 0
+    conflicts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Addresses in bytes; ``least`` is the least capacity that is not excluded, bytes."""
+
+    status: Literal["found", "infeasible", "unknown"]
+    offsets: tuple[int, ...] = ()
+    least: int = 0
+    states: int = 0
+    stopped: bool = False
+
+
+def _make(task: Task, wanted: _Try, deadline: float, stop: Callable[[], bool]) -> _Result:
+    if wanted.nodes and task.problem is not None:
+        asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.nodes)
+        outcome = attempt(task.problem, asked, stop)
+        pairs = zip(outcome.positions, task.problem.shifts, strict=True) if outcome.positions else ()
+        offsets = tuple([(position - shift) * task.unit for position, shift in pairs])
+        return _Result(outcome.status, offsets, outcome.least * task.unit, outcome.nodes, outcome.stopped)
+    order = preferred(task.blocks, wanted.number // 2, wanted.seed) if wanted.number % 2 else None
+    found = fit(
+        task.blocks,
+        wanted.capacity * task.unit,
+        task.unit,
+        order,
+        seed=wanted.seed,
+        conflicts=wanted.conflicts,
+        deadline=deadline,
+        stop=stop,
+    )
+    least = (wanted.capacity + 1) * task.unit
+    return _Result(found.status, found.offsets, least, found.conflicts, found.stopped)
+
+
+class Rounds:
+    """The search for one task. All heights outside are bytes, all inside units."""
+
+    def __init__(self, task: Task, limits: Limits, deadline: float, stop: Callable[[], bool]) -> None:
+        self._task = task
+        self._limits = limits
+        self._deadline = deadline
+        self._stop = stop
+        self._began = time.monotonic()
+        self._crew: _Crew | None = None
+        self.states = 0
+
+    def settle(
+        self, offsets: tuple[int, ...], height: int, bound: int, enough: int, *, minimize: bool
+    ) -> tuple[tuple[int, ...], int, int]:
+        """Return addresses, height and lower bound: of ``enough`` bytes or less, the least, or the best in time.
+
+        Args:
+            offsets: Of the best packing known, ``height`` bytes high.
+            minimize: Look for lower packings also where those of ``enough`` bytes are not found at once.
+        """
+        unit = self._task.unit
+        bound = -(-bound // unit) * unit
+        number = 0
+        most = math.inf if self._limits.rounds is None else self._limits.rounds
+        while height > max(bound, enough) and number < most and not self._stop():
+            target = max(-(-bound // unit), enough // unit)
+            steps = [target]
+            if minimize:
+                top = -(-height // unit) - 1
+                steps = list(dict.fromkeys([target, (target + top) // 2, top]))
+            for capacity in steps:
+                outcome = self._round(capacity, number)
+                if outcome.status == "found":
+                    offsets = outcome.offsets
+                    height = height_of(self._task.blocks, offsets)
+                elif outcome.status == "infeasible":
+                    bound = max(bound, min(outcome.least, height) if minimize else outcome.least)
+                if outcome.status != "unknown" or self._stop():
+                    break
+            else:
+                number += 1
+        return offsets, height, bound
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._crew is not None:
+            self._crew.close()
+
+    def _tries(self, capacity: int, number: int) -> list[_Try]:
+        seed = self._limits.seed
+        tries = []
+        if self._task.problem is not None:
+            nodes = int(_FIRST_NODES * len(self._task.blocks)) << number // 2
+            tries = [_Try(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
+        if len(self._task.blocks) <= MOST_FOR_CPSAT:
+            conflicts = _FIRST_CONFLICTS << number // 2
+            tries += [
+                _Try(2 * number + index, seed, capacity, conflicts=conflicts)
+                for index in range(2 if number > 1 or not tries else 1)
+            ]
+        return tries
+
+    def _round(self, capacity: int, number: int) -> _Result:
+        result = _Result("unknown")
+        wanted = self._tries(capacity, number)
+        for index, one in enumerate(wanted):
+            if self._limits.workers > 1 and time.monotonic() - self._began > _ALONE_SECONDS:
+                return self._together(wanted[index:])
+            result = _make(self._task, one, self._deadline, self._stop)
+            self.states += result.states
+            if result.status != "unknown" or result.stopped:
+                break
+        return result
+
+    def _together(self, wanted: Sequence[_Try]) -> _Result:
+        if self._crew is None:
+            self._crew = _Crew(self._task, self._limits.workers, self._deadline)
+        result = _Result("unknown")
+        for result in self._crew.run(wanted, self._stop):
+            self.states += result.states
+            if result.status != "unknown" or result.stopped:
+                break
+        self._crew.stop()
+        return result
+
+
+class _Crew:
+    """Processes that hold the task and make attempts."""
+
+    def __init__(self, task: Task, workers: int, deadline: float) -> None:
+        context = get_context("spawn")
+        self._task = task
+        self._current = context.Value("q", 0)
+        self._pool = ProcessPoolExecutor(workers, context, _begin, (task, self._current))
+        self._deadline = deadline
+
+    def run(self, wanted: Sequence[_Try], stop: Callable[[], bool]) -> Iterator[_Result]:
+        """Yield the outcome of each attempt, in their order."""
+        call = self._current.value
+        futures = [self._pool.submit(_attempt, one, call, self._deadline - time.monotonic()) for one in wanted]
+        return _in_order(futures, wanted, self._task, self._deadline, stop)
+
+    def stop(self) -> None:
+        """End the attempts that are still being made."""
+        self._current.value += 1
+
+    def close(self) -> None:
+        self.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        processes = list((self._pool._processes or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+def _in_order(
+    futures: Sequence[Future[_Result]], wanted: Sequence[_Try], task: Task, deadline: float, stop: Callable[[], bool]
+) -> Iterator[_Result]:
+    """Yield outcomes in the order of the attempts; one whose process died is made again here."""
+    for future, one in zip(futures, wanted, strict=True):
+        while not future.done() and not stop():
+            wait([future], timeout=_POLL_SECONDS)
+        if not future.done():
+            yield _Result("unknown", stopped=True)
+            return
+        try:
+            yield future.result()
+        except BrokenProcessPool:
+            yield _make(task, one, deadline, stop)
+
+
+_held: list[tuple[Task, Synchronized[int]]] = []
+"""In a process of a crew: its task, and the number of the call that is still wanted."""
+
+
+def _begin(task: Task, current: Synchronized[int]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _held.append((task, current))
+
+
+def _attempt(wanted: _Try, call: int, seconds: float) -> _Result:
+    task, current = _held[-1]
+    end = time.monotonic() + seconds
+    return _make(task, wanted, end, lambda: current.value != call or time.monotonic() >= end)

@@ -1,0 +1,142 @@
+"""``memsched allocate``: addresses alone, for buffers from a CSV file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memsched.cli.options import output_options, size_option
+from memsched.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from memsched.allocate.portfolio import PackProgress
+    from memsched.packing import AllocateResult
+
+__all__ = ["command"]
+
+_STANDARD = "-"
+_DOES_NOT_FIT = 3
+_INTERRUPTED = 130
+
+
+@click.command("allocate", short_help="Addresses for buffers with lifetimes.")
+@click.argument("buffers", metavar="BUFFERS.csv")
+@size_option("--capacity", "What there is, such as 1MB; the search ends when all fit, exit code 3 when they do not.")
+@click.option(
+    "-o", "--output", metavar="OUT.csv", help="The file to write; by default <stem>_memsched.csv beside BUFFERS.csv."
+)
+@click.option("--minimize", is_flag=True, help="Go on to the smallest height; without --capacity it is always sought.")
+@click.option(
+    "--alignment",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Bytes; of the addresses of buffers that state none.",
+)
+@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@click.option(
+    "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search side by side."
+)
+@click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
+@click.option("--force", is_flag=True, help="Permit OUT.csv to be BUFFERS.csv itself.")
+@output_options
+def command(**options: Any) -> int:
+    """Write BUFFERS.csv with an address for every buffer, so that no two in use at one time share bytes.
+
+    The file names each buffer's id, lower, upper and size; its lifetime is [lower, upper). It may state alignments,
+    gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
+    """
+    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+    from memsched.packing import allocate_buffers, save_allocation
+    from memsched.schedule.portfolio import Progress
+
+    output, report, print_report = _outputs(options)
+    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
+    progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
+
+    def tell(news: PackProgress) -> None:
+        progress.tell(Progress(news.stage, news.height, news.lower_bound, news.seconds))
+
+    with interruptible() as interrupt, progress:
+        result = allocate_buffers(
+            options["buffers"],
+            capacity=options["capacity"],
+            minimize=options["minimize"],
+            alignment=options["alignment"],
+            time_limit=options["time_limit"],
+            seed=options["seed"],
+            workers=options["workers"],
+            output=output,
+            on_progress=tell,
+            stop=interrupt.stop,
+        )
+        interrupt.search_ended()
+        written = result.csv is not None and output != _STANDARD
+        save_allocation(result, path=output if written else None, report_path=report, force=options["force"])
+    _print(result, options, output=output, report=report, print_report=print_report)
+    return _exit_code(result, options["quiet"])
+
+
+def _outputs(options: dict[str, Any]) -> tuple[str, str | None, bool]:
+    """Return where addresses and report go, and whether the report goes to standard output.
+
+    Raises:
+        UsageError: Both would go to standard output, or into one file.
+        OutputError: A file cannot be written, or is the input.
+    """
+    from memsched.formats.files import check_writable, is_regular, same_file
+
+    source, output, report = (options[name] for name in ("buffers", "output", "report"))
+    if output is None:
+        if source == _STANDARD:
+            raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
+        path = Path(source)
+        output = str(path.with_name(f"{path.stem}_memsched.csv")) if path.name else str(path / "_memsched.csv")
+    print_report = options["as_json"] or report == _STANDARD
+    report = None if report == _STANDARD else report
+    if print_report and output == _STANDARD:
+        raise UsageError("addresses and report cannot both go to standard output: name a file with -o or --report")
+    streams = {_STANDARD}
+    if output != _STANDARD:
+        if source not in streams and not options["force"] and same_file(source, output):
+            raise OutputError(f"'{output}' is the input: give another name with -o, or --force to overwrite it")
+        check_writable(output)
+    if report is not None:
+        if is_regular(report) and any(same_file(report, other) for other in (source, output) if other not in streams):
+            raise UsageError(f"the report would overwrite '{report}': name another file")
+        check_writable(report)
+    return output, report, print_report
+
+
+def _print(
+    result: AllocateResult, options: dict[str, Any], *, output: str, report: str | None, print_report: bool
+) -> None:
+    from memsched.cli.terminal import make_console, write_standard_output
+    from memsched.report.allocation import print_allocation
+
+    if print_report:
+        write_standard_output(result.report.to_json().encode())
+    elif output == _STANDARD and result.csv is not None:
+        write_standard_output(result.csv.encode())
+    taken = print_report or output == _STANDARD
+    console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
+    print_allocation(console, result.report.data, report_path=report, verbose=options["verbose"] > 0)
+
+
+def _exit_code(result: AllocateResult, quiet: bool) -> int:
+    """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
+    from memsched.report.allocation import verdict
+
+    if result.interrupted:
+        code, reason = _INTERRUPTED, "interrupted: the best addresses found so far were written"
+    elif result.fits is False:
+        code, reason = _DOES_NOT_FIT, verdict(result.report.data)
+    else:
+        return 0
+    if quiet:
+        click.echo(f"memsched: {reason}", err=True)
+    return code

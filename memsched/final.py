@@ -1,0 +1,124 @@
+"""The model that is written: as given in a better order, with layers in pieces, or with values computed again.
+
+What changes no operator comes first, then pieces, then repetitions: with a budget the first that fits is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from memsched.formats.module import LoadOptions, Module
+from memsched.placing import Placed, Request, place
+from memsched.rewriting import Rewritten
+from memsched.sections import Prepared, Rewrites
+
+__all__ = ["MOST_EXTRA_MACS", "Final", "Permitted", "find"]
+
+MOST_EXTRA_MACS = 10_000
+"""The most extra work that can be permitted, in percent of the model's."""
+
+_AS_GIVEN_SHARE = 0.3
+"""Of the time, for the model as it is, when it may be rewritten as well."""
+
+_TILING_SHARE = 0.6
+"""Of what is left then, for pieces, when values may be computed again as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """What may be done to the model beside ordering it.
+
+    Attributes:
+        extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
+            moved as well.
+    """
+
+    tile: bool = False
+    remat: bool = False
+    extra_percent: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """A model with orders and addresses.
+
+    Attributes:
+        data: Its file before orders are written.
+        prepared: With the baselines of the model as given.
+        rewritten: It is not the model as given.
+    """
+
+    module: Module
+    data: bytes
+    prepared: Prepared
+    placed: Placed
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    rewritten: bool = False
+
+
+def find(
+    module: Module,
+    data: bytes,
+    prepared: Prepared,
+    options: LoadOptions,
+    request: Request,
+    budget: int | None,
+    permitted: Permitted,
+) -> Final:
+    """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
+    rewriting = permitted.tile or permitted.remat
+    placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
+    final = Final(module, data, prepared, placed)
+    if permitted.tile and not _done(final, request, budget):
+        final = _tiled(final, options, request, budget, permitted)
+    if permitted.remat and not _done(final, request, budget):
+        final = _recomputed(final, options, request, budget, permitted)
+    return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
+
+
+def _done(final: Final, request: Request, budget: int | None) -> bool:
+    return request.stopped() or (budget is not None and final.placed.required <= budget)
+
+
+def _tiled(final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted) -> Final:
+    from memsched.rewriting import tile
+
+    found, section = tile(
+        *(final.module, final.prepared, final.placed, options),
+        request.within(_TILING_SHARE) if permitted.remat else request,
+        percent=permitted.extra_percent,
+        budget=budget,
+    )
+    extra = found.extra_macs if found else 0
+    return _with(final, found, dataclasses.replace(final.rewrites, tiling=section, extra_macs=extra))
+
+
+def _recomputed(
+    final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted
+) -> Final:
+    from memsched.rematerialising import recompute
+
+    done = sum(op.macs for op in final.module.graphs[0].ops)
+    used = 100 * final.rewrites.extra_macs / done if done else 0.0
+    found, section = recompute(
+        *(final.module, final.prepared, final.placed, options, request),
+        percent=max(0.0, permitted.extra_percent - used),
+        budget=budget,
+    )
+    extra = final.rewrites.extra_macs + (found.extra_macs if found else 0)
+    return _with(final, found, dataclasses.replace(final.rewrites, remat=section, extra_macs=extra))
+
+
+def _with(final: Final, found: Rewritten | None, rewrites: Rewrites) -> Final:
+    if found is None:
+        return dataclasses.replace(final, rewrites=rewrites)
+    prepared = dataclasses.replace(found.prepared, baselines=final.prepared.baselines)
+    return Final(found.module, found.data, prepared, found.placed, rewrites, rewritten=True)
+
+
+def _compared(placed: Placed, given: Placed) -> Placed:
+    """Return what was placed for a rewritten model, its figures held against the model as given."""
+    if placed.chosen is None or given.chosen is None:
+        return placed
+    return dataclasses.replace(placed, chosen=placed.chosen.compared_with(given.chosen))

@@ -1,0 +1,267 @@
+"""Write a rewritten main graph as ONNX: pieces and copies of the file's nodes, slices, concatenations and pads.
+
+A rewritten graph names its ops: an op without origin whose name the file knows is that node; one with an origin is a
+copy of the origin's node with other tensors and, where they differ, other attributes; anything else is a helper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from memsched.errors import InternalError, ModelError
+from memsched.formats.module import Module
+from memsched.formats.onnx_attributes import CONSTANT_INPUTS
+from memsched.formats.onnx_constants import INPUT_SLICES, Constants
+from memsched.formats.onnx_native import OnnxNative
+from memsched.formats.onnx_structure import Scope, analyse
+from memsched.formats.onnx_writer import native_order, set_metadata
+from memsched.graph.dialect import Attributes, Dialect, Pads
+from memsched.graph.model import AttributeValue, Graph, Op
+from memsched.graph.rewrite_checker import CONSTANT_SHAPE
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+__all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
+
+COPY_ATTRIBUTE: Final = "__memsched_copy"
+"""Of a duplicated node: an attribute whose name begins so keeps ONNX Runtime from merging it with its original."""
+
+_INPUT_PADS: Final = 11
+_FREE_INITIALIZERS: Final = 4
+"""The IR version since which initializers need not be listed as inputs."""
+_WINDOWED: Final = frozenset(
+    {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}
+)
+
+
+def dialect(module: Module) -> Dialect:
+    """Return how ops that are added to ``module``'s graph look, in its version of the operator set."""
+    version = _opset(module.native.parse())
+
+    def slice_attributes(shape: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Attributes:
+        # Axes that are not cut stay unnamed: a dimension that the file leaves open stays open.
+        cut = [axis for axis, size in enumerate(shape) if (starts[axis], ends[axis]) != (0, size)] or [0]
+        found: dict[str, AttributeValue] = {
+            "starts": tuple(starts[axis] for axis in cut),
+            "ends": tuple(ends[axis] for axis in cut),
+            "axes": tuple(cut),
+        }
+        return {**found, "steps": (1,) * len(cut)} if version >= INPUT_SLICES else found
+
+    return Dialect(
+        slice_type="Slice",
+        concat_type="Concat",
+        pad_type="Pad",
+        slice_attributes=slice_attributes,
+        concat_attributes=lambda axis: {"axis": axis},
+        pad_attributes=_pad_attributes,
+        piece_attributes=_piece_attributes,
+        pads_by_size=lambda _: False,
+        copy_attributes=lambda op, number: {**op.attributes, COPY_ATTRIBUTE: number},
+    )
+
+
+def _opset(model: ModelProto) -> int:
+    return max((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), default=1)
+
+
+def _pad_attributes(pads: Sequence[tuple[int, int]]) -> Attributes:
+    return {"pads": (*(before for before, _ in pads), *(after for _, after in pads)), "mode": "constant"}
+
+
+def _piece_attributes(op: Op, pads: Pads) -> Attributes | None:
+    if op.type not in _WINDOWED:
+        return None
+    found = {name: value for name, value in op.attributes.items() if name != "auto_pad"}
+    return {**found, "pads": (*(before for before, _ in pads), *(after for _, after in pads))}
+
+
+def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of ``module``'s model with its main graph rewritten to ``graph``, its nodes in ``order``.
+
+    Args:
+        graph: Ops as `memsched.graph.model.Op` describes them; tensors are found by name.
+        order: Indices of the graph's ops.
+        metadata: Added to the model's ``metadata_props``.
+
+    Raises:
+        InternalError: The graph does not fit the module.
+        ModelError: A constant that must be cut cannot be read, or the result is too large for one message (2 GB).
+    """
+    native: OnnxNative = module.native
+    model = native.scheduled()
+    scopes = analyse(model.graph)
+    writer = _Nodes(module, model, scopes)
+    nodes = writer.written(graph, order)
+    main = model.graph
+    del main.node[:]
+    main.node.extend(nodes)
+    _drop_unread(model, scopes, writer.constants.cut_up)
+    if model.ir_version < _FREE_INITIALIZERS:
+        _list_initializers(main)
+    _state_shapes(main, module.graphs[0], graph)
+    set_metadata(model, metadata)
+    try:
+        result: bytes = model.SerializeToString(deterministic=True)
+    except ValueError as error:
+        raise ModelError(f"{module.path}: the model cannot be written: {error}") from error
+    return result
+
+
+class _Nodes:
+    """The nodes of the rewritten main graph."""
+
+    def __init__(self, module: Module, model: ModelProto, scopes: Sequence[Scope]) -> None:
+        native: OnnxNative = module.native
+        self._given = module.graphs[0]
+        self._protos = list(model.graph.node)
+        self._version = _opset(model)
+        self._op = {op.name: number for number, op in enumerate(self._given.ops)}
+        self._node_of = native.nodes[0]
+        self.constants = Constants(module.path, model.graph, scopes[0], self._version)
+        # Nodes that compute constants stand in front of the first op of the file that needs them.
+        self._before: dict[int, list[int]] = {}
+        self._rest: list[int] = []
+        waiting: list[int] = []
+        index_of = {node: op for op, node in enumerate(self._node_of)}
+        for node in native_order(native, scopes, 0, range(len(self._node_of))):
+            if node in index_of:
+                self._before[index_of[node]], waiting = waiting, []
+            else:
+                waiting.append(node)
+        self._rest = waiting
+
+    def written(self, graph: Graph, order: Sequence[int]) -> list[NodeProto]:
+        """Return all nodes, those that compute constants first: they are no steps, and any piece may need them."""
+        if sorted(order) != list(range(len(graph.ops))):
+            raise InternalError("the order of a rewritten graph does not name each of its ops once")
+        steps = [node for number in order for node in self._op_nodes(graph, graph.ops[number])]
+        constant = [self._protos[node] for op in range(len(self._node_of)) for node in self._before[op]]
+        return [*constant, *(self._protos[node] for node in self._rest), *self.constants.nodes, *steps]
+
+    def _op_nodes(self, graph: Graph, op: Op) -> Iterator[NodeProto]:
+        source = op.origin if op.origin is not None else op.name
+        if source not in self._op:
+            if op.origin is not None:
+                raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
+            yield self._helper(graph, op)
+            return
+        yield self._copy(graph, op, self._given.ops[self._op[source]], self._protos[self._node_of[self._op[source]]])
+
+    def _copy(self, graph: Graph, op: Op, origin: Op, proto: NodeProto) -> NodeProto:
+        from onnx import NodeProto
+
+        node = NodeProto()
+        node.CopyFrom(proto)
+        names, given = graph.tensors, self._given.tensors
+        if op.origin is not None:
+            node.name = op.name
+        if (op.type, op.positions) != (origin.type, origin.positions):
+            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
+        for place, read, was in zip(op.positions, op.inputs, origin.inputs, strict=True):
+            if names[read].name == given[was].name:
+                continue
+            if place < 0:
+                raise InternalError(f"op '{op.name}' captures '{given[was].name}' in a body and cannot read another")
+            node.input[place] = names[read].name
+        renamed = {given[was].name: names[made].name for was, made in zip(origin.outputs, op.outputs, strict=True)}
+        for place, name in enumerate(node.output):
+            # What nobody reads and has no tensor must not be defined twice.
+            node.output[place] = renamed.get(name, "" if op.origin is not None else name)
+        self._set_attributes(node, op, origin)
+        if op.region is not None:
+            shape = given[origin.outputs[0]].shape
+            if shape is None:
+                raise InternalError(f"op '{op.name}' is a piece of an output without a shape")
+            self.constants.cut(node, op, shape)
+        return node
+
+    def _set_attributes(self, node: NodeProto, op: Op, origin: Op) -> None:
+        from onnx import helper
+
+        inputs = {name: place for place, name in CONSTANT_INPUTS.get(op.type, {}).items()}
+        starts = node.input[1] if op.type == "Slice" and len(node.input) > 1 else ""
+        for name in [*origin.attributes, *(key for key in op.attributes if key not in origin.attributes)]:
+            value = op.attributes.get(name)
+            if value == origin.attributes.get(name) or name.startswith(CONSTANT_SHAPE):
+                continue
+            if starts and name in inputs:
+                # A piece states axes and steps that the given slice may leave out.
+                node.input.extend([""] * (inputs[name] + 1 - len(node.input)))
+            if name in inputs and inputs[name] < len(node.input):
+                if not isinstance(value, tuple):
+                    raise InternalError(f"op '{op.name}': input '{name}' cannot be left out")
+                place = inputs[name]
+                node.input[place] = self.constants.like(node.input[place] or starts, value)
+                continue
+            kept = [attribute for attribute in node.attribute if attribute.name != name]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+            if value is not None:
+                node.attribute.append(helper.make_attribute(name, value))
+
+    def _helper(self, graph: Graph, op: Op) -> NodeProto:
+        """Return a node that the file does not have: a slice, a concatenation or a pad."""
+        from onnx import helper
+
+        reads = [graph.tensors[tensor].name for tensor in op.inputs]
+        (made,) = (graph.tensors[tensor].name for tensor in op.outputs)
+        by_input = CONSTANT_INPUTS.get(op.type, {})
+        newest = {"Slice": INPUT_SLICES, "Pad": _INPUT_PADS}.get(op.type)
+        if newest is None or self._version < newest:
+            attributes: dict[str, Any] = dict(op.attributes)
+            return helper.make_node(op.type, reads, [made], op.name, **attributes)
+        inputs = [*reads]
+        for name in by_input.values():
+            if name in op.attributes:
+                value = op.attributes[name]
+                if not isinstance(value, tuple):
+                    raise InternalError(f"op '{op.name}': '{name}' must be a list of numbers")
+                inputs.append(self.constants.integers(value))
+        own: dict[str, Any] = {name: value for name, value in op.attributes.items() if name not in by_input.values()}
+        return helper.make_node(op.type, inputs, [made], op.name, **own)
+
+
+def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[str]) -> None:
+    """Remove the weights in ``cut_up`` that only their parts are left of."""
+    main = model.graph
+    read = {name for node in main.node for name in node.input} | {value.name for value in main.output}
+    read.update(name for scope in scopes[1:] for name in scope.free)
+    if model.ir_version >= _FREE_INITIALIZERS:
+        # Here an initializer that is listed as an input is a default that callers may replace.
+        read.update(value.name for value in main.input)
+    gone = {name for name in cut_up if name not in read}
+    for values in (main.initializer, main.input):
+        kept = [value for value in values if value.name not in gone]
+        if len(kept) < len(values):
+            del values[:]
+            values.extend(kept)
+
+
+def _list_initializers(main: GraphProto) -> None:
+    """List initializers as inputs, as the first versions of the format demand."""
+    from onnx import helper
+
+    listed = {value.name for value in main.input}
+    for tensor in main.initializer:
+        if tensor.name not in listed:
+            main.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+
+
+def _state_shapes(main: GraphProto, before: Graph, after: Graph) -> None:
+    """Drop what the file says of tensors that are gone, and state the shapes of those that are new."""
+    from onnx import TensorProto, helper
+
+    from memsched.formats.onnx_types import element_type
+
+    known = {tensor.name for tensor in before.tensors}
+    left = {tensor.name for tensor in after.tensors}
+    stated = [value for value in main.value_info if value.name not in known or value.name in left]
+    del main.value_info[:]
+    main.value_info.extend(stated)
+    for tensor in after.tensors:
+        element = element_type(tensor.dtype)
+        if tensor.name not in known and tensor.shape is not None and element != TensorProto.UNDEFINED:
+            main.value_info.append(helper.make_tensor_value_info(tensor.name, element, tensor.shape))

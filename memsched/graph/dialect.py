@@ -1,0 +1,50 @@
+"""How a format says what the rewrites add to a graph: slices, concatenations, pads and pieces of its own operators.
+
+The rewrites (tiling, rematerialisation) build graphs without knowing ONNX or TFLite. Each format hands them one
+`Dialect`; the ops built with it have the types and attributes that the format's reader gives when it reads the
+written file back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.graph.model import AttributeValue, Op
+
+__all__ = ["Attributes", "Dialect", "Pads"]
+
+Attributes = Mapping[str, AttributeValue]
+Pads = tuple[tuple[int, int], ...]
+"""Per spatial axis (before, after) in elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the helper ops of one format are called and how their attributes are written.
+
+    Attributes:
+        slice_type: Operator that copies a range of every axis.
+        concat_type: Operator that joins tensors along one axis.
+        pad_type: Operator that adds the value that means zero around a tensor.
+        slice_attributes: (shape of the source, starts, ends), one per axis, half-open in elements -> attributes.
+        concat_attributes: axis -> attributes.
+        pad_attributes: per axis of the tensor (before, after) -> attributes.
+        piece_attributes: (op, pads per spatial axis) -> the attributes with which a piece of that windowed op
+            (convolution, pooling) runs with exactly these pads; None where the format cannot say so and the piece
+            needs a pad op before it.
+        pads_by_size: Whether that windowed op, its attributes unchanged, pads its input by the rule called SAME, which
+            looks at the input's size: then a piece may run with it and have wrong elements at its cut edges.
+        copy_attributes: (op, number of the copy) -> attributes that keep a duplicate of an op alive in the
+            runtime's optimiser.
+    """
+
+    slice_type: str
+    concat_type: str
+    pad_type: str
+    slice_attributes: Callable[[Sequence[int], Sequence[int], Sequence[int]], Attributes]
+    concat_attributes: Callable[[int], Attributes]
+    pad_attributes: Callable[[Sequence[tuple[int, int]]], Attributes]
+    piece_attributes: Callable[[Op, Pads], Attributes | None]
+    pads_by_size: Callable[[Op], bool]
+    copy_attributes: Callable[[Op, int], Attributes]

@@ -1,0 +1,117 @@
+"""Checks of rewritten graphs: what a rewrite may change of the graph given, and that a file holds what was planned.
+
+They rest on the model's values alone. That the pieces compute what the whole op did is shown by running both models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memsched.errors import InternalError
+from memsched.graph.model import Graph, Op, Tensor
+
+__all__ = ["CONSTANT_SHAPE", "check_rewrite", "check_written"]
+
+CONSTANT_SHAPE = "constant_shape_"
+"""Attributes that begin so state the shapes of an op's constants; no file holds them as attributes."""
+
+
+def check_rewrite(before: Graph, after: Graph) -> None:
+    """Check that ``after`` is ``before`` with some ops replaced by pieces, copies and what joins them.
+
+    Every op that is neither untouched nor a piece or copy of an op of ``before`` must be a helper, which has no
+    multiply-accumulates; every piece must be as large as its region says; the interface stays.
+
+    Raises:
+        InternalError: It is not.
+    """
+    given = {op.name: op for op in before.ops}
+    known = {tensor.name: tensor for tensor in before.tensors}
+    for op in after.ops:
+        if op.origin is not None:
+            _check_piece(before, after, op, given.get(op.origin))
+        elif op.name in given:
+            _check_untouched(before, after, op, given[op.name])
+        elif op.macs:
+            raise InternalError(f"op '{op.name}' computes something that the model does not")
+    made = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
+    for tensor in after.tensors:
+        if tensor.name in known and _described(tensor) != _described(known[tensor.name]):
+            raise InternalError(f"tensor '{tensor.name}' changed in size, shape or type")
+        if tensor.name not in known and tensor.name not in made:
+            raise InternalError(f"tensor '{tensor.name}' is made by no op")
+    if _interface(before) != _interface(after):
+        raise InternalError("the rewritten graph has other inputs, outputs or variables")
+
+
+def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
+    outputs = [after.tensors[tensor].name for tensor in op.outputs]
+    same = op.type == given.type and dict(op.attributes) == dict(given.attributes) and op.positions == given.positions
+    if not same or outputs != [before.tensors[tensor].name for tensor in given.outputs]:
+        raise InternalError(f"op '{op.name}' keeps its name, but does something else")
+    for read, was in zip(op.inputs, given.inputs, strict=True):
+        if _described(after.tensors[read])[1:] != _described(before.tensors[was])[1:]:
+            raise InternalError(f"op '{op.name}' reads '{after.tensors[read].name}', which is of another kind")
+
+
+def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None:
+    if origin is None or (op.type, op.positions) != (origin.type, origin.positions):
+        raise InternalError(f"op '{op.name}' is no piece of '{op.origin}'")
+    if len(op.outputs) != len(origin.outputs) or len(op.inputs) != len(origin.inputs):
+        raise InternalError(f"op '{op.name}' has other inputs or outputs than '{op.origin}'")
+    if not op.outputs:
+        return
+    made, whole = after.tensors[op.outputs[0]], before.tensors[origin.outputs[0]]
+    if op.region is None:
+        if _described(made)[1:] != _described(whole)[1:]:
+            raise InternalError(f"op '{op.name}' is a copy of '{op.origin}', but its output is of another kind")
+        return
+    spans = op.region.ranges
+    inside = whole.shape is not None and len(spans) == len(whole.shape)
+    inside = inside and all(
+        0 <= begin < end <= size for (begin, end), size in zip(spans, whole.shape or (), strict=True)
+    )
+    if not inside or made.shape != tuple(end - begin for begin, end in spans) or made.dtype != whole.dtype:
+        raise InternalError(f"op '{op.name}' does not compute the region of '{op.origin}' that it states")
+
+
+def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: bool = True) -> None:
+    """Check that ``found``, read from a written file, is ``planned`` executed in ``order``.
+
+    Args:
+        named: The format stores names of ops.
+
+    Raises:
+        InternalError: An op or tensor is missing, added, out of order or different.
+    """
+    if len(order) != len(found.ops):
+        raise InternalError(f"the written model has {len(found.ops)} ops instead of {len(order)}")
+    for number, op in zip(order, found.ops, strict=True):
+        same_name = planned.ops[number].name == op.name or not named
+        if not same_name or _told(planned, planned.ops[number]) != _told(found, op):
+            raise InternalError(f"op '{planned.ops[number].name}' was not written as planned")
+    tensors = {tensor.name: _described(tensor) for tensor in found.tensors}
+    used = {tensor for op in planned.ops for tensor in (*op.inputs, *op.outputs)}
+    for tensor in sorted(used):
+        value = planned.tensors[tensor]
+        if tensors.get(value.name) != _described(value):
+            raise InternalError(f"tensor '{value.name}' was not written as planned")
+    if _interface(planned) != _interface(found):
+        raise InternalError("the written model has other inputs, outputs or variables")
+
+
+def _told(graph: Graph, op: Op) -> tuple[object, ...]:
+    reads = tuple(graph.tensors[tensor].name for tensor in op.inputs)
+    makes = tuple(graph.tensors[tensor].name for tensor in op.outputs)
+    # The shapes of a piece's weights follow from its region.
+    attributes = {name: value for name, value in op.attributes.items() if not name.startswith(CONSTANT_SHAPE)}
+    return op.type, reads, makes, attributes, op.positions
+
+
+def _described(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.name, tensor.size, tensor.shape, tensor.dtype, tensor.sized
+
+
+def _interface(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    names = [tensor.name for tensor in graph.tensors]
+    return tuple(tuple(names[t] for t in kind) for kind in (graph.inputs, graph.outputs, graph.variables))

@@ -1,0 +1,112 @@
+"""Whether given blocks fit below a capacity, with an effort that is the same on every machine.
+
+Many orders are tried, so each may cost little, and the same ones must be taken on every machine: CP-SAT counts its own
+work ("deterministic time"), and one worker repeats itself. A plain plane without an objective is what it solves
+fastest: the published networks that greedy planning packs 4 to 13 % too high fit exactly in 0.03 s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+from memsched.errors import InternalError
+from memsched.graph.packing import Block
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Interrupt", "fit", "run_solver"]
+
+_POLL_SECONDS = 0.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interrupt:
+    """When to end before the work is done: a moment on `time.monotonic`, or when ``stop`` says so."""
+
+    deadline: float = math.inf
+    stop: Callable[[], bool] = lambda: False
+
+    def __call__(self) -> bool:
+        """Return whether to end now."""
+        return time.monotonic() >= self.deadline or self.stop()
+
+
+def fit(
+    blocks: Sequence[Block],
+    capacity: int,
+    *,
+    effort: float = math.inf,
+    seed: int = 0,
+    interrupt: Interrupt | None = None,
+) -> tuple[int, ...] | None:
+    """Return an address per block so that all end at or below ``capacity`` bytes; None when none were found.
+
+    Args:
+        effort: Deterministic seconds of CP-SAT, up to twenty times as long on the clock.
+    """
+    from ortools.sat.python import cp_model
+
+    # Blocks can be pushed down until each lies on others, so where they begin is a sum of sizes.
+    unit = math.gcd(*[edge for block in blocks for part in block.parts for edge in (part.low, part.high)])
+    unit = math.gcd(unit, *[block.offset for block in blocks if block.offset is not None]) or 1
+    steps = [unit] * len(blocks)
+    if any(unit % block.alignment for block in blocks):
+        steps = [block.alignment for block in blocks]
+        unit = math.gcd(unit, *steps)
+    model = cp_model.CpModel()
+    offsets: list[cp_model.LinearExprT] = []
+    times, places = [], []
+    for block, step in zip(blocks, steps, strict=True):
+        if (block.offset or 0) + block.size > capacity:
+            return None
+        number = model.new_int_var(0, (capacity - block.size) // step, "")
+        offsets.append(number * (step // unit) if block.offset is None else block.offset // unit)
+        for part in block.parts:
+            times.append(model.new_fixed_size_interval_var(part.begin, part.end - part.begin, ""))
+            height = (part.high - part.low) // unit
+            places.append(model.new_fixed_size_interval_var(offsets[-1] + part.low // unit, height, ""))
+    model.add_no_overlap_2d(times, places)
+    solver = cp_model.CpSolver()
+    status = run_solver(solver, model, seed, effort, interrupt or Interrupt())
+    if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+        return None
+    return tuple(solver.value(offset) * unit for offset in offsets)
+
+
+def run_solver(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, seed: int, effort: float, interrupt: Interrupt
+) -> cp_model.CpSolverStatus:
+    """Solve ``model`` with one worker in another thread, so that ``interrupt`` and Ctrl-C are heard.
+
+    Raises:
+        InternalError: CP-SAT does not accept the model.
+    """
+    from ortools.sat.python import cp_model
+
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.catch_sigint_signal = False
+    if effort < math.inf:
+        solver.parameters.max_deterministic_time = effort
+    if interrupt.deadline < math.inf:
+        solver.parameters.max_time_in_seconds = max(0.0, interrupt.deadline - time.monotonic())
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = pool.submit(solver.solve, model)
+        try:
+            while not wait([running], timeout=_POLL_SECONDS).done:
+                if interrupt():
+                    solver.stop_search()
+        except BaseException:
+            while not wait([running], timeout=_POLL_SECONDS).done:
+                solver.stop_search()
+            raise
+    status = running.result()
+    if status == cp_model.MODEL_INVALID:
+        raise InternalError(f"CP-SAT does not accept the model: {model.validate()}")
+    return status

@@ -1,0 +1,145 @@
+"""Orders and addresses for a module as it is read: the part of a pipeline that rewrites repeat for what they made."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from memsched import onnxruntime_plan, tflm
+from memsched.formats.module import Module, OrderGuarantee
+from memsched.graph.checker import check_allocation, check_schedule
+from memsched.graph.limits import Limits
+from memsched.graph.model import Allocation
+from memsched.planning import GraphPlan, baselines, known_orders, lower_module, plan_module, plan_together
+from memsched.schedule.portfolio import Progress
+from memsched.sections import Prepared
+from memsched.targets.model import Target
+
+__all__ = ["Placed", "Request", "place", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How orders and addresses are to be found.
+
+    Attributes:
+        started: When the run began, on the clock of `time.monotonic`.
+        limits: Of the whole run.
+        tflm_plan: A memory plan of our own is to be written for TensorFlow Lite Micro.
+    """
+
+    started: float
+    limits: Limits
+    solver: str = "auto"
+    partitions: int | Literal["auto"] = "auto"
+    guarantee: OrderGuarantee = "session"
+    on_progress: Callable[[Progress], None] | None = None
+    stop: Callable[[], bool] | None = None
+    tflm_plan: bool = False
+
+    def stopped(self) -> bool:
+        """Whether the search was asked to end."""
+        return self.stop is not None and self.stop()
+
+    def remaining(self) -> float:
+        """Return the seconds that are left of the whole run; may be infinite."""
+        return self.limits.remaining(self.started, time.monotonic())
+
+    def within(self, share: float) -> Request:
+        """Return a request that may take this share of what is left."""
+        if self.limits.time_limit is None:
+            return self
+        end = time.monotonic() - self.started + self.remaining() * share
+        return dataclasses.replace(self, limits=dataclasses.replace(self.limits, time_limit=end))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Orders for all graphs of a module, and addresses for the main one.
+
+    Attributes:
+        chosen: What ONNX Runtime's planner makes of the orders, where that is known.
+        required: Bytes that a budget is compared with: what the file takes by its runtime's own planner, where that
+            decides (TensorFlow Lite Micro); the arena elsewhere.
+    """
+
+    plans: tuple[GraphPlan, ...]
+    allocation: Allocation
+    chosen: onnxruntime_plan.Chosen | None
+    required: int
+
+
+def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
+    """Return ``module`` under the rules of ``target``."""
+    if not in_place:
+        target = dataclasses.replace(target, in_place=())
+    lowered = lower_module(module, target)
+    if tflm.applies(module, target):
+        lowered = tflm.with_scratch(module, lowered)
+    return Prepared(target, lowered, baselines(module, lowered, target), in_place)
+
+
+def place(module: Module, prepared: Prepared, request: Request) -> Placed:
+    """Return checked orders and addresses for ``module``."""
+    left = request.remaining()
+    plans = plan_module(
+        module,
+        prepared.lowered,
+        dataclasses.replace(request.limits, time_limit=None if request.limits.time_limit is None else left),
+        solver=request.solver,
+        partitions=request.partitions,
+        on_progress=request.on_progress,
+        stop=request.stop,
+    )
+    chosen = _for_onnxruntime(module, prepared, plans, request)
+    plans = chosen.plans if chosen else plans
+    # ONNX Runtime's figures are those of the orders chosen for it, and it takes no addresses.
+    main, allocation = plan_together(
+        *(plans[0], prepared.baselines, prepared.target.alignment_bytes, request.limits),
+        started=request.started,
+        reorder=chosen is None and request.solver != "file",
+        on_progress=request.on_progress,
+        stop=request.stop,
+    )
+    placed = Placed((main, *plans[1:]), allocation, chosen, allocation.arena)
+    return _for_tflm(module, prepared, placed, request) if tflm.applies(module, prepared.target) else placed
+
+
+def _for_tflm(module: Module, prepared: Prepared, placed: Placed, request: Request) -> Placed:
+    """Return ``placed`` with what its file requires, or a known order where TFLM's planner makes less of that."""
+    required = tflm.required_bytes(module, placed.plans, plan=request.tflm_plan)
+    if required is None:
+        return placed
+    best = dataclasses.replace(placed, required=required)
+    if required <= placed.allocation.arena or request.solver == "file":
+        return best
+    main = placed.plans[0]
+    for schedule, allocation in known_orders(main, prepared.baselines, prepared.target.alignment_bytes):
+        plan = dataclasses.replace(main, schedule=schedule, checked=check_schedule(main.graph, schedule))
+        plans = (plan, *placed.plans[1:])
+        required = tflm.required_bytes(module, plans, plan=request.tflm_plan)
+        if required is not None and required < best.required:
+            check_allocation(plan.graph, schedule, allocation)
+            best = Placed(plans, allocation, placed.chosen, required)
+    return best
+
+
+def _for_onnxruntime(
+    module: Module, prepared: Prepared, plans: tuple[GraphPlan, ...], request: Request
+) -> onnxruntime_plan.Chosen | None:
+    """Return what to write for the guarantee where ONNX Runtime's planner is known; None elsewhere."""
+    if not onnxruntime_plan.applies(module, prepared.target, request.guarantee):
+        return None
+    return onnxruntime_plan.choose(
+        module,
+        prepared.lowered,
+        plans,
+        request.guarantee,
+        reorder=request.solver != "file",
+        effort=onnxruntime_plan.effort_for(None if request.limits.time_limit is None else request.remaining()),
+        seed=request.limits.seed,
+        stop=request.stop,
+    )

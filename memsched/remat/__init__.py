@@ -1,0 +1,1 @@
+"""Floor 4: computing values again rather than keeping them."""

@@ -1,0 +1,255 @@
+"""Sequences with repetitions, what each execution's output is kept for, and the memory that this takes.
+
+An execution's output is kept from the execution to its last reader before the op is executed again, graph outputs to
+the end. That is the shortest time a sequence permits, so it gives the least memory, and it includes the document's last
+step, the release of the separator's nodes (document 3, Figure 4, 460). The annotation (claim 6) says which outputs
+outlive their first reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsched.errors import InternalError
+from memsched.graph.dag import producers
+from memsched.graph.liveness import Storage, match_in_place
+from memsched.graph.model import Graph
+
+__all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory", "operands"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedSchedule:
+    """A sequence of executions with what becomes of their outputs.
+
+    Attributes:
+        sequence: Indices of ops; each op at least once.
+        keep: Per execution whether its output stays in memory after its first reader.
+        releases: Per execution the ops whose outputs are dropped after it, ascending.
+    """
+
+    sequence: tuple[int, ...]
+    keep: tuple[bool, ...]
+    releases: tuple[tuple[int, ...], ...]
+
+    @property
+    def extra(self) -> int:
+        """How many executions are repetitions."""
+        return len(self.sequence) - len(set(self.sequence))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a schedule holds, per execution.
+
+    Attributes:
+        units: Outputs of ops, each of which counts one (document 3, Figure 1).
+        sizes: Bytes as document 3 counts them: outputs that are in memory, the op's workspace, graph inputs up to their
+            last reader and variables. Views lie in their source.
+        merged: The footprints of `memsched.graph.liveness` with each execution as an op of its own: of several outputs
+            of an op each is live for itself, and what is written in place of a dying input is counted once.
+    """
+
+    units: tuple[int, ...]
+    sizes: tuple[int, ...]
+    merged: tuple[int, ...]
+
+    @property
+    def peak_units(self) -> int:
+        """The most outputs held at once."""
+        return max(self.units, default=0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes held at once."""
+        return max(self.sizes, default=0)
+
+    @property
+    def peak(self) -> int:
+        """The largest footprint, bytes."""
+        return max(self.merged, default=0)
+
+
+def operands(graph: Graph) -> list[tuple[int, ...]]:
+    """Return, per op, the ops whose outputs it reads, ascending."""
+    producer = producers(graph)
+    return [tuple(sorted({producer[tensor] for tensor in op.inputs if producer[tensor] >= 0})) for op in graph.ops]
+
+
+def annotate(graph: Graph, sequence: Sequence[int]) -> AnnotatedSchedule:
+    """Return ``sequence`` with its annotations; every output is dropped as early as the sequence permits.
+
+    Raises:
+        InternalError: An op comes before one whose output it reads, or never.
+    """
+    reads = operands(graph)
+    latest: dict[int, int] = {}
+    first_use: dict[int, int] = {}
+    last_use: dict[int, int] = {}
+    for step, op in enumerate(sequence):
+        for source in reads[op]:
+            if source not in latest:
+                raise InternalError(f"op '{graph.ops[op].name}' comes before its input")
+            first_use.setdefault(latest[source], step)
+            last_use[latest[source]] = step
+        latest[op] = step
+        last_use[step] = step
+    if len(latest) != len(graph.ops):
+        raise InternalError("a sequence does not execute every op")
+    final = {latest[op] for op in _final(graph)}
+    releases: list[list[int]] = [[] for _ in sequence]
+    for step, op in enumerate(sequence):
+        if step not in final:
+            releases[last_use[step]].append(op)
+    return AnnotatedSchedule(
+        tuple(sequence),
+        tuple(step in final or last_use[step] > first_use.get(step, step) for step in range(len(sequence))),
+        tuple(tuple(sorted(dropped)) for dropped in releases),
+    )
+
+
+def _final(graph: Graph) -> list[int]:
+    """Return the ops whose outputs are held to the end."""
+    outputs = set(graph.outputs)
+    return [number for number, op in enumerate(graph.ops) if outputs & set(op.outputs)]
+
+
+def memory(graph: Graph, schedule: AnnotatedSchedule, storage: Storage | None = None) -> Memory:
+    """Return what ``schedule`` holds during each execution, by executing it.
+
+    Args:
+        storage: That of ``graph``, where it is at hand.
+    """
+    storage = storage or Storage.of(graph)
+    blocks = _blocks(graph, storage, schedule.sequence)
+    units, sizes = _by_annotation(graph, storage, schedule, blocks)
+    return Memory(units, sizes, tuple(_footprints(storage, schedule.sequence, blocks)))
+
+
+def footprints(graph: Graph, storage: Storage, sequence: Sequence[int]) -> list[int]:
+    """Return the footprint of each execution of ``sequence``, bytes; see `Memory.merged`."""
+    return _footprints(storage, sequence, _blocks(graph, storage, sequence))
+
+
+_Block = tuple[int, int]
+"""A buffer and the execution that created it, -1 for graph inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Where values lie.
+
+    Attributes:
+        reads: Per execution the blocks that it reads, each once.
+        values: Per execution the blocks that its outputs lie in.
+        takes: Per execution the pairs (created buffer, read block) that in-place execution may merge.
+        last: Per block the last execution that reads it, or creates it; -1 for a graph input that nobody reads.
+        kept: Blocks that are live to the end.
+    """
+
+    reads: list[tuple[_Block, ...]]
+    values: list[tuple[_Block, ...]]
+    takes: list[tuple[tuple[int, _Block], ...]]
+    last: dict[_Block, int]
+    kept: set[_Block]
+
+
+def _blocks(graph: Graph, storage: Storage, sequence: Sequence[int]) -> _Blocks:
+    own = {tensor: buffer for buffer, tensor in enumerate(storage.tensor_of)}
+    lies_in: dict[int, tuple[_Block, ...]] = dict.fromkeys(graph.variables, ())
+    result = _Blocks([], [], [], {}, set())
+    for buffer, creator in enumerate(storage.creator):
+        if creator < 0:
+            lies_in[storage.tensor_of[buffer]] = ((buffer, -1),)
+            result.last[buffer, -1] = -1
+    for step, op in enumerate(sequence):
+        inputs, views = graph.ops[op].inputs, graph.ops[op].views
+        read = tuple(dict.fromkeys([block for tensor in inputs for block in lies_in[tensor]]))
+        result.reads.append(read)
+        result.last.update(dict.fromkeys(read, step))
+        # An op may read one copy of a buffer itself and another through a view: only the first may be written over.
+        allowed = storage.takes[op]
+        pairs = (
+            [(own.get(made, -1), block) for made, source in graph.ops[op].in_place for block in lies_in[source]]
+            if allowed
+            else []
+        )
+        result.takes.append(tuple(dict.fromkeys([pair for pair in pairs if (pair[0], pair[1][0]) in allowed])))
+        value: dict[_Block, None] = {}
+        for tensor in graph.ops[op].outputs:
+            if tensor in graph.variables:
+                continue
+            blocks = dict.fromkeys(block for made, source in views if made == tensor for block in lies_in[source])
+            buffer = own.get(tensor, -1)
+            if buffer >= 0:
+                blocks[buffer, step] = None
+                result.last[buffer, step] = step
+            lies_in[tensor] = tuple(blocks)
+            value.update(blocks)
+        result.values.append(tuple(value))
+    result.kept.update(block for tensor in graph.outputs for block in lies_in[tensor])
+    return result
+
+
+def _footprints(storage: Storage, sequence: Sequence[int], blocks: _Blocks) -> list[int]:
+    sizes = storage.sizes
+    ends: list[list[_Block]] = [[] for _ in sequence]
+    live = storage.variables
+    for block, last in blocks.last.items():
+        if block[1] < 0 and (last >= 0 or block in blocks.kept):
+            live += sizes[block[0]]
+        if last >= 0 and block not in blocks.kept:
+            ends[last].append(block)
+    result = []
+    for step, op in enumerate(sequence):
+        live += sum(sizes[buffer] for buffer in storage.creates[op])
+        merged = 0
+        if blocks.takes[step] and ends[step]:
+            dying = {block: number for number, block in enumerate(ends[step])}
+            pairs = [(created, dying[block]) for created, block in blocks.takes[step] if block in dying]
+            merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes))
+        result.append(live + storage.workspace[op] - merged)
+        live -= sum(sizes[buffer] for buffer, _ in ends[step])
+    return result
+
+
+def _by_annotation(
+    graph: Graph, storage: Storage, schedule: AnnotatedSchedule, blocks: _Blocks
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return units and bytes where an op's outputs are held, and released, together."""
+    held: dict[int, tuple[_Block, ...]] = {}
+    holders: dict[_Block, int] = {}
+    live = storage.variables
+
+    def hold(block: _Block) -> int:
+        holders[block] = holders.get(block, 0) + 1
+        return storage.sizes[block[0]] if holders[block] == 1 else 0
+
+    def drop(block: _Block) -> int:
+        holders[block] -= 1
+        return 0 if holders[block] else storage.sizes[block[0]]
+
+    given: dict[int, list[_Block]] = {}
+    direct = {
+        (buffer, -1): step
+        for step, op in enumerate(schedule.sequence)
+        for tensor in graph.ops[op].inputs
+        for buffer in storage.buffers_of[tensor]
+        if storage.creator[buffer] < 0 and storage.tensor_of[buffer] == tensor
+    }
+    for block, last in blocks.last.items():
+        if block[1] < 0 and (last >= 0 or block in blocks.kept):
+            live += hold(block)
+            if block not in blocks.kept:
+                given.setdefault(direct[block], []).append(block)
+    units, sizes = [], []
+    for step, op in enumerate(schedule.sequence):
+        held[op] = blocks.values[step]
+        live += sum(map(hold, blocks.values[step]))
+        units.append(len(held))
+        sizes.append(live + storage.workspace[op])
+        live -= sum(map(drop, given.get(step, ())))
+        for dropped in schedule.releases[step]:
+            live -= sum(map(drop, held.pop(dropped)))
+    return tuple(units), tuple(sizes)

@@ -1,0 +1,152 @@
+"""What computing again costs, what a sequence with repetitions needs, and what no repetition can save."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
+from memsched.graph.dialect import Dialect
+from memsched.graph.liveness import Storage, evaluate, match_in_place
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.remat.rewrite import extra_bytes, rematerialise
+from memsched.targets.model import Target
+
+__all__ = ["MACS_PER_BYTE", "Point", "Work", "dominates", "judge", "least_peak", "work_of"]
+
+MACS_PER_BYTE: Final = 1
+"""What a byte read or written counts as, in multiply-accumulates."""
+
+_MOST_OPS_FOR_BOUND: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the ops of a graph cost to execute once.
+
+    Attributes:
+        macs: Multiply-accumulates per op.
+        bytes: Bytes that each op reads and writes.
+    """
+
+    macs: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+    def cost(self, op: int) -> int:
+        """Return the cost of one execution: multiply-accumulates, and `MACS_PER_BYTE` for each byte; 1 at least."""
+        return max(1, self.macs[op] + MACS_PER_BYTE * self.bytes[op])
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The cost of one execution per op."""
+        return tuple(self.cost(op) for op in range(len(self.macs)))
+
+    @property
+    def total(self) -> int:
+        """The cost of all ops together."""
+        return sum(self.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A sequence of executions with what it needs and costs.
+
+    Attributes:
+        peak: Bytes, by liveness of the graph that `rewrite.rematerialise` makes of the sequence.
+        cost: Of the repetitions, as `Work.cost` says.
+        extra_macs: Multiply-accumulates of the repetitions.
+        extra_bytes: Bytes that the repetitions read and write.
+        sequence: Indices of ops, each at least once; without repetition the order that was given.
+        cost_bound: No sequence of the kind that ``proof`` names meets ``peak`` at a lower cost.
+        proof: What ``cost_bound`` holds for, in words; "" where nothing was proven.
+        method: What found the sequence.
+    """
+
+    peak: int
+    cost: int
+    extra_macs: int
+    extra_bytes: int
+    sequence: tuple[int, ...]
+    cost_bound: int = 0
+    proof: str = ""
+    method: str = ""
+
+    @property
+    def status(self) -> str:
+        """Return "optimal" where the cost is proven least within what ``proof`` says, else "feasible"."""
+        return "optimal" if self.cost <= self.cost_bound else "feasible"
+
+
+def dominates(one: Point, other: Point) -> bool:
+    """Return whether ``one`` needs and costs no more than ``other``, and less of one."""
+    return one.peak <= other.peak and one.cost <= other.cost and (one.peak, one.cost) != (other.peak, other.cost)
+
+
+def work_of(graph: Graph) -> Work:
+    """Return what the ops of ``graph`` cost."""
+    return Work(tuple(op.macs for op in graph.ops), tuple(extra_bytes(graph, op) for op in range(len(graph.ops))))
+
+
+def judge(graph: Graph, sequence: Sequence[int], target: Target, dialect: Dialect, method: str = "") -> Point:
+    """Return ``sequence`` without useless repetitions and with its true peak; linear time.
+
+    Args:
+        graph: Not lowered.
+
+    Raises:
+        InternalError: An op is missing, or comes before its inputs.
+    """
+    found = rematerialise(graph, sequence, dialect)
+    storage = Storage.of(apply_target(found.graph, target))
+    peak = evaluate(storage, range(len(storage.reads))).peak
+    work = work_of(graph)
+    cost = sum(map(work.cost, found.sequence)) - work.total
+    return Point(peak, cost, found.extra_macs, found.extra_bytes, found.sequence, method=method)
+
+
+def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
+    """Return bytes below which no order and no repetition brings the peak.
+
+    An op's first execution needs what it reads and writes. Beside that, a value that is computed once (a graph input,
+    what may not be repeated) is live when the op follows it and precedes one that reads it, and a kept one from then
+    on. Takes ops^2 / 8 bytes.
+
+    Args:
+        graph: With the target's rules applied, its ops in a possible order.
+        repeat: Per op whether it may be executed again.
+    """
+    storage = Storage.of(graph)
+    sizes = storage.sizes
+    count = len(storage.reads)
+    live = [storage.variables] * count
+    if count <= _MOST_OPS_FOR_BOUND:
+        before, after = ancestor_bitsets(storage.preds), descendant_bitsets(storage.succs)
+        for buffer, creator in enumerate(storage.creator):
+            if creator >= 0 and repeat[creator]:
+                continue
+            span = after[creator] if creator >= 0 else (1 << count) - 1
+            if not storage.kept[buffer]:
+                until = 0
+                for user in storage.users[buffer]:
+                    until |= before[user]
+                span &= until
+            for op in _bits(span):
+                live[op] += 0 if buffer in storage.reads[op] else sizes[buffer]
+    largest = storage.initial_residue()
+    for op, reads in enumerate(storage.reads):
+        own = sum(sizes[buffer] for buffer in (*reads, *storage.creates[op]))
+        pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]]]
+        merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
+        largest = max(largest, live[op] + own + storage.workspace[op] - merged)
+    return largest
+
+
+def _bits(number: int) -> list[int]:
+    found = []
+    while number:
+        lowest = number & -number
+        found.append(lowest.bit_length() - 1)
+        number ^= lowest
+    return found

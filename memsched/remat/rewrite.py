@@ -1,0 +1,171 @@
+"""From a sequence that executes some ops several times to a graph in which each execution is an op of its own.
+
+Each reader takes the value that was computed last before it. What no later execution needs is left out, so a sequence
+says no more than "by now this value should be there again".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from memsched.errors import InternalError
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph, Op, Tensor
+
+__all__ = ["Rematerialised", "extra_bytes", "rematerialise", "repeatable"]
+
+_RANDOM: Final = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+    | {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "STABLEHLO_RNG_BIT_GENERATOR"}
+)
+_CAPTURED: Final = -1
+_STATEFUL: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rematerialised:
+    """A graph in which some ops are executed several times.
+
+    Attributes:
+        graph: Its ops are in the order of the sequence; copies have an ``origin``.
+        sequence: The executions that are left, as ops of the given graph; one per op of ``graph``.
+        extra_macs: Multiply-accumulates of the copies.
+        extra_bytes: Bytes that the copies read and write.
+    """
+
+    graph: Graph
+    sequence: tuple[int, ...]
+    extra_macs: int
+    extra_bytes: int
+
+
+def repeatable(graph: Graph, custom: bool = False) -> tuple[bool, ...]:
+    """Return per op whether executing it again gives the same values and has no other effect.
+
+    Args:
+        custom: Permit operators of domains that are not the format's own.
+    """
+    tied = {op for pair in graph.dependencies for op in pair}
+    states = set(graph.variables)
+    return tuple(
+        bool(op.outputs)
+        and number not in tied
+        and op.type not in _RANDOM | _STATEFUL
+        and _CAPTURED not in op.positions
+        and not states & {*op.inputs, *op.outputs}
+        and (custom or not _is_custom(op))
+        # An output of a graph has one name, and one op that makes it.
+        and not any(tensor in graph.outputs for tensor in op.outputs)
+        for number, op in enumerate(graph.ops)
+    )
+
+
+def _is_custom(op: Op) -> bool:
+    domain, dot, _ = op.type.rpartition(".")
+    return op.type.startswith(("CUSTOM:", "BUILTIN_")) or bool(dot and domain not in {"ai.onnx", "com.microsoft"})
+
+
+def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Rematerialised:
+    """Return ``graph`` as executed by ``sequence``.
+
+    Args:
+        sequence: Indices of ops, each at least once and after its inputs; repetitions of an op are further copies.
+
+    Raises:
+        InternalError: An op is missing, or comes before its inputs.
+    """
+    kept = _needed(graph, sequence)
+    tensors = list(graph.tensors)
+    names = {tensor.name for tensor in tensors} | {op.name for op in graph.ops}
+    current: dict[int, int] = {tensor: tensor for tensor in (*graph.inputs, *graph.variables)}
+    runs: dict[int, int] = {}
+    place: dict[int, int] = {}
+    ops: list[Op] = []
+    macs = moved = 0
+    for number in kept:
+        op = graph.ops[number]
+        run = runs[number] = runs.get(number, -1) + 1
+        inputs = tuple(current[tensor] for tensor in op.inputs)
+        if not run:
+            place[number] = len(ops)
+            ops.append(_reading(op, inputs, op.outputs))
+            current.update((tensor, tensor) for tensor in op.outputs)
+            continue
+        outputs = []
+        for tensor in op.outputs:
+            tensors.append(_copy(tensors[tensor], run, names))
+            current[tensor] = len(tensors) - 1
+            outputs.append(current[tensor])
+        name = _unused(f"{op.name}#again{run}", names)
+        attributes = dialect.copy_attributes(op, run)
+        copy = _reading(op, inputs, tuple(outputs))
+        ops.append(replace(copy, name=name, attributes=attributes, origin=op.name))
+        macs += op.macs
+        moved += extra_bytes(graph, number)
+    result = replace(
+        graph,
+        tensors=tuple(tensors),
+        ops=tuple(ops),
+        dependencies=tuple((place[before], place[after]) for before, after in graph.dependencies),
+    )
+    return Rematerialised(result, tuple(kept), macs, moved)
+
+
+def _reading(op: Op, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Op:
+    """Return ``op`` on other tensors, what it shares with them included."""
+    now = dict(zip((*op.inputs, *op.outputs), (*inputs, *outputs), strict=True))
+    return replace(
+        op,
+        inputs=inputs,
+        outputs=outputs,
+        views=tuple((now[output], now[read]) for output, read in op.views),
+        in_place=tuple((now[output], now[read]) for output, read in op.in_place),
+    )
+
+
+def extra_bytes(graph: Graph, op: int) -> int:
+    """Return the bytes that one execution of an op reads and writes, constants left out."""
+    value = graph.ops[op]
+    return sum(graph.tensors[tensor].size for tensor in (*value.inputs, *value.outputs))
+
+
+def _needed(graph: Graph, sequence: Sequence[int]) -> list[int]:
+    """Return the sequence without repetitions whose values nothing reads before they are computed anew."""
+    producer = {tensor: number for number, op in enumerate(graph.ops) for tensor in op.outputs}
+    latest: dict[int, int] = {}
+    readers: list[set[int]] = []
+    for step, number in enumerate(sequence):
+        reads = set()
+        for tensor in graph.ops[number].inputs:
+            maker = producer.get(tensor)
+            if maker is None:
+                continue
+            if maker not in latest:
+                raise InternalError(f"op '{graph.ops[number].name}' comes before its input")
+            reads.add(latest[maker])
+        readers.append(reads)
+        latest[number] = step
+    if len(latest) != len(graph.ops):
+        raise InternalError("a sequence does not execute every op")
+    first = {number: step for step, number in reversed(list(enumerate(sequence)))}
+    wanted = set(first.values())
+    # Backwards: a repetition is needed when something that is needed reads it.
+    for step in range(len(sequence) - 1, -1, -1):
+        if step in wanted:
+            wanted |= readers[step]
+    return [number for step, number in enumerate(sequence) if step in wanted]
+
+
+def _copy(tensor: Tensor, run: int, names: set[str]) -> Tensor:
+    return replace(tensor, name=_unused(f"{tensor.name}#again{run}", names))
+
+
+def _unused(wanted: str, names: set[str]) -> str:
+    name, number = wanted, 1
+    while name in names:
+        number += 1
+        name = f"{wanted}.{number}"
+    names.add(name)
+    return name

@@ -1,0 +1,381 @@
+"""Sequences with repetitions for a model: least extra work under a budget of memory, or least peak for some work.
+
+The greedy comes first, from several orders and for a ladder of budgets; its best result is improved by the local
+search, by CP-SAT where the graph is small enough, and by the local search again. All that any of them finds is judged
+by liveness of the rewritten graph and kept on one frontier, so what is found for a small budget serves every larger.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memsched.fusion.iterate import fuse
+from memsched.graph.dialect import Dialect
+from memsched.graph.limits import Limits
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.remat.cost import Point, judge, least_peak, work_of
+from memsched.remat.cpsat import CopyResult, least_cost
+from memsched.remat.greedy import Reached, reduce_to
+from memsched.remat.local import improve
+from memsched.remat.rewrite import rematerialise, repeatable
+from memsched.remat.trace import Tracer
+from memsched.schedule.orders import ORDERS
+from memsched.targets.model import Target
+
+__all__ = ["MOST_EXTRA", "Found", "Point", "search"]
+
+MOST_EXTRA: Final = 0.2
+"""Extra work permitted where no budget is given, as a part of the work of executing every op once."""
+
+_LADDER: Final = (0.97, 0.95, 0.925, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Budgets that the frontier is sought for, as parts of the peak without repetition."""
+
+_LADDER_SHARE: Final = 0.35
+_LOCAL_SHARE: Final = 0.45
+_ROUNDS: Final = 5
+_DOCUMENT_OPS: Final = 600
+"""The document's schedules are tried on graphs of so many ops at most: they seldom win, and take longer than linear."""
+
+_LOCAL_STEPS: Final = 12_000_000
+_MOST_NODES: Final = 400
+"""Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        best: The point that was asked for; the order without repetition where nothing better was found, and the least
+            peak within the permitted work where the budget was not met.
+        frontier: Falling peaks with rising cost; the first is the order without repetition.
+        lower_bound: Bytes below which no order and no repetition brings the peak.
+        total: The cost of executing every op once.
+        met: Whether the budget was met; True where there was none.
+        finished: The search ended before its time was up.
+        judged: How many sequences were judged.
+    """
+
+    best: Point
+    frontier: tuple[Point, ...]
+    lower_bound: int
+    total: int
+    met: bool
+    finished: bool
+    judged: int = 0
+
+    def within(self, budget: int) -> Point | None:
+        """Return the cheapest known point whose peak is ``budget`` bytes at most."""
+        return min((p for p in self.frontier if p.peak <= budget), key=lambda p: (p.cost, p.peak), default=None)
+
+    def at_most(self, extra: float) -> Point:
+        """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
+        return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
+
+
+def search(
+    graph: Graph,
+    order: Sequence[int],
+    target: Target,
+    dialect: Dialect,
+    limits: Limits,
+    *,
+    started: float,
+    budget: int | None = None,
+    most_extra: float | None = None,
+    custom: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Found:
+    """Return sequences of the ops of ``graph`` with repetitions.
+
+    Args:
+        graph: Not lowered.
+        order: The best order without repetitions, as ops of ``graph``.
+        started: When the search that ``limits`` hold for began, on the clock of `time.monotonic`.
+        budget: Bytes that the peak may have: then the least extra work that meets it is sought. None: the least peak.
+        most_extra: Extra work permitted, as a part of the work of executing every op once, both in multiply-accumulates
+            plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
+        custom: Permit repeating operators of domains that are not the format's own.
+        on_progress: Told the peak and cost of the best point whenever they change.
+        stop: Asked often; True ends the search with what it has.
+    """
+    run = _Search(graph, order, target, dialect, limits, started, custom)
+    run.watch(on_progress, stop)
+    if most_extra is None and budget is None:
+        most_extra = MOST_EXTRA
+    run.aim(budget, math.inf if most_extra is None else most_extra * run.total)
+    return run.run()
+
+
+class _Search:
+    def __init__(
+        self,
+        graph: Graph,
+        order: Sequence[int],
+        target: Target,
+        dialect: Dialect,
+        limits: Limits,
+        started: float,
+        custom: bool,
+    ) -> None:
+        self._graph, self._target, self._dialect, self._limits = graph, target, dialect, limits
+        self._order = tuple(order)
+        self._custom = custom
+        self._started = started
+        self._deadline = limits.deadline(started)
+        given = Storage.of(apply_target(graph, target))
+        work = work_of(graph)
+        self.total = work.total
+        peak = evaluate(given, self._order).peak
+        self._frontier = [Point(peak, 0, 0, 0, self._order, method="no repetition")]
+        # Numbered as executed: all below works on these numbers, and `_offer` turns them back.
+        self._ordered = rematerialise(graph, self._order, dialect).graph
+        lowered = apply_target(self._ordered, target)
+        may = repeatable(self._ordered, custom)
+        costs = tuple(work.cost(op) for op in self._order)
+        self._tracer = Tracer(lowered, costs, may)
+        self._lowered = lowered
+        self.lower_bound = least_peak(lowered, may)
+        self._tell: Callable[[int, int], None] = lambda _peak, _cost: None
+        self._stop: Callable[[], bool] = lambda: False
+        self._judged = 0
+        self._least_sequence: dict[int, tuple[int, ...]] = {}
+        self._budget: int | None = None
+        self._most: float = math.inf
+
+    def watch(self, on_progress: Callable[[int, int], None] | None, stop: Callable[[], bool] | None) -> None:
+        """Set who is told about progress, and who may end the search."""
+        self._tell, self._stop = on_progress or self._tell, stop or self._stop
+
+    def aim(self, budget: int | None, most: float) -> None:
+        """Set what is sought."""
+        self._budget, self._most = budget, most
+
+    # The frontier --------------------------------------------------------------------------------------------------
+
+    def _offer(self, sequence: Sequence[int], method: str) -> Point:
+        """Judge a sequence of the tracer's numbers, and keep it where it is not dominated."""
+        mine = tuple(sequence)
+        point = judge(self._graph, [self._order[op] for op in mine], self._target, self._dialect, method)
+        self._judged += 1
+        before = self._best()
+        self._keep(point)
+        after = self._best()
+        if after is not before:
+            self._tell(after.peak, after.cost)
+        return point
+
+    def _keep(self, point: Point) -> None:
+        if any(known.peak <= point.peak and known.cost <= point.cost for known in self._frontier):
+            return
+        kept = [known for known in self._frontier if not (point.peak <= known.peak and point.cost <= known.cost)]
+        self._frontier = sorted([*kept, point], key=lambda one: one.cost)
+
+    def _best(self) -> Point:
+        if self._budget is not None:
+            found = [p for p in self._frontier if p.peak <= self._budget and p.cost <= self._most]
+            if found:
+                return min(found, key=lambda p: (p.cost, p.peak))
+        return min((p for p in self._frontier if p.cost <= self._most), key=lambda p: (p.peak, p.cost))
+
+    def _numbered(self, point: Point) -> Reached:
+        """Return a point of the frontier in the tracer's numbers."""
+        place = {op: number for number, op in enumerate(self._order)}
+        sequence = tuple(place[op] for op in point.sequence)
+        return Reached(sequence, self._tracer.run(sequence).peak, point.cost)
+
+    # The stages ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Found:
+        """Run all stages as far as the time goes."""
+        self._climb()
+        if not self._done():
+            self._document()
+        if not self._done():
+            if self._budget is not None:
+                self._focus(self._budget)
+            else:
+                self._lower()
+        best = self._best()
+        met = self._budget is None or best.peak <= self._budget
+        frontier = tuple(self._frontier)
+        return Found(best, frontier, self.lower_bound, self.total, met, not self._over(), self._judged)
+
+    def _over(self, share: float = 1.0) -> bool:
+        now = time.monotonic()
+        span = self._deadline - self._started
+        return self._stop() or now >= self._deadline or (span < math.inf and now >= self._started + share * span)
+
+    def _done(self) -> bool:
+        best = self._best()
+        if self._budget is not None and best.peak <= self._budget and not best.cost:
+            return True
+        return self._over() or best.peak <= self.lower_bound
+
+    def _starts(self) -> Iterator[tuple[int, ...]]:
+        """Yield the order given and the cheap ones, each once."""
+        storage = Storage.of(self._lowered)
+        yield from dict.fromkeys([tuple(range(self._tracer.count)), *(rule(storage) for rule in ORDERS.values())])
+
+    def _climb(self) -> None:
+        """Let the greedy meet each budget of the ladder, from each order and from what met the one before."""
+        starts = list(self._starts())
+        begun = time.monotonic()
+        end = begun + _LADDER_SHARE * (self._deadline - begun)
+        if self._budget is not None:
+            # First of all what was asked for: whatever comes later can only be better.
+            if self._frontier[0].peak > self._budget and not self._stop():
+                self._greedy(starts[0], self._budget, self._deadline)
+            for start in starts[1:]:
+                if time.monotonic() < end and not self._done():
+                    self._greedy(start, self._budget, end)
+            starts = starts[:1]
+        self._ladder(starts, end)
+
+    def _ladder(self, starts: Sequence[tuple[int, ...]], end: float) -> None:
+        base = self._frontier[0].peak
+        failed: set[int] = set()
+        for rung in (int(base * part) for part in _LADDER):
+            if rung < self.lower_bound or (self._budget is not None and rung <= self._budget):
+                continue
+            if len(failed) == len(starts) or time.monotonic() >= end or self._stop():
+                break
+            previous = next((point for point in reversed(self._frontier) if point.peak > rung), self._frontier[0])
+            for number, start in enumerate(starts):
+                if number not in failed and not self._greedy(start, rung, end):
+                    failed.add(number)
+            if previous.cost:
+                self._greedy(self._numbered(previous).sequence, rung, end)
+
+    def _greedy(self, start: Sequence[int], rung: int, end: float) -> bool:
+        """Return whether the greedy met the budget ``rung`` within the permitted work."""
+        aim = rung
+        for _ in range(3):
+            found = reduce_to(
+                self._tracer,
+                start,
+                aim,
+                most_cost=None if self._most == math.inf else int(self._most),
+                stop=lambda: self._stop() or time.monotonic() >= end,
+            )
+            point = self._offer(found.sequence, "greedy")
+            if found.peak > aim:
+                return False
+            if point.peak <= rung:
+                return True
+            # The rewritten graph shares less memory than the tracer thought: aim lower by as much.
+            aim -= point.peak - rung
+        return False
+
+    def _document(self) -> None:
+        """Try the schedules by tree and path decomposition."""
+        if self._tracer.count > _DOCUMENT_OPS:
+            return
+        from memsched.remat.decompose import path_schedule, tree_schedule
+
+        for schedule in (tree_schedule, path_schedule):
+            left = self._deadline - time.monotonic()
+            limits = dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, 0.1 * left))
+            whole = tuple(range(self._tracer.count))
+            found = schedule(self._lowered, budget=self._budget, limits=limits, order=whole, custom=self._custom)
+            self._offer(found.sequence, schedule.__name__.replace("_", " "))
+
+    def _focus(self, budget: int) -> None:
+        """Lower the extra work at one budget."""
+        for again in range(_ROUNDS):
+            before = self._best()
+            left = self._deadline - time.monotonic()
+            self._improve(budget, _LOCAL_STEPS, time.monotonic() + _LOCAL_SHARE * left, again)
+            if again and self._best() is before:
+                return
+            if self._done():
+                return
+            if self._best().peak <= budget:
+                self._exact(budget)
+            if self._done():
+                return
+
+    def _improve(self, budget: int, steps: int, end: float, seed: int = 0) -> Point:
+        point = self._best()
+        start = self._numbered(point)
+        # Where the rewritten graph needs more than the tracer says, the budget is less here.
+        aim = min(budget, budget - (point.peak - start.peak)) if point.cost else budget
+        found = improve(
+            self._tracer,
+            start,
+            aim,
+            seed=self._limits.seed + seed,
+            most_steps=steps,
+            most_cost=None if self._most == math.inf else int(self._most),
+            stop=lambda: self._stop() or time.monotonic() >= end,
+            on_point=lambda reached: self._told(reached, aim),
+        )
+        return self._offer(found.sequence, "local search")
+
+    def _told(self, reached: Reached, aim: int) -> None:
+        if reached.peak <= aim:
+            self._offer(reached.sequence, "local search")
+
+    def _exact(self, budget: int) -> None:
+        """Give the best sequence at a budget to CP-SAT, with the first executions as they are there."""
+        point = self._best()
+        sequence = self._numbered(point).sequence
+        first = tuple(dict.fromkeys(sequence))
+        ordered = rematerialise(self._ordered, first, self._dialect).graph
+        lowered = apply_target(ordered, self._target)
+        costs = tuple(self._tracer.costs[op] for op in first)
+        tracer = Tracer(lowered, costs, repeatable(ordered, self._custom))
+        groups: Sequence[Sequence[int]] | None = None
+        nodes = tracer.count
+        if nodes > _MOST_NODES:
+            groups = fuse(Storage.of(lowered)).tasks.members
+            nodes = len(groups)
+        if nodes > _MOST_NODES:
+            return
+        place = {op: number for number, op in enumerate(first)}
+        left = self._deadline - time.monotonic()
+        result = least_cost(
+            tracer,
+            budget,
+            dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, 0.6 * left)),
+            groups=groups,
+            hint=[place[op] for op in sequence],
+            most_cost=point.cost,
+            stop=self._stop,
+        )
+        if result.sequence is not None:
+            found = self._offer([first[op] for op in result.sequence], "CP-SAT")
+            if found.peak <= budget and found.cost < point.cost:
+                point = found
+        self._prove(point, result, budget, groups is not None)
+
+    def _prove(self, point: Point, result: CopyResult, budget: int, grouped: bool) -> None:
+        """Note what CP-SAT proved on the point of the frontier that meets the budget."""
+        if not result.cost_bound or grouped:
+            return
+        proof = "least with these first executions, two executions per op or as many as here"
+        for place, known in enumerate(self._frontier):
+            if known.sequence == point.sequence and known.peak <= budget:
+                bound = min(known.cost, result.cost_bound)
+                self._frontier[place] = dataclasses.replace(known, cost_bound=bound, proof=proof)
+
+    def _lower(self) -> None:
+        """Lower the peak within the permitted work: budgets a little below the best, smaller steps when they fail."""
+        step = 0.03
+        seed = 0
+        while not self._done() and step > 0.002:
+            before = self._best().peak
+            aim = max(self.lower_bound, int(before * (1 - step)))
+            end = time.monotonic() + 0.3 * (self._deadline - time.monotonic())
+            seed += 1
+            self._improve(aim, _LOCAL_STEPS // 4, end, seed)
+            if self._best().peak > aim:
+                step /= 2

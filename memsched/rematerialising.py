@@ -1,0 +1,176 @@
+"""Models that compute some values again: the search, the file, and the same model read back from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.model import Graph
+from memsched.placing import Placed, Request, place, prepare
+from memsched.remat.cost import work_of
+from memsched.remat.rewrite import rematerialise
+from memsched.remat.search import Found, Point, search
+from memsched.rewriting import Rewritten, dialect_of, in_order, read_back
+from memsched.schedule.portfolio import Progress
+from memsched.sections import Prepared
+
+__all__ = ["frontier", "recompute"]
+
+_TRIES = 4
+"""Points of the frontier that are placed in full until one meets the budget."""
+
+_SEARCH_SHARE = 0.6
+"""Of the time that is left, for the search; orders and addresses of what it found take the rest."""
+
+
+def frontier(module: Module, prepared: Prepared, placed: Placed, request: Request, *, percent: float) -> Found:
+    """Return the least peaks for rising work, up to ``percent`` of the model's; takes all the time of ``request``."""
+    return _search(module, prepared, placed, request, percent, None)
+
+
+def recompute(
+    module: Module,
+    prepared: Prepared,
+    placed: Placed,
+    options: LoadOptions,
+    request: Request,
+    *,
+    percent: float,
+    budget: int | None,
+) -> tuple[Rewritten | None, Mapping[str, Any]]:
+    """Return the model with some ops executed several times where that needs less, and the report's section.
+
+    Args:
+        placed: The model as it is; the result requires less, or there is none.
+        percent: Extra work permitted, of the model's: multiply-accumulates and bytes moved.
+        budget: Bytes that the arena may have: then the least extra work that meets it is sought.
+    """
+    found = _search(module, prepared, placed, request.within(_SEARCH_SHARE), percent, budget)
+    graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
+    best: Rewritten | None = None
+    used: Point | None = None
+    for point in _points(found, len(graph.ops), budget):
+        done = _rewritten(module, graph, point, options, prepared, request)
+        if best is None or done.placed.required < best.placed.required:
+            best, used = done, point
+        if request.stopped() or (budget is not None and done.placed.required <= budget):
+            break
+    if best is None or best.placed.required >= placed.required:
+        best = used = None
+    return best, _section(module.graphs[0], found, used, placed, percent)
+
+
+def _search(
+    module: Module, prepared: Prepared, placed: Placed, request: Request, percent: float, budget: int | None
+) -> Found:
+    plan = placed.plans[0]
+
+    def tell(peak: int, _: int) -> None:
+        if request.on_progress:
+            request.on_progress(Progress("rematerialisation", peak, min(plan.schedule.lower_bound, peak), 0.0))
+
+    return search(
+        _plain(module).graphs[0],
+        plan.schedule.order,
+        prepared.target,
+        dialect_of(module),
+        request.limits,
+        started=request.started,
+        budget=budget,
+        most_extra=percent / 100,
+        on_progress=tell,
+        stop=request.stop,
+    )
+
+
+def _points(found: Found, ops: int, budget: int | None) -> Iterator[Point]:
+    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first."""
+    if len(found.best.sequence) > ops:
+        yield found.best
+    if budget is not None:
+        lower = [point for point in found.frontier if point.peak < found.best.peak and len(point.sequence) > ops]
+        yield from sorted(lower, key=lambda point: (point.cost, point.peak))[: _TRIES - 1]
+
+
+def _plain(module: Module) -> Module:
+    """Return ``module``, which may have been rewritten before, as a model that is given."""
+    graph = module.graphs[0]
+    ops = tuple(replace(op, origin=None, region=None) for op in graph.ops)
+    return replace(module, graphs=(replace(graph, ops=ops), *module.graphs[1:]))
+
+
+def _with_origins(again: Module, before: Module) -> Module:
+    """Return ``again``, a rewritten ``before``, with ops that say what they were made from in the first place."""
+    known = {op.name: op for op in before.graphs[0].ops}
+    ops = []
+    for op in again.graphs[0].ops:
+        source = known.get(op.origin or op.name)
+        region = source.region if source is not None else None
+        ops.append(replace(op, origin=(source.origin if source is not None else None) or op.origin, region=region))
+    graph = replace(again.graphs[0], ops=tuple(ops))
+    return replace(again, graphs=(graph, *again.graphs[1:]))
+
+
+def _rewritten(
+    module: Module, graph: Graph, point: Point, options: LoadOptions, prepared: Prepared, request: Request
+) -> Rewritten:
+    number = {op.name: place for place, op in enumerate(graph.ops)}
+    # The search counts ops as the module has them; the graph here is in the order of execution.
+    sequence = [number[module.graphs[0].ops[op].name] for op in point.sequence]
+    made = rematerialise(graph, sequence, dialect_of(module))
+    again, data = read_back(_plain(module), made.graph, options)
+    again = _with_origins(again, module)
+    anew = prepare(again, prepared.target, in_place=prepared.in_place)
+    return Rewritten(again, data, anew, place(again, anew, request.within(0.5)), made.extra_macs)
+
+
+def _section(graph: Graph, found: Found, used: Point | None, placed: Placed, percent: float) -> Mapping[str, Any]:
+    """Return what a report says of a search; ``used``: the point that the model was rewritten to."""
+    macs = sum(op.macs for op in graph.ops)
+    point = used or found.frontier[0]
+    return {
+        "applied": used is not None,
+        "max_extra_work_percent": round(float(percent), 3),
+        "extra_macs": point.extra_macs,
+        "extra_macs_percent": _percent(point.extra_macs, macs),
+        "extra_bytes_moved": point.extra_bytes,
+        "extra_work_percent": _percent(point.cost, found.total),
+        "status": point.status if used is not None else "feasible",
+        "extra_work_bound_percent": _percent(min(point.cost_bound, point.cost), found.total),
+        "proof": point.proof,
+        "lower_bound_bytes": found.lower_bound,
+        "without": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
+        "copies": list(_copies(graph, point)),
+        "frontier": [
+            {
+                "peak_bytes": step.peak,
+                "extra_macs_percent": _percent(step.extra_macs, macs),
+                "extra_work_percent": _percent(step.cost, found.total),
+            }
+            for step in found.frontier
+        ],
+        "judged": found.judged,
+        "finished": found.finished,
+    }
+
+
+def _copies(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
+    """Yield the ops that are executed several times, in order of execution, with what their repetitions cost."""
+    work = work_of(graph)
+    for op, count in Counter(point.sequence).items():
+        if count > 1:
+            again = count - 1
+            yield {
+                "op": graph.ops[op].name,
+                "type": graph.ops[op].type,
+                "times": again,
+                "extra_macs": again * work.macs[op],
+                "extra_bytes_moved": again * work.bytes[op],
+            }
+
+
+def _percent(part: int, total: int) -> float:
+    return round(100 * part / total, 3) if total else 0.0

@@ -1,0 +1,39 @@
+"""What a firmware must bring for a model, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memsched.report.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_firmware"]
+
+
+def print_firmware(console: Console, report: Mapping[str, Any], *, verbose: bool) -> None:
+    """Print the section ``firmware`` where the target is TensorFlow Lite Micro's, or where ``verbose`` asks for it."""
+    section = report["firmware"]
+    if section is None or not (verbose or report["tflm"] is not None):
+        return
+    tail, room = section["persistent_bytes_estimate"], section["planning_bytes_estimate"]
+    calls = section["resolver_calls"]
+    lines = [
+        "a firmware with TensorFlow Lite Micro needs:",
+        f"  beside the tensors, kept:  about {tail['32']:,} B on 32 bit, {tail['64']:,} B on 64 bit",
+        f"  while it plans, at least:  about {room['32']:,} B on 32 bit, {room['64']:,} B on 64 bit",
+        f"  resolver size {len(calls)}: {', '.join(calls)}",
+    ]
+    if section["unsupported_operators"]:
+        lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section['unsupported_operators'])}")
+    if section["scratch"]:
+        largest = max(section["scratch"], key=lambda entry: sum(entry["requests_bytes"]))
+        lines.append(
+            f"  scratch buffers for {len(section['scratch'])} operators, the most for operator {largest['operator']} "
+            f"({largest['type']}): {sum(largest['requests_bytes']):,} B"
+        )
+    lines += [f"  holds for: {assumption}" for assumption in section["assumptions"] if verbose]
+    for line in lines:
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

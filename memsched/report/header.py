@@ -1,0 +1,210 @@
+"""A C header from a report, for a firmware's build: sizes as macros, the model's hash, and where tensors lie.
+
+It is C99 and C++11. A model's names are not to be trusted: they come into comments only, and as far as their
+characters are harmless there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+__all__ = ["arena_header"]
+
+_LONGEST_NAME = 120
+_HARMLESS = re.compile(r"[^A-Za-z0-9 _.,:;/#@()\[\]<>=+-]")
+_BITS = (("> 0xFFFFFFFFu", "64"), ("<= 0xFFFFFFFFu", "32"))
+
+
+def arena_header(report: Mapping[str, Any], file_name: str) -> str:
+    """Return the text of the header ``file_name`` (a path; its last part names the include guard).
+
+    With a target of TensorFlow Lite Micro it states the arena as a whole: the planned part (the head that was
+    predicted, otherwise memsched's arena) and estimates of the persistent part and of the room for planning.
+
+    Args:
+        report: Of ``memsched optimize`` or ``memsched analyze``.
+    """
+    written = report["output"] or {}
+    model = report["model"]["path"] if written.get("path") in {None, "-"} else written["path"]
+    file = PurePath(file_name).name
+    # No macro below ends in an underscore, so the guard is none of them.
+    guard = f"{_identifier(file, 'HEADER')}_"
+    stem = report["model"]["path"] if report["model"]["path"] != "-" else file_name
+    name = _identifier(PurePath(stem).stem, "MODEL")
+    sections = [
+        [f"/* Written by memsched {_comment(report['memsched_version'])}; do not edit. */"],
+        [f"#ifndef {guard}", f"#define {guard}"],
+        ["#include <stddef.h>", "#include <stdint.h>"],
+        [
+            f"/* {_comment(PurePath(model).name)}, target {_comment(report['target']['name'])} */",
+            f'#define {name}_MODEL_SHA256 "{_hexadecimal(written.get("sha256") or report["model"]["sha256"])}"',
+            f'#define {name}_MEMSCHED_VERSION "{_comment(report["memsched_version"])}"',
+        ],
+        _sizes(report, name),
+        _checks(name),
+        _pools(report, name),
+        _tensors(report, name),
+        [f"#endif /* {guard} */"],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _identifier(text: str, default: str) -> str:
+    """Return ``text`` as a macro's name: no underscore first and none doubled, as those are the compiler's."""
+    name = re.sub(r"[^A-Z0-9]+", "_", text.upper(), flags=re.ASCII).strip("_")
+    return f"M_{name}" if name[:1].isdigit() else name or default
+
+
+def _comment(text: str) -> str:
+    """Return a name so that no comment and no string can end in it."""
+    shown = _HARMLESS.sub("_", text)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 3]}..."
+
+
+def _hexadecimal(text: str) -> str:
+    return re.sub(r"[^0-9a-f]", "", text, flags=re.ASCII)
+
+
+def _size(value: int) -> str:
+    return f"((size_t){value}u)" if value < 1 << 32 else f"((size_t){value}ull)"
+
+
+def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
+    firmware = report["firmware"] if _is_tflm(report) else None
+    lines = [f"#define {name}_ARENA_ALIGNMENT {report['target']['alignment_bytes']}"]
+    head = _head(report)
+    if firmware is None:
+        return [
+            *lines,
+            "/* The activations alone: an interpreter keeps data of its own beside them. */",
+            f"#define {name}_ACTIVATION_BYTES {_size(head)}",
+            f"#define {name}_ARENA_BYTES {name}_ACTIVATION_BYTES",
+        ]
+    lines += [
+        "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
+        f"#define {name}_ACTIVATION_BYTES {_size(head)}",
+        "/* Estimates: the persistent part (its tail), and the room that planning takes for a moment. They hold for:",
+        *(f" * - {_comment(assumption)}" for assumption in firmware["assumptions"]),
+        " */",
+    ]
+    for test, bits in _BITS:
+        lines += [
+            f"#if UINTPTR_MAX {test}",
+            f"#define {name}_PERSISTENT_BYTES {_size(firmware['persistent_bytes_estimate'][bits])}",
+            f"#define {name}_PLANNING_BYTES {_size(firmware['planning_bytes_estimate'][bits])}",
+            "#endif",
+        ]
+    return [
+        *lines,
+        "/* What the array must hold that MicroInterpreter is given: a multiple of the alignment. */",
+        f"#define {name}_PLANNED_BYTES \\",
+        f"    ({name}_ACTIVATION_BYTES > {name}_PLANNING_BYTES ? {name}_ACTIVATION_BYTES : {name}_PLANNING_BYTES)",
+        f"#define {name}_ARENA_BYTES \\",
+        f"    (({name}_PERSISTENT_BYTES + {name}_PLANNED_BYTES + {name}_ARENA_ALIGNMENT - 1) \\",
+        f"     / {name}_ARENA_ALIGNMENT * {name}_ARENA_ALIGNMENT)",
+        *_resolver(firmware, name),
+    ]
+
+
+def _resolver(firmware: Mapping[str, Any], name: str) -> list[str]:
+    calls, lacking = firmware["resolver_calls"], firmware["unsupported_operators"]
+    return [
+        "/* What a MicroMutableOpResolver must be told of:",
+        *(f" * {_comment(call)};" for call in calls),
+        *([f" * TensorFlow Lite Micro does not have {_comment(', '.join(lacking))}."] if lacking else ()),
+        " */",
+        f"#define {name}_RESOLVER_SIZE {len(calls)}",
+    ]
+
+
+def _is_tflm(report: Mapping[str, Any]) -> bool:
+    return report["tflm"] is not None
+
+
+def _head(report: Mapping[str, Any]) -> int:
+    head = report["tflm"]["head_bytes"] if _is_tflm(report) else None
+    return int(report["result"]["arena_bytes"] if head is None else head)
+
+
+def _checks(name: str) -> list[str]:
+    power = f"({name}_ARENA_ALIGNMENT & ({name}_ARENA_ALIGNMENT - 1)) == 0"
+    return [
+        "#if defined(__cplusplus)",
+        f"#define {name}_STATIC_ASSERT(condition, text) static_assert(condition, text)",
+        f"#define {name}_ALIGNED alignas({name}_ARENA_ALIGNMENT)",
+        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
+        f"#define {name}_STATIC_ASSERT(condition, text) _Static_assert(condition, text)",
+        f"#define {name}_ALIGNED _Alignas({name}_ARENA_ALIGNMENT)",
+        "#else",
+        f"#define {name}_STATIC_ASSERT(condition, text) extern char {name}_assertion[(condition) ? 1 : -1]",
+        f"#define {name}_ALIGNED __attribute__((aligned({name}_ARENA_ALIGNMENT)))",
+        "#endif",
+        f"/* {name}_ALIGNED static uint8_t arena[{name}_ARENA_BYTES]; then {name}_CHECK_ARENA(arena); */",
+        f"#define {name}_CHECK_ARENA(array) \\",
+        f'    {name}_STATIC_ASSERT(sizeof(array) >= {name}_ARENA_BYTES, "the arena is too small for this model")',
+        f'{name}_STATIC_ASSERT({power}, "an alignment is a power of two");',
+    ]
+
+
+def _in_pools(report: Mapping[str, Any]) -> bool:
+    """Whether the tensors' offsets count from the beginnings of several memories."""
+    return not _is_tflm(report) and report["pools"] is not None and report["pools"]["weighted_traffic"] is not None
+
+
+def _pools(report: Mapping[str, Any], name: str) -> list[str]:
+    if not _in_pools(report):
+        return []
+    pools = report["pools"]["pools"]
+    return [
+        f"/* What each of the target's memories must hold; {name}_ARENA_BYTES is what a single one for all would. */",
+        f"#define {name}_POOLS {len(pools)}",
+        *(
+            f"#define {name}_POOL_{number}_BYTES {_size(pool['used_bytes'])} /* {_comment(pool['name'])} */"
+            for number, pool in enumerate(pools)
+        ),
+    ]
+
+
+def _tensors(report: Mapping[str, Any], name: str) -> list[str]:
+    rows = _rows(report)
+    if not rows:
+        said = "TensorFlow Lite Micro lays the tensors itself: optimize with --tflm-plan states their offsets."
+        return [f"/* {said} */"] if _is_tflm(report) else ["/* No tensor lies in the arena. */"]
+    macro = f"{name}_DEFINE_TENSORS"
+    pools = [pool["name"] for pool in report["pools"]["pools"]] if _in_pools(report) else []
+    begin = "the begin of the pool named" if pools else "the arena's begin"
+    return [
+        f"/* Where memsched laid the tensors, in bytes from {begin}; 0 bytes: the size is not known. An",
+        f" * interpreter that plans by itself lays them elsewhere. Define {macro} before this file",
+        f" * is included to get them as {name.lower()}_tensors[]. */",
+        f"#define {name}_TENSORS {len(rows)}",
+        f"#ifdef {macro}",
+        "static const struct {",
+        *(["    size_t pool;"] if pools else ()),
+        "    size_t offset;",
+        "    size_t bytes;",
+        f"}} {name.lower()}_tensors[{name}_TENSORS] = {{",
+        *(
+            f"    {{{_size(pools.index(pool)) + ', ' if pools else ''}{_size(offset)}, {_size(size)}}}, "
+            f"/* {number}: {_comment(tensor)}{' in ' + _comment(pool) if pools else ''} */"
+            for number, (tensor, pool, offset, size) in enumerate(rows)
+        ),
+        "};",
+        "#endif",
+    ]
+
+
+def _rows(report: Mapping[str, Any]) -> Sequence[tuple[str, str, int, int]]:
+    """Return (name, pool or "", offset, size) of the tensors whose places hold, with no size where it is not known."""
+    sizes = {buffer["tensor"]: buffer["size_bytes"] for buffer in report["buffers"]}
+    if not _is_tflm(report):
+        entries = report["buffers"]
+    else:
+        entries = [entry for entry in report["tflm"]["plan"] if entry["subgraph"] == 0]
+    return [
+        (entry["tensor"], entry.get("pool", ""), entry["offset_bytes"], sizes.get(entry["tensor"], 0))
+        for entry in entries
+    ]

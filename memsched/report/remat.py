@@ -1,0 +1,64 @@
+"""What people read of the section ``remat``: which values are computed again, how often, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memsched.report.text import counted, shortened
+from memsched.units import format_size
+
+__all__ = ["remat_lines"]
+
+_COPIES_SHOWN = 5
+_LEAST_OF_A_NAME = 24
+"""Columns; with fewer left a name gets a line of its own."""
+
+
+def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+    """Return the lines of a summary, each with its style; names are shortened to fit into ``columns``.
+
+    Args:
+        verbose: All ops instead of those whose repetitions cost most.
+    """
+    if section is None:
+        return []
+    limit = f"{round(section['max_extra_work_percent'], 1):g} % permitted"
+    lines: list[tuple[str, str | None]] = []
+    if section["applied"]:
+        copies = section["copies"]
+        lines.append((_head(section, limit), None))
+        dearest = sorted(copies, key=lambda copy: -copy["extra_macs"] - copy["extra_bytes_moved"])
+        shown = copies if verbose else dearest[:_COPIES_SHOWN]
+        lines += [(line, None) for copy in shown for line in _copy_lines(copy, columns)]
+        if len(copies) > len(shown):
+            lines.append((f"  and {counted(len(copies) - len(shown), 'operator')} more", None))
+        if section["status"] == "optimal":
+            lines.append((f"its extra work is proven least at this peak: {section['proof']}", None))
+    else:
+        lines.append((f"nothing is computed again: no repetitions that were tried need less ({limit})", None))
+    lines.append((f"neither order nor repetitions bring the peak below {section['lower_bound_bytes']:,} B", None))
+    if not section["finished"]:
+        lines.append(("the search for repetitions was ended early: a longer --time-limit may find better ones", "dim"))
+    return lines
+
+
+def _head(section: Mapping[str, Any], limit: str) -> str:
+    times = sum(copy["times"] for copy in section["copies"])
+    return (
+        f"computed again: {counted(len(section['copies']), 'operator')}, {counted(times, 'time')} in all, "
+        f"{section['extra_macs_percent']:.1f} % more multiply-accumulates; "
+        f"{section['extra_work_percent']:.1f} % more work with bytes moved ({limit})"
+    )
+
+
+def _copy_lines(copy: Mapping[str, Any], columns: int) -> Iterator[str]:
+    moved = format_size(copy["extra_bytes_moved"])
+    work = f"{copy['extra_macs']:,} multiply-accumulates, {moved} moved" if copy["extra_macs"] else f"{moved} moved"
+    text = f"  {copy['times']:,} x {copy['type']}, {work}:"
+    name = shortened(copy["op"], columns - 4)
+    if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
+        yield text
+        yield f"    {name}"
+    else:
+        yield f"{text} {shortened(copy['op'], columns - len(text) - 1)}"

@@ -1,0 +1,279 @@
+"""Models whose layers are computed in pieces: the search, the file, and the same model read back from it.
+
+A rewritten model is written first in the order in which it was made, and read back. From then on it is a model like
+any other: it gets orders and addresses, and what is reported is what its file does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memsched import tflm
+from memsched.errors import InternalError, MemschedError
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+from memsched.graph.rewrite_checker import check_rewrite, check_written
+from memsched.placing import Placed, Request, place, prepare
+from memsched.schedule.portfolio import Progress
+from memsched.sections import Prepared
+from memsched.targets.model import Target
+from memsched.tiling.fold import fold_pads
+from memsched.tiling.pieces import Group, Pieces, plan_pieces
+from memsched.tiling.rewrite import Rewritten as InPieces
+from memsched.tiling.rewrite import rewrite
+from memsched.tiling.search import Found, FrontierPoint, search
+
+__all__ = ["Rewritten", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
+
+_TRIES = 4
+"""Points of the frontier that are placed in full until one meets the budget."""
+
+_AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "rows", "columns", "channels")}
+"""What the axes of an image are called, by the format's layout."""
+
+_SEARCH_SHARE = 0.45
+"""Of the time that is left, for the search for groups; orders and addresses of what it found take the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A model in pieces, with its orders and addresses.
+
+    Attributes:
+        data: Its file, in the order in which it was made.
+        extra_macs: Multiply-accumulates that the model as given does not have.
+    """
+
+    module: Module
+    data: bytes
+    prepared: Prepared
+    placed: Placed
+    extra_macs: int
+
+
+def dialect_of(module: Module) -> Dialect:
+    """Return how the module's format says what rewrites add."""
+    if module.format == "onnx":
+        from memsched.formats import onnx_rewriter
+
+        return onnx_rewriter.dialect(module)
+    from memsched.formats import tflite_rewriter
+
+    return tflite_rewriter.dialect(module)
+
+
+def in_order(graph: Graph, order: Sequence[int]) -> Graph:
+    """Return ``graph`` with its ops in the given order."""
+    place_of = {op: step for step, op in enumerate(order)}
+    return dataclasses.replace(
+        graph,
+        ops=tuple(graph.ops[op] for op in order),
+        dependencies=tuple((place_of[before], place_of[after]) for before, after in graph.dependencies),
+    )
+
+
+def read_back(module: Module, graph: Graph, options: LoadOptions) -> tuple[Module, bytes]:
+    """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
+
+    Returns:
+        The module, whose ops say what they were made from, and the file's bytes.
+
+    Raises:
+        InternalError: The file does not hold the graph.
+    """
+    check_rewrite(module.graphs[0], graph)
+    order = range(len(graph.ops))
+    if module.format == "onnx":
+        from memsched.formats import onnx_rewriter
+
+        data = onnx_rewriter.serialize(module, graph, order, {})
+    else:
+        from memsched.formats import tflite_rewriter
+
+        data = tflite_rewriter.serialize(module, graph, order)
+    try:
+        again = load_module(data, module.path, options)
+    except MemschedError as error:
+        raise InternalError(f"the rewritten model cannot be read back: {error}") from error
+    found = again.graphs[0]
+    check_written(graph, order, found, named=module.format == "onnx")
+    ops = tuple(
+        dataclasses.replace(op, origin=made.origin, region=made.region)
+        for op, made in zip(found.ops, graph.ops, strict=True)
+    )
+    return dataclasses.replace(again, graphs=(dataclasses.replace(found, ops=ops), *again.graphs[1:])), data
+
+
+def tile(
+    module: Module,
+    prepared: Prepared,
+    placed: Placed,
+    options: LoadOptions,
+    request: Request,
+    *,
+    percent: float,
+    budget: int | None,
+) -> tuple[Rewritten | None, Mapping[str, Any]]:
+    """Return the model with groups of its layers in pieces where that needs less, and the report's section.
+
+    Args:
+        placed: The model as it is; the result requires less, or there is none.
+        percent: Extra multiply-accumulates permitted, of the model's.
+        budget: Bytes that the arena may have: then the least extra work that meets it is sought.
+    """
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module))
+    total = sum(op.macs for op in graph.ops)
+    within = request.within(_SEARCH_SHARE)
+    found = _search(graph, prepared.target, dialect_of(module), within, int(total * percent / 100), budget, placed)
+    best: Rewritten | None = None
+    taken: tuple[Group, ...] = ()
+    for point in _points(found, budget):
+        tiled = _tiled(module, graph, point, options, prepared, request)
+        if best is None or tiled.placed.required < best.placed.required:
+            best, taken = tiled, point.groups
+        if request.stopped() or (budget is not None and tiled.placed.required <= budget):
+            break
+    if best is not None and best.placed.required >= placed.required:
+        best = None
+    if best is None:
+        taken = ()
+    section = {
+        "applied": best is not None,
+        "max_extra_macs_percent": float(percent),
+        "extra_macs": best.extra_macs if best is not None else 0,
+        "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
+        "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
+        **_section(graph, found, taken, dialect_of(module), _AXES[module.format]),
+        "frontier": _frontier_rows(module, prepared, graph, found, options, request),
+    }
+    return best, section
+
+
+def _frontier_rows(
+    module: Module, prepared: Prepared, graph: Graph, found: Found, options: LoadOptions, request: Request
+) -> list[dict[str, Any]]:
+    """Return the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
+    total = sum(op.macs for op in graph.ops)
+    rows: list[dict[str, Any]] = []
+    for point in found.frontier:
+        row: dict[str, Any] = {
+            "peak_bytes": point.peak,
+            "extra_macs_percent": _percent(point.extra_macs, total),
+        }
+        if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
+            again = read_back(module, in_pieces(graph, point.groups, dialect_of(module)).graph, options)[0]
+            row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
+        rows.append(row)
+    return rows
+
+
+def frontier(
+    module: Module, prepared: Prepared, placed: Placed, request: Request, *, percent: float
+) -> tuple[Graph, Found]:
+    """Return the graph in the order found, and the least peaks of its pieces for rising work.
+
+    Takes all the time of ``request``; ``percent``: extra multiply-accumulates permitted, of the model's.
+    """
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module))
+    most = int(sum(op.macs for op in graph.ops) * percent / 100)
+    return graph, _search(graph, prepared.target, dialect_of(module), request, most, None, placed)
+
+
+def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:
+    """Return ``graph``, which a search was for, with ``groups`` that it found in pieces."""
+    plans = [plan_pieces(graph, group, dialect) for group in groups]
+    return rewrite(graph, [plan for plan in plans if isinstance(plan, Pieces)], dialect)
+
+
+def _search(
+    graph: Graph,
+    target: Target,
+    dialect: Dialect,
+    request: Request,
+    most_macs: int,
+    budget: int | None,
+    placed: Placed,
+) -> Found:
+    bound = placed.plans[0].schedule.lower_bound
+
+    def tell(peak: int, _: int) -> None:
+        if request.on_progress:
+            request.on_progress(Progress("tiling", peak, min(bound, peak), 0.0))
+
+    return search(
+        graph,
+        target,
+        dialect,
+        request.limits,
+        started=request.started,
+        most_macs=most_macs,
+        budget=budget,
+        on_progress=tell,
+        stop=request.stop,
+    )
+
+
+def _points(found: Found, budget: int | None) -> Iterator[FrontierPoint]:
+    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first."""
+    if found.best.groups:
+        yield found.best
+    if budget is None:
+        return
+    lower = [point for point in found.frontier if point.peak < found.best.peak and point.groups]
+    # The last one tried is the one that needs least.
+    yield from lower if len(lower) < _TRIES else (*lower[: _TRIES - 2], lower[-1])
+
+
+def _tiled(
+    module: Module,
+    graph: Graph,
+    point: FrontierPoint,
+    options: LoadOptions,
+    prepared: Prepared,
+    request: Request,
+) -> Rewritten:
+    made = in_pieces(graph, point.groups, dialect_of(module))
+    again, data = read_back(module, made.graph, options)
+    anew = prepare(again, prepared.target, in_place=prepared.in_place)
+    found = place(again, anew, request.within(0.5))
+    return Rewritten(again, data, anew, found, made.macs - sum(op.macs for op in graph.ops))
+
+
+def _section(
+    graph: Graph, found: Found, groups: Sequence[Group], dialect: Dialect, axes: Sequence[str]
+) -> Mapping[str, Any]:
+    kinds = {op.name: op.type for op in graph.ops}
+    return {
+        "groups": [_group_section(graph, group, dialect, axes) for group in groups],
+        "refusals": [_refusal_section(name, kinds[name], reason) for name, reason in found.refusals],
+        "judged": found.judged,
+        "exhausted": found.exhausted,
+    }
+
+
+def _group_section(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]) -> dict[str, Any]:
+    pieces = plan_pieces(graph, group, dialect)
+    shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()
+    given = sum(graph.ops[op].macs for op in group.ops)
+    return {
+        "ops": [graph.ops[op].name for op in group.ops],
+        "axes": list(group.axes),
+        "axis_names": [axes[axis] if len(shape) == len(axes) else f"axis {axis}" for axis in group.axes],
+        "pieces": list(group.counts),
+        "kept_halos": [graph.tensors[tensor].name for tensor in group.kept],
+        "padded_ops": [graph.ops[op].name for op in group.padded],
+        "extra_macs": pieces.macs - given if isinstance(pieces, Pieces) else 0,
+    }
+
+
+def _refusal_section(name: str, kind: str, reason: str) -> dict[str, str]:
+    return {"op": name, "type": kind, "reason": reason.removeprefix(f"op '{name}' ({kind}): ")}
+
+
+def _percent(part: int, total: int) -> float:
+    return round(100 * part / total, 3) if total else 0.0

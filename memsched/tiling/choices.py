@@ -1,0 +1,119 @@
+"""Ways of cutting a group: what to try first for an interval of ops, and what lies near a way already judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from memsched.graph.model import Graph
+from memsched.tiling.local import Intervals, halo_tensors
+from memsched.tiling.pieces import Group, members_of
+from memsched.tiling.rules import Geometry, Refusal, Window
+
+__all__ = ["Choices"]
+
+_MOST_PIECES = 144
+"""Of a group: with more, what a slice or a concatenation costs in time outweighs the little memory that they save."""
+
+_FIRST_COUNTS = (2, 4, 8, 16, 32)
+_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+
+
+class Choices:
+    """The ways of cutting the ops [first, last] of the graph that ``intervals`` knows."""
+
+    def __init__(self, intervals: Intervals, first: int, last: int) -> None:
+        self._graph: Graph = intervals.graph
+        self.ops = tuple(range(first, last + 1))
+        self._geometries = intervals.geometries
+        self._halos = halo_tensors(self._graph, intervals.geometries, self.ops)
+        outputs = members_of(self._graph, self.ops).outputs
+        shapes = [self._graph.tensors[tensor].shape or () for tensor in outputs]
+        rank = min((len(shape) for shape in shapes), default=0)
+        self._sizes = [min(shape[axis] for shape in shapes) for axis in range(rank)]
+        self._spatial = [axis for axis in self._window_axes() if axis < rank and self._sizes[axis] > 1]
+        self._channels = [axis for axis in range(1, rank) if axis not in self._spatial and self._sizes[axis] > 1]
+        explicit = intervals.dialect
+        self._padable = tuple(
+            op
+            for op in self.ops
+            if explicit.pads_by_size(self._graph.ops[op])
+            and "POOL" not in self._graph.ops[op].type.upper()
+            and self._moves(op)
+        )
+
+    def _window_axes(self) -> list[int]:
+        found: dict[int, None] = {}
+        for op in self.ops:
+            geometry = self._geometries[op]
+            if isinstance(geometry, Geometry):
+                maps = geometry.operands.get(0, ())
+                found.update((one.output, None) for one in maps if isinstance(one.rule, Window))
+        return sorted(found)
+
+    def _moves(self, op: int) -> bool:
+        geometry = self._geometries[op]
+        maps = () if isinstance(geometry, Refusal) else geometry.operands.get(0, ())
+        return any(isinstance(one.rule, Window) and one.rule.kernel > 1 for one in maps)
+
+    def ladders(self) -> Iterator[list[Group]]:
+        """Yield series of ways with more and more pieces; a series may be left where it gets worse."""
+        rows, channels = self._spatial[:1], self._channels[-1:]
+        narrow = tuple(self._halos[: (len(self._halos) + 1) // 2])
+        for kept in dict.fromkeys(((), narrow)):
+            for axis in rows:
+                yield [
+                    Group(self.ops, (axis,), (count,), kept, self._padable)
+                    for count in _FIRST_COUNTS
+                    if count <= self._sizes[axis]
+                ]
+        for axis in channels:
+            yield [Group(self.ops, (axis,), (count,)) for count in _FIRST_COUNTS if count <= self._sizes[axis]]
+        if len(self._spatial) > 1:
+            first, second = self._spatial[:2]
+            yield [
+                Group(self.ops, (first, second), (count, 2), (), self._padable)
+                for count in _FIRST_COUNTS[1:]
+                if count <= self._sizes[first]
+            ]
+
+    def near(self, group: Group) -> Iterator[Group]:
+        """Yield the ways that differ from ``group`` in one respect, of not too many pieces."""
+        return (one for one in self._near(group) if math.prod(one.counts) <= _MOST_PIECES)
+
+    def _near(self, group: Group) -> Iterator[Group]:
+        for place, axis in enumerate(group.axes):
+            for count in self._around(group.counts[place], self._sizes[axis]):
+                counts = (*group.counts[:place], count, *group.counts[place + 1 :])
+                if count > 1:
+                    yield replace(group, counts=counts)
+                elif len(counts) > 1:
+                    left = 1 - place
+                    yield replace(group, axes=(group.axes[left],), counts=(counts[left],))
+        if len(group.axes) == 2:
+            # More pieces along one axis pay for fewer along the other.
+            (first, second), sizes = group.counts, [self._sizes[axis] for axis in group.axes]
+            for one in self._around(first, sizes[0]):
+                for other in self._around(second, sizes[1]):
+                    if (one < first) != (other < second) and min(one, other) > 1:
+                        yield replace(group, counts=(one, other))
+        if len(group.axes) == 1 and group.axes[0] in self._spatial:
+            yield from self._kept_near(group)
+            for axis in self._spatial[:2]:
+                if axis > group.axes[0] and self._sizes[axis] > 1:
+                    yield replace(group, axes=(group.axes[0], axis), counts=(group.counts[0], 2), kept=())
+        for op in self._padable:
+            padded = set(group.padded) ^ {op}
+            yield replace(group, padded=tuple(sorted(padded)))
+
+    def _kept_near(self, group: Group) -> Iterator[Group]:
+        for tensor in self._halos:
+            yield replace(group, kept=tuple(sorted({*group.kept} ^ {tensor})))
+
+    @staticmethod
+    def _around(count: int, size: int) -> list[int]:
+        ladder = [step for step in (*_COUNTS, size) if step <= size]
+        lower = max((step for step in ladder if step < count), default=None)
+        upper = min((step for step in ladder if step > count), default=None)
+        return [step for step in (lower, upper) if step is not None]

@@ -1,0 +1,94 @@
+"""From an op of either format to a description of what each part of its output needs.
+
+The rules per operator lie in `windows`, `movement` and `values`, the words they use in `rules`. An operator without a
+rule is refused: nothing is known of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from memsched.graph.model import Graph
+from memsched.tiling import movement, values, windows
+from memsched.tiling.rules import (
+    Blocks,
+    Geometry,
+    Grouped,
+    Layer,
+    Merged,
+    Mirrored,
+    Pointwise,
+    Refusal,
+    RefusedError,
+    Rule,
+    Scaled,
+    Shifted,
+    Strided,
+    Transposed,
+    Window,
+)
+
+__all__ = ["COVERED", "describe"]
+
+_RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {**windows.RULES, **movement.RULES, **values.RULES}
+
+COVERED: Final = tuple(sorted(_RULES))
+"""The operators that have a rule, as `Op.type` names them."""
+
+
+def describe(graph: Graph, op: int) -> Geometry | Refusal:
+    """Return what the output of op ``op`` needs of its inputs and constants, or why it is not known."""
+    rule = _RULES.get(graph.ops[op].type)
+    name = graph.ops[op].name
+    if rule is None:
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator")
+    if any(tensor in graph.variables for tensor in graph.ops[op].inputs):
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state")
+    try:
+        found = rule(Layer(graph, op))
+        _check_lengths(found)
+        return found
+    except RefusedError as error:
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): {error}")
+    except (IndexError, ValueError, ZeroDivisionError):  # attributes and shapes that contradict each other
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): its attributes do not fit its shapes")
+
+
+def _check_lengths(geometry: Geometry) -> None:
+    """Refuse an output whose lengths do not follow from its operands': one of the two is not what the rule thinks."""
+    for position, maps in geometry.operands.items():
+        for axis, one in enumerate(maps):
+            if one.output >= 0:
+                given, made = geometry.shapes[position][axis], geometry.shape[one.output]
+                if not _fits(one.rule, given, made):
+                    raise RefusedError(f"length {made} of its axis {one.output} does not follow from {given}")
+
+
+def _fits(rule: Rule, given: int, made: int) -> bool:
+    if isinstance(rule, Pointwise):
+        return given == made
+    if isinstance(rule, Window):
+        rest = given + rule.pad_before + rule.pad_after - (rule.kernel - 1) * rule.dilation - 1
+        return made in {rest // rule.stride + 1, -(-rest // rule.stride) + 1}
+    if isinstance(rule, Transposed):
+        return 0 < made + rule.pad_before < (given + 1) * rule.stride + (rule.kernel - 1) * rule.dilation + 1
+    if isinstance(rule, Scaled):
+        return rule.scale > 0 and made == given * rule.scale.numerator // rule.scale.denominator
+    return _moved_fits(rule, given, made)
+
+
+def _moved_fits(rule: Rule, given: int, made: int) -> bool:
+    if isinstance(rule, Blocks):
+        return made == given * rule.size
+    if isinstance(rule, Merged):
+        return given == made * rule.size
+    if isinstance(rule, Grouped):
+        return given * rule.outputs == made * rule.inputs
+    if isinstance(rule, Mirrored):
+        return made == given + rule.pad_before + rule.pad_after
+    if isinstance(rule, Shifted):
+        return 0 <= rule.offset <= made - given
+    if isinstance(rule, Strided):
+        return not made or all(0 <= rule.begin + rule.step * index < given for index in (0, made - 1))
+    return True

@@ -1,0 +1,215 @@
+"""What a group of consecutive ops costs, whole or in pieces, without looking at the rest of the graph again.
+
+The group is cut out as a graph of its own, lowered for the target and run through liveness in its natural order.
+Tensors that merely stay live meanwhile are added as a constant. Whole graphs are judged afterwards all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from memsched.graph.dialect import Dialect
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph, Op, Region
+from memsched.lowering.apply import apply_target
+from memsched.targets.model import Target
+from memsched.tiling.geometry import describe
+from memsched.tiling.pieces import Group, Pieces, Runs, members_of, plan_pieces
+from memsched.tiling.rewrite import rewrite
+from memsched.tiling.rules import Geometry, Pointwise, Refusal
+
+__all__ = ["Interval", "Intervals", "Judged", "halo_tensors", "looks_at_one"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A group with what it costs: its largest footprint in bytes, and its extra multiply-accumulates."""
+
+    group: Group
+    peak: int
+    extra_macs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Ops [first, last] of a graph in its order of execution.
+
+    Attributes:
+        base: Bytes that stay live meanwhile although nothing of the group reads them.
+        floor: Bytes that no way of computing the group in pieces goes below: its inputs and outputs, and ``base``.
+        peak: Largest footprint of the ops as they are.
+    """
+
+    first: int
+    last: int
+    base: int
+    floor: int
+    peak: int
+
+
+class Intervals:
+    """Judges intervals of ``graph``, which is in order of execution and not lowered, under ``target``."""
+
+    def __init__(self, graph: Graph, target: Target, dialect: Dialect) -> None:
+        self.graph, self.target, self.dialect = graph, target, dialect
+        lowered = apply_target(graph, target)
+        self._storage = Storage.of(lowered)
+        profile = evaluate(self._storage, range(len(graph.ops)))
+        self.footprints = profile.footprints
+        self.residues = profile.residues
+        self.geometries: dict[int, Geometry | Refusal] = {op: describe(graph, op) for op in range(len(graph.ops))}
+        self._last = [
+            len(graph.ops) if kept else max(users, default=creator)
+            for users, kept, creator in zip(self._storage.users, self._storage.kept, self._storage.creator, strict=True)
+        ]
+        self._inputs = set(graph.inputs)
+        self._runs: Runs = {}
+        rules = [rule.ops for rule in target.views] + [rule.ops for rule in target.part_views]
+        rules += [rule.ops for rule in target.in_place]
+        self._sharing = frozenset(name for names in rules for name in names)
+
+    def refusals(self) -> Iterator[tuple[int, str]]:
+        """Yield the ops that end a group, with the reasons: unknown ones, and those cut along one axis at most."""
+        for op, geometry in self.geometries.items():
+            if isinstance(geometry, Refusal):
+                yield op, geometry.reason
+                continue
+            axes = [axis for axis, size in enumerate(geometry.shape) if size > 1]
+            alone = [
+                plan_pieces(self.graph, Group((op,), (axis,), (2,)), self.dialect, self.geometries) for axis in axes
+            ]
+            reasons = [found.reason for found in alone if isinstance(found, Refusal)]
+            if len(reasons) > 1 or (reasons and len(reasons) == len(axes)):
+                yield op, reasons[0]
+
+    def interval(self, first: int, last: int) -> Interval:
+        """Return what is known of an interval without cutting it."""
+        storage = self._storage
+        read = {buffer for op in range(first, last + 1) for buffer in storage.reads[op]}
+        base, entering, leaving = storage.variables, 0, 0
+        for buffer, size in enumerate(storage.sizes):
+            creator, end = storage.creator[buffer], self._last[buffer]
+            if creator < first <= end:
+                if buffer in read:
+                    entering += size
+                elif end > last:
+                    base += size
+            elif first <= creator <= last < end:
+                leaving += size
+        return Interval(first, last, base, base + entering + leaving, max(self.footprints[first : last + 1]))
+
+    def judge(
+        self, interval: Interval, group: Group, most_macs: int, rivals: Sequence[Judged] = ()
+    ) -> Judged | Refusal:
+        """Return what ``group``, whose ops are the interval's, costs in pieces, or why it is not to be cut so.
+
+        Args:
+            rivals: Other ways of cutting the interval; one that is as good in both respects refuses the group.
+        """
+        local, number = self._cut_out(interval)
+        moved = replace(
+            group,
+            ops=tuple(range(len(local.ops))),
+            kept=tuple(number[tensor] for tensor in group.kept),
+            padded=tuple(op - interval.first for op in group.padded),
+        )
+        known = {op: self.geometries[interval.first + op] for op in range(len(local.ops))}
+        given = sum(op.macs for op in local.ops)
+        pieces = plan_pieces(local, moved, self.dialect, known, self._runs, given + most_macs)
+        if isinstance(pieces, Refusal):
+            return pieces
+        least = interval.base + self._least(local, pieces)
+        least_extra = pieces.macs - given
+        if least >= interval.peak or any(one.peak <= least and one.extra_macs <= least_extra for one in rivals):
+            return Refusal("another way needs less")
+        rewritten = rewrite(local, [pieces], self.dialect, known, tidy=False)
+        profile = evaluate(
+            Storage.of(apply_target(rewritten.graph, self._local_target(interval))), range(len(rewritten.graph.ops))
+        )
+        return Judged(group, profile.peak + interval.base, rewritten.macs - given)
+
+    def _least(self, graph: Graph, pieces: Pieces) -> int:
+        """Return bytes that the pieces cannot do without: what one op of a piece reads and makes within the group."""
+        unit: dict[int, float] = {}
+        for op in graph.ops:
+            for tensor in (*op.inputs, *op.outputs):
+                value = graph.tensors[tensor]
+                unit[tensor] = value.size / max(1, math.prod(value.shape or ()))
+        given = set(pieces.members.inputs)
+        largest = before = 0.0
+        for piece in pieces.pieces:
+            for run in piece.ops:
+                op = graph.ops[run.op]
+                made = unit[op.outputs[0]] * _elements(run.computed)
+                read = sum(
+                    unit[tensor] * _elements(region)
+                    for tensor, region in dict(zip(op.inputs, run.reads, strict=True)).items()
+                    if tensor not in given
+                )
+                both = max(made, read) if op.type in self._sharing else made + read
+                largest = max(largest, before + both)
+            before += sum(unit[tensor] * _elements(region) for tensor, region in piece.output.items())
+        return int(largest)
+
+    def _cut_out(self, interval: Interval) -> tuple[Graph, dict[int, int]]:
+        """Return the interval as a graph, and the number of each of its tensors there."""
+        ops = range(interval.first, interval.last + 1)
+        members = members_of(self.graph, ops)
+        tensors = (*members.inputs, *(tensor for op in ops for tensor in self.graph.ops[op].outputs))
+        number = {tensor: place for place, tensor in enumerate(tensors)}
+        later = {tensor for op in self.graph.ops[interval.last + 1 :] for tensor in op.inputs} | set(self.graph.outputs)
+        values = [self.graph.tensors[tensor] for tensor in tensors]
+        for place, tensor in enumerate(tensors):
+            # What the caller owns costs nothing, and what is kept to the end is in the base.
+            if tensor in self._inputs and self.target.inputs != "arena":
+                values[place] = replace(values[place], external=True)
+        moved = [self._moved(self.graph.ops[op], number) for op in ops]
+        outputs = [number[tensor] for tensor in tensors if tensor in later or tensor in members.outputs]
+        graph = Graph("group", tuple(values), tuple(moved), tuple(range(len(members.inputs))), tuple(outputs))
+        return graph, number
+
+    @staticmethod
+    def _moved(op: Op, number: dict[int, int]) -> Op:
+        return replace(op, inputs=tuple(number[t] for t in op.inputs), outputs=tuple(number[t] for t in op.outputs))
+
+    def _local_target(self, interval: Interval) -> Target:
+        """Return the target's rules for a group whose inputs and outputs are not, in general, the graph's."""
+        ops = self.graph.ops[interval.first : interval.last + 1]
+        given = any(tensor in self._inputs for op in ops for tensor in op.inputs)
+        results = any(tensor in self.graph.outputs for op in ops for tensor in op.outputs)
+        return replace(
+            self.target,
+            inputs="arena",
+            overwrite_inputs=self.target.overwrite_inputs if given else True,
+            outputs_own=self.target.outputs_own and results,
+        )
+
+
+def _elements(region: Region) -> int:
+    return math.prod(stop - start for start, stop in region.ranges)
+
+
+def looks_at_one(geometry: Geometry | Refusal) -> bool:
+    """Whether an op's output elements follow from the input elements at the same place."""
+    if isinstance(geometry, Refusal):
+        return False
+    rules = [one.rule for one in geometry.operands.get(0, ())]
+    return bool(rules) and all(isinstance(rule, Pointwise) for rule in rules)
+
+
+def halo_tensors(graph: Graph, geometries: dict[int, Geometry | Refusal], ops: Sequence[int]) -> list[int]:
+    """Return the tensors made in a group whose neighbouring pieces overlap, narrowest first."""
+    made = {graph.ops[op].outputs[0] for op in ops}
+    wide: set[int] = set()
+    for op in reversed(ops):
+        geometry = geometries[op]
+        if isinstance(geometry, Refusal):
+            continue
+        output = graph.ops[op].outputs[0]
+        looks_around = any(getattr(one.rule, "kernel", 1) > 1 for one in geometry.operands.get(0, ()))
+        for tensor in graph.ops[op].inputs:
+            if tensor in made and (looks_around or output in wide):
+                wide.add(tensor)
+    return sorted(wide, key=lambda tensor: (graph.tensors[tensor].size, tensor))

@@ -1,0 +1,364 @@
+"""Which part of every tensor each piece of a group computes: shape transfer, with halos recomputed or kept.
+
+Source: "Layer fusion and on-chip reuse", section 3.1, shape transfer (ST): the regions of a group's outputs are handed
+from op to op, last to first. Beyond the document a group may be any DAG, cut along one axis or two, and a tensor's
+halo may be kept from the piece before instead of being computed again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memsched.graph.dialect import Attributes, Dialect
+from memsched.graph.model import Graph, Region
+from memsched.tiling.geometry import describe
+from memsched.tiling.ranges import Needed, deduce
+from memsched.tiling.rules import Geometry, Mirrored, Refusal, RefusedError, Transposed, Window
+from memsched.tiling.spill import spilled
+
+__all__ = [
+    "Group",
+    "Members",
+    "OpPiece",
+    "Piece",
+    "Pieces",
+    "Runs",
+    "hull",
+    "members_of",
+    "plan_pieces",
+    "shape_attributes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Consecutive ops that are computed piece by piece.
+
+    Attributes:
+        ops: Indices into the graph, consecutive and ascending.
+        axes: The axes of the outputs that are cut, one or two.
+        counts: Into how many pieces, per axis.
+        kept: Tensors made in the group whose halo is kept from the piece before; only with one axis.
+        padded: Ops that, where the format cannot give a piece pads of its own, run on an input that is padded first.
+            All others pad by size if they do so anyway, and have elements at inner edges that are wrong and cut off.
+    """
+
+    ops: tuple[int, ...]
+    axes: tuple[int, ...]
+    counts: tuple[int, ...]
+    kept: tuple[int, ...] = ()
+    padded: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpPiece:
+    """One run of an op in one piece.
+
+    Attributes:
+        op: Index into the graph.
+        wanted: The part of its output that is asked for.
+        computed: What it really computes, elements that are wrong or not asked for included.
+        reads: Per entry of ``op.inputs`` the part it reads.
+        padding: Elements to be added around its first input by an op of its own, per axis; empty for none.
+        attributes: Those of the piece.
+        macs: Multiply-accumulates of what it computes.
+    """
+
+    op: int
+    wanted: Region
+    computed: Region
+    reads: tuple[Region, ...]
+    padding: tuple[tuple[int, int], ...]
+    attributes: Attributes
+    macs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of a group.
+
+    Attributes:
+        ops: Its runs of ops, in the group's order; an op whose output is all kept has none.
+        needed: Per tensor made in the group the part that this piece works on.
+        kept: Per tensor the part of ``needed`` that the piece before has left.
+        output: Per output of the group the part that this piece contributes.
+    """
+
+    ops: tuple[OpPiece, ...]
+    needed: Mapping[int, Region]
+    kept: Mapping[int, Region]
+    output: Mapping[int, Region]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What a set of ops reads from outside and gives to the outside.
+
+    Attributes:
+        inputs: Tensors made elsewhere, in order of first use.
+        inner: Tensors made and read inside only.
+        outputs: Tensors that others read, or that are the graph's outputs.
+    """
+
+    ops: tuple[int, ...]
+    inputs: tuple[int, ...]
+    inner: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A group as it will be computed."""
+
+    group: Group
+    members: Members
+    pieces: tuple[Piece, ...]
+    macs: int
+
+
+Runs = dict[tuple[str, Region, bool], OpPiece]
+"""Name of an op, the part asked for and whether its input may be padded, to its run."""
+
+
+def members_of(graph: Graph, ops: Sequence[int]) -> Members:
+    """Return what ``ops`` read and make."""
+    inside = set(ops)
+    made = [tensor for op in ops for tensor in graph.ops[op].outputs]
+    own = set(made)
+    inputs = dict.fromkeys(tensor for op in ops for tensor in graph.ops[op].inputs if tensor not in own)
+    outside = {tensor for op, value in enumerate(graph.ops) if op not in inside for tensor in value.inputs}
+    outside.update(graph.outputs)
+    inner_read = {tensor for op in ops for tensor in graph.ops[op].inputs}
+    outputs = tuple(tensor for tensor in made if tensor in outside or tensor not in inner_read)
+    return Members(tuple(ops), tuple(inputs), tuple(t for t in made if t not in set(outputs)), outputs)
+
+
+def plan_pieces(
+    graph: Graph,
+    group: Group,
+    dialect: Dialect,
+    geometries: Mapping[int, Geometry | Refusal] | None = None,
+    known: Runs | None = None,
+    most_macs: int | None = None,
+) -> Pieces | Refusal:
+    """Return the regions of all pieces of ``group``, or why it cannot be cut so.
+
+    Args:
+        geometries: What `describe` gives for the group's ops, where the caller has it already.
+        known: Runs that were found before for ops of these names; new ones are added.
+        most_macs: Multiply-accumulates that all pieces together may take.
+    """
+    try:
+        return _Planner(graph, group, dialect, geometries or {}, {} if known is None else known).plan(most_macs)
+    except RefusedError as error:
+        return Refusal(str(error))
+
+
+def hull(first: Region, second: Region) -> Region:
+    """Return the smallest region that holds both."""
+    pairs = zip(first.ranges, second.ranges, strict=True)
+    return Region(tuple((min(a, c), max(b, d)) for (a, b), (c, d) in pairs))
+
+
+_PADS = frozenset({"MIRROR_PAD", "PAD", "PADV2", "Pad"})
+
+
+class _Planner:
+    def __init__(
+        self,
+        graph: Graph,
+        group: Group,
+        dialect: Dialect,
+        geometries: Mapping[int, Geometry | Refusal],
+        known: Runs,
+    ) -> None:
+        self._graph, self._group, self._dialect, self._known = graph, group, dialect, known
+        self._members = members_of(graph, group.ops)
+        self._geometries: dict[int, Geometry] = {}
+        for op in group.ops:
+            found = geometries[op] if op in geometries else describe(graph, op)
+            if isinstance(found, Refusal):
+                raise RefusedError(found.reason)
+            self._geometries[op] = found
+        self._outputs = set(self._members.outputs)
+        self._macs = 0
+
+    def plan(self, most_macs: int | None) -> Pieces:
+        tied = {op for pair in self._graph.dependencies for op in pair}
+        if tied & set(self._group.ops):
+            raise RefusedError("an op of the group works on a state")
+        before: dict[int, Region] = {}
+        pieces = []
+        for index in itertools.product(*(range(count) for count in self._group.counts)):
+            piece = self._piece(index, before)
+            before = {**before, **piece.needed}
+            pieces.append(piece)
+            if most_macs is not None and self._macs > most_macs:
+                raise RefusedError("it takes more extra work than is permitted")
+        return Pieces(self._group, self._members, tuple(pieces), self._macs)
+
+    def _contributions(self, index: Sequence[int]) -> dict[int, Region]:
+        """Return the part of each output that a piece adds: even parts of the last one, the same share of others."""
+        main = self._shape(self._members.outputs[-1])
+        result = {}
+        for tensor in self._members.outputs:
+            shape = self._shape(tensor)
+            ranges = [(0, size) for size in shape]
+            for place, axis, count in zip(index, self._group.axes, self._group.counts, strict=True):
+                if axis >= min(len(shape), len(main)) or min(shape[axis], main[axis]) < count:
+                    name = self._graph.tensors[tensor].name
+                    raise RefusedError(f"'{name}' cannot be cut into {count} pieces along axis {axis}")
+                ends = [main[axis] * at // count * shape[axis] // main[axis] for at in (place, place + 1)]
+                ranges[axis] = (ends[0], shape[axis] if place + 1 == count else ends[1])
+            result[tensor] = Region(tuple(ranges))
+        return result
+
+    def _shape(self, tensor: int) -> tuple[int, ...]:
+        shape = self._graph.tensors[tensor].shape
+        if shape is None:
+            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
+        return shape
+
+    def _piece(self, index: Sequence[int], before: Mapping[int, Region]) -> Piece:
+        output = self._contributions(index)
+        needed: dict[int, Region] = dict(output)
+        kept: dict[int, Region] = {}
+        runs: list[OpPiece] = []
+        made = {self._graph.ops[op].outputs[0] for op in self._group.ops}
+        for op in reversed(self._group.ops):
+            tensor = self._graph.ops[op].outputs[0]
+            if tensor not in needed:
+                continue
+            fresh: Region | None = needed[tensor]
+            if tensor in self._group.kept and tensor in before:
+                kept_part, fresh = self._split(needed[tensor], before[tensor])
+                if kept_part is not None:
+                    kept[tensor] = kept_part
+            if fresh is None:
+                continue
+            run = self._run(op, fresh)
+            runs.append(run)
+            for read, region in zip(self._graph.ops[op].inputs, run.reads, strict=True):
+                if read in made:
+                    needed[read] = hull(needed[read], region) if read in needed else region
+        return Piece(tuple(reversed(runs)), needed, kept, output)
+
+    def _split(self, wanted: Region, before: Region) -> tuple[Region | None, Region | None]:
+        """Return what of ``wanted`` lies in ``before``, and what remains to be computed."""
+        axis = self._group.axes[0]
+        (start, stop), (first, end) = wanted.ranges[axis], before.ranges[axis]
+        others = [
+            a == b for place, (a, b) in enumerate(zip(wanted.ranges, before.ranges, strict=True)) if place != axis
+        ]
+        if len(self._group.axes) > 1 or not all(others) or not first <= start < end:
+            return None, wanted
+        middle = min(end, stop)
+        return _with_range(wanted, axis, start, middle), _with_range(
+            wanted, axis, middle, stop
+        ) if middle < stop else None
+
+    def _run(self, op: int, wanted: Region) -> OpPiece:
+        key = (self._graph.ops[op].name, wanted, op in self._group.padded)
+        if key not in self._known:
+            self._known[key] = self._new_run(op, wanted)
+        run = self._known[key]
+        self._macs += run.macs
+        return run if run.op == op else replace(run, op=op)
+
+    def _new_run(self, op: int, wanted: Region) -> OpPiece:
+        geometry, value = self._geometries[op], self._graph.ops[op]
+        needed = deduce(geometry, value, wanted)
+        if isinstance(needed, Refusal):
+            raise RefusedError(needed.reason)
+        if any(one.region is None for one in needed.inputs):
+            raise RefusedError(f"op '{value.name}' ({value.type}): a piece would not read all of its inputs")
+        run = self._expressed(op, wanted, needed)
+        return replace(run, macs=_macs(geometry, value.macs, needed, run.computed) if value.macs else 0)
+
+    def _expressed(self, op: int, wanted: Region, needed: Needed) -> OpPiece:
+        """Say a piece in the format's words: with its own pads, with its padding by size, or padded beforehand."""
+        geometry, value = self._geometries[op], self._graph.ops[op]
+        computed = needed.computed(wanted)
+        reads = tuple(one.region for one in needed.inputs if one.region is not None)
+        shape = tuple(stop - start for start, stop in computed.ranges)
+        attributes = {**value.attributes, **needed.attributes, **shape_attributes(value.type, value.attributes, shape)}
+        own_words = self._other_words(op, wanted, needed)
+        if own_words is not None:
+            return OpPiece(op, wanted, computed, reads, (), {**attributes, **own_words, **needed.attributes})
+        windows = _window_axes(geometry)
+        if not windows or all(_is_whole(geometry, axis, wanted, reads[0]) for axis in windows):
+            return OpPiece(op, wanted, computed, reads, (), attributes)
+        pads = tuple(needed.inputs[0].pads[axis] for axis in windows)
+        own = self._dialect.piece_attributes(value, pads)
+        if own is not None:
+            return OpPiece(op, wanted, computed, reads, (), {**own, **needed.attributes})
+        bare = self._dialect.piece_attributes(value, ((0, 0),) * len(windows))
+        # A pool's padding is no value that could be laid around its input.
+        padable = bare is not None and "POOL" not in value.type.upper()
+        if not (padable and op in self._group.padded) and self._dialect.pads_by_size(value):
+            found = spilled(geometry, wanted, reads[0])
+            if found is not None:
+                return OpPiece(op, wanted, found[1], (found[0], *reads[1:]), (), attributes)
+        if bare is None or not padable:
+            raise RefusedError(f"op '{value.name}' ({value.type}): its padding cannot be expressed in a piece")
+        return OpPiece(op, wanted, computed, reads, needed.inputs[0].pads, {**bare, **needed.attributes})
+
+    def _other_words(self, op: int, wanted: Region, needed: Needed) -> Attributes | None:
+        """Return the attributes of a piece of an op whose pads are no window's: transposed convolutions, pads."""
+        value, geometry = self._graph.ops[op], self._geometries[op]
+        moved = [
+            one.output
+            for operand in geometry.operands.values()
+            for one in operand
+            if isinstance(one.rule, Mirrored | Transposed) or (value.type in _PADS and isinstance(one.rule, Window))
+        ]
+        untouched = all(wanted.ranges[axis] == (0, geometry.shape[axis]) for axis in moved)
+        # What is needed of a transposed convolution puts padding of the output into pads, always.
+        if untouched and value.type != "ConvTranspose":
+            return None
+        if value.type in _PADS and value.type == self._dialect.pad_type and "paddings" in value.attributes:
+            return self._dialect.pad_attributes(needed.inputs[0].pads)
+        # Other formats state them as constants of another form, or by the size of the output.
+        if value.type not in {"ConvTranspose", "Pad"} or "axes" in value.attributes:
+            raise RefusedError(f"op '{value.name}' ({value.type}): a piece would need padding or a shape of its own")
+        pads = needed.inputs[0].pads[2 if value.type == "ConvTranspose" else 0 :]
+        name = "paddings" if "paddings" in value.attributes else "pads"
+        own: Attributes = {name: (*(before for before, _ in pads), *(after for _, after in pads))}
+        return own if value.type == "Pad" else {**own, "auto_pad": "NOTSET"}
+
+
+def _with_range(region: Region, axis: int, start: int, stop: int) -> Region:
+    ranges = list(region.ranges)
+    ranges[axis] = (start, stop)
+    return Region(tuple(ranges))
+
+
+def _window_axes(geometry: Geometry) -> list[int]:
+    """Return the axes of the first operand over which a window moves."""
+    return [axis for axis, one in enumerate(geometry.operands.get(0, ())) if isinstance(one.rule, Window)]
+
+
+def _is_whole(geometry: Geometry, axis: int, wanted: Region, read: Region) -> bool:
+    output = geometry.operands[0][axis].output
+    whole = (0, geometry.shape[output]), (0, geometry.shapes[0][axis])
+    return (wanted.ranges[output], read.ranges[axis]) == whole
+
+
+def _macs(geometry: Geometry, macs: int, needed: Needed, computed: Region) -> int:
+    """Return the work of a piece, what it computes beside the part asked for included."""
+    size = math.prod(stop - start for start, stop in computed.ranges)
+    return max(needed.macs, macs * size // math.prod(geometry.shape))
+
+
+def shape_attributes(kind: str, attributes: Attributes, shape: tuple[int, ...]) -> Attributes:
+    """Return the attributes that state an output's shape, for a piece of this shape."""
+    if kind.startswith("RESIZE_") and "size" in attributes:
+        return {"size": shape[1:3]}
+    if kind == "Resize" and "sizes" in attributes:
+        return {"sizes": shape}
+    if kind in {"Expand", "Reshape"} and "shape" in attributes:
+        return {"shape": shape}
+    return {}

@@ -1,0 +1,369 @@
+"""Which groups to cut, and how: the least peak under a limit of extra work, or the least extra work under a budget.
+
+Intervals of the order of execution are judged in pieces one by one (`local`); a dynamic program over the order picks
+those that together give the least peak. What is tried next is what could lower the peak now: intervals around its
+step, and ways near those in use. So the search is anytime, and its frontier only grows better.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from memsched.graph.dialect import Dialect
+from memsched.graph.limits import Limits
+from memsched.graph.model import Graph
+from memsched.targets.model import Target
+from memsched.tiling.choices import Choices
+from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one
+from memsched.tiling.pieces import Group
+from memsched.tiling.rules import Full, Geometry, Refusal
+
+__all__ = ["Found", "FrontierPoint", "search"]
+
+_LONGEST = 48
+"""Ops in a group that do not look at single elements: halos of longer ones grow, and their pieces cost too much."""
+
+_MOST_OPS = 120
+"""Ops in a group, all counted."""
+
+_NEAR_BOUNDARIES = 12
+"""Of the places where a group may begin or end, so many are kept within the reach of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """Groups with the peak that they give, in bytes, and their extra multiply-accumulates."""
+
+    peak: int
+    extra_macs: int
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        best: The point that was asked for; without groups where cutting does not help.
+        frontier: Falling peaks with rising work; the first has no groups.
+        refusals: Names of ops at which groups end, with the reasons.
+        judged: How many ways of cutting were judged.
+        exhausted: Nothing was left to try before the time was up.
+    """
+
+    best: FrontierPoint
+    frontier: tuple[FrontierPoint, ...]
+    refusals: tuple[tuple[str, str], ...]
+    judged: int
+    exhausted: bool
+
+
+def search(
+    graph: Graph,
+    target: Target,
+    dialect: Dialect,
+    limits: Limits,
+    *,
+    started: float,
+    most_macs: int,
+    budget: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Found:
+    """Return the groups of ``graph`` to cut.
+
+    Args:
+        graph: Not lowered, its ops in order of execution.
+        most_macs: Extra multiply-accumulates permitted.
+        budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
+        on_progress: Told the best peak and its extra work whenever they change.
+    """
+    run = _Search(Intervals(graph, target, dialect), most_macs, budget, limits.deadline(started))
+    run.watch(on_progress, stop)
+    exhausted = run.run()
+    return run.found(exhausted)
+
+
+def _collapses(geometry: Geometry) -> bool:
+    """Whether an op needs all of an axis that its output does not have: a reduction over an image."""
+    shape = geometry.shape
+    return any(
+        isinstance(one.rule, Full) and geometry.shapes[position][axis] > 1 == (shape[axis] if axis < len(shape) else 1)
+        for position, maps in geometry.operands.items()
+        for axis, one in enumerate(maps)
+    )
+
+
+def _thinned(places: list[int], residues: Sequence[int]) -> list[int]:
+    """Return those of ``places`` that have few better ones near them."""
+    kept = []
+    for place in places:
+        near = places[bisect.bisect_left(places, place - _LONGEST // 2) : bisect.bisect(places, place + _LONGEST // 2)]
+        better = sum((residues[other], other) < (residues[place], place) for other in near)
+        if better < _NEAR_BOUNDARIES:
+            kept.append(place)
+    return kept
+
+
+class _Search:
+    def __init__(self, intervals: Intervals, most_macs: int, budget: int | None, deadline: float) -> None:
+        self._intervals = intervals
+        self._most, self._budget, self._deadline = most_macs, budget, deadline
+        self._footprints = list(intervals.footprints)
+        self._known: dict[tuple[int, int], Interval] = {}
+        self._choices: dict[tuple[int, int], Choices] = {}
+        self._judged: dict[Group, Judged | None] = {}
+        self._curves: dict[tuple[int, int], list[Judged]] = {}
+        self._opened: set[tuple[int, int]] = set()
+        looking = (not looks_at_one(geometry) for geometry in intervals.geometries.values())
+        self._wide = [0, *itertools.accumulate(looking)]
+        self._ends = dict(intervals.refusals())
+        self._boundaries = self._find_boundaries()
+        self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
+        self._tell: Callable[[int, int], None] = lambda _peak, _macs: None
+        self._stop: Callable[[], bool] = lambda: False
+
+    def watch(self, on_progress: Callable[[int, int], None] | None, stop: Callable[[], bool] | None) -> None:
+        """Set who is told about progress, and who may end the search."""
+        self._tell, self._stop = on_progress or self._tell, stop or self._stop
+
+    def _find_boundaries(self) -> list[int]:
+        """Return the places between ops where little is live, and those beside ops that end a group by themselves."""
+        residues, count = self._intervals.residues, len(self._footprints)
+        low = []
+        for place in range(1, count):
+            before, here, after = residues[place - 1 : place + 2]
+            # Of places with equally much live, the first and the last.
+            if here <= before and here <= after and not before == here == after:
+                low.append(place)
+        low = _thinned(low, residues)
+        for op, geometry in self._intervals.geometries.items():
+            if op in self._ends or (isinstance(geometry, Geometry) and _collapses(geometry)):
+                low += [op, op + 1]
+        return sorted({0, *low, count})
+
+    # The loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Try what may help until nothing is left; return False when the time was up before."""
+        for group in self._proposals():
+            if time.monotonic() >= self._deadline or self._stop():
+                return False
+            self._judge(group)
+        return True
+
+    def _proposals(self) -> Iterator[Group]:
+        """Yield groups to be judged; what is judged decides what comes next."""
+        while self._footprints:
+            self._choose()
+            new = False
+            for group in self._next_steps():
+                new = True
+                yield group
+            if not new:
+                return
+
+    def _next_steps(self) -> Iterator[Group]:
+        # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
+        best = self._best
+        if self._budget is not None:
+            free = self._within(self._budget)
+            if free is not None and not free.extra_macs:
+                return
+        # The peak lies in a step of its own, or in a group: look there first.
+        for first, last in self._hot(best):
+            yield from self._open(first, last)
+            if self._improved(best):
+                return
+        for used in best.groups:
+            yield from self._around(used)
+            if self._improved(best):
+                return
+        # Points that need a little more memory lead past ways that exceed the limit of work.
+        seen = set(best.groups)
+        for point in sorted(self._frontier(), key=lambda point: abs(point.peak - best.peak)):
+            for used in point.groups:
+                if used not in seen:
+                    seen.add(used)
+                    yield from self._around(used)
+                    if self._improved(best):
+                        return
+
+    def _improved(self, best: FrontierPoint) -> bool:
+        self._choose()
+        return self._best != best
+
+    def _hot(self, best: FrontierPoint) -> list[tuple[int, int]]:
+        """Return intervals that hold a step at the peak, short ones that could fall low first."""
+        inside = {op for group in best.groups for op in group.ops}
+        steps = [op for op, bytes_ in enumerate(self._footprints) if bytes_ == best.peak and op not in inside]
+        for group in best.groups:
+            judged = self._judged.get(group)
+            if judged is not None and judged.peak == best.peak:
+                steps += [group.ops[0], group.ops[-1]]
+        found: dict[tuple[int, int], None] = {}
+        for step in steps[:4]:
+            at = bisect.bisect_right(self._boundaries, step) - 1
+            before, after = self._boundaries[: at + 1], self._boundaries[at + 1 :]
+            pairs = itertools.product(reversed(before), after)
+            near = [(first, end - 1) for first, end in pairs if self._fits(first, end)]
+            found.update((pair, None) for pair in near if pair not in self._opened and self._promising(pair, best))
+        return sorted(found, key=lambda pair: (self._interval(*pair).floor ** 2 * (pair[1] - pair[0] + 1), pair))
+
+    def _fits(self, first: int, end: int) -> bool:
+        return end - first <= _MOST_OPS and self._wide[end] - self._wide[first] <= _LONGEST
+
+    def _promising(self, pair: tuple[int, int], best: FrontierPoint) -> bool:
+        if any(isinstance(self._intervals.geometries[op], Refusal) for op in range(pair[0], pair[1] + 1)):
+            return False
+        return self._interval(*pair).floor < best.peak
+
+    def _interval(self, first: int, last: int) -> Interval:
+        if (first, last) not in self._known:
+            self._known[first, last] = self._intervals.interval(first, last)
+        return self._known[first, last]
+
+    def _choices_of(self, first: int, last: int) -> Choices:
+        if (first, last) not in self._choices:
+            self._choices[first, last] = Choices(self._intervals, first, last)
+        return self._choices[first, last]
+
+    def _open(self, first: int, last: int) -> Iterator[Group]:
+        """Yield the first ways of cutting an interval, each series until it gets worse."""
+        self._opened.add((first, last))
+        for series in self._choices_of(first, last).ladders():
+            least = math.inf
+            for group in series:
+                if group not in self._judged:
+                    yield group
+                judged = self._judged.get(group)
+                if judged is None or judged.peak >= least:
+                    break
+                least = judged.peak
+
+    def _around(self, group: Group) -> Iterator[Group]:
+        """Yield ways near one in use, and the same way for the neighbouring intervals."""
+        first, last = group.ops[0], group.ops[-1]
+        for near in self._choices_of(first, last).near(group):
+            if near not in self._judged:
+                yield near
+        for pair in self._neighbours(first, last):
+            if pair not in self._opened and self._promising(pair, self._best):
+                yield from self._open(*pair)
+
+    def _neighbours(self, first: int, last: int) -> list[tuple[int, int]]:
+        places = self._boundaries
+        begin, end = bisect.bisect_left(places, first), bisect.bisect_left(places, last + 1)
+        found = []
+        for low, high in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+            left, right = begin + low, end + high
+            if 0 <= left < right < len(places) and self._fits(places[left], places[right]):
+                found.append((places[left], places[right] - 1))
+        return found
+
+    def _judge(self, group: Group) -> None:
+        first, last = group.ops[0], group.ops[-1]
+        interval = self._interval(first, last)
+        judged = self._intervals.judge(interval, group, self._most, self._curves.get((first, last), ()))
+        if isinstance(judged, Refusal):
+            self._judged[group] = None
+            return
+        self._judged[group] = judged
+        if judged.peak < interval.peak:
+            self._curves.setdefault((first, last), []).append(judged)
+
+    # Choosing ------------------------------------------------------------------------------------------------------
+
+    def _choose(self) -> None:
+        """Set the point of least peak that what was judged so far gives."""
+        point = self._least_peak(self._peaks())
+        if (point.peak, point.extra_macs) != (self._best.peak, self._best.extra_macs):
+            self._tell(point.peak, point.extra_macs)
+        self._best = point
+
+    def _within(self, budget: int) -> FrontierPoint | None:
+        """Return the point of least work whose peak is at most ``budget``; None where there is none."""
+        reached = [peak for peak in self._peaks() if peak <= budget]
+        point = self._cheapest(reached[-1]) if reached else None
+        return point if point is not None and point.extra_macs <= self._most else None
+
+    def _peaks(self) -> list[int]:
+        """Return the peaks that are possible at all, ascending."""
+        values = {*self._footprints, *(judged.peak for curve in self._curves.values() for judged in curve)}
+        return sorted(values)
+
+    def _least_peak(self, peaks: list[int]) -> FrontierPoint:
+        """Return the point of least peak within the limit of work; the work falls as the peak rises."""
+        low, high = 0, len(peaks) - 1
+        best = FrontierPoint(max(self._footprints), 0, ())
+        while low <= high:
+            middle = (low + high) // 2
+            point = self._cheapest(peaks[middle])
+            if point is not None and point.extra_macs <= self._most:
+                best, high = point, middle - 1
+            else:
+                low = middle + 1
+        return best
+
+    def _cheapest(self, peak: int) -> FrontierPoint | None:
+        """Return the least extra work with which no step exceeds ``peak``: a shortest path along the order."""
+        count = len(self._footprints)
+        ending: dict[int, list[tuple[int, Judged]]] = {}
+        for (first, last), curve in self._curves.items():
+            fitting = [judged for judged in curve if judged.peak <= peak]
+            if fitting:
+                least = min(fitting, key=lambda one: (one.extra_macs, one.peak))
+                ending.setdefault(last, []).append((first, least))
+        work: list[float] = [0.0] * (count + 1)
+        taken: list[tuple[int, Judged | None]] = [(0, None)] * (count + 1)
+        for op in range(count):
+            work[op + 1] = work[op] if self._footprints[op] <= peak else math.inf
+            taken[op + 1] = op, None
+            for first, judged in ending.get(op, ()):
+                cost = work[first] + judged.extra_macs
+                if cost < work[op + 1]:
+                    work[op + 1], taken[op + 1] = cost, (first, judged)
+        if math.isinf(work[count]):
+            return None
+        groups: list[Group] = []
+        high, at = 0, count
+        while at:
+            before, chosen = taken[at]
+            if chosen is None:
+                high = max(high, self._footprints[at - 1])
+            else:
+                groups.append(chosen.group)
+                high = max(high, chosen.peak)
+            at = before
+        return FrontierPoint(high, int(work[count]), tuple(reversed(groups)))
+
+    def found(self, exhausted: bool) -> Found:
+        """Return the result."""
+        self._choose()
+        point = self._within(self._budget) if self._budget is not None else None
+        return Found(
+            best=point or self._best,
+            frontier=tuple(self._frontier()),
+            refusals=tuple(self._refusals()),
+            judged=len(self._judged),
+            exhausted=exhausted,
+        )
+
+    def _frontier(self) -> Iterator[FrontierPoint]:
+        least = math.inf
+        points: list[FrontierPoint] = []
+        for peak in self._peaks():
+            point = self._cheapest(peak)
+            if point is not None and point.extra_macs < least:
+                points.append(point)
+                least = point.extra_macs
+        return reversed(points)
+
+    def _refusals(self) -> Iterable[tuple[str, str]]:
+        for op, reason in self._ends.items():
+            yield self._intervals.graph.ops[op].name, reason

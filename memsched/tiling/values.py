@@ -1,0 +1,310 @@
+"""Elementwise ops, normalisations, reductions and matrix products of both formats, in the words of `rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from memsched.tiling.rules import (
+    FULL,
+    POINTWISE,
+    AxisMap,
+    Geometry,
+    Layer,
+    Operands,
+    RefusedError,
+    same,
+    whole,
+)
+
+__all__ = ["RULES"]
+
+
+def _broadcast(layer: Layer, position: int) -> tuple[AxisMap, ...]:
+    """Return the maps of an operand that is broadcast to the output, axes aligned at the last."""
+    shape = layer.shape(position)
+    shift = len(layer.output) - len(shape)
+    if shift < 0:
+        raise RefusedError("one of its inputs has more axes than its output")
+    maps = []
+    for axis, size in enumerate(shape):
+        equal = size == layer.output[axis + shift]
+        if not equal and size != 1:
+            raise RefusedError("the shapes of its inputs do not broadcast")
+        maps.append(AxisMap(axis + shift, POINTWISE) if equal and size != 1 else AxisMap(-1, FULL))
+    return tuple(maps)
+
+
+def _elementwise(layer: Layer) -> Geometry:
+    return layer.geometry({position: _broadcast(layer, position) for position in sorted(layer.shapes)})
+
+
+def _unary(layer: Layer) -> Geometry:
+    """One data input; whatever else the op reads is a scalar that says how it works."""
+    if layer.data != layer.output:
+        raise RefusedError("its output has another shape than its input")
+    operands: Operands = {0: tuple(same(len(layer.data)))}
+    for position in layer.op.positions:
+        if position and layer.shape(position) not in {(), (1,)}:
+            raise RefusedError(f"its input {position} is computed at run time")
+        if position:
+            operands[position] = whole(len(layer.shape(position)))
+    return layer.geometry(operands)
+
+
+def _dropout(layer: Layer) -> Geometry:
+    if layer.op.attributes.get("is_test") == 0 or 2 in layer.shapes:
+        raise RefusedError("it may draw random numbers")
+    return _unary(layer)
+
+
+def _select(layer: Layer) -> Geometry:
+    if any(shape != layer.output for shape in layer.shapes.values()):
+        raise RefusedError("its inputs have different shapes")
+    return _elementwise(layer)
+
+
+def _along(layer: Layer, operands: Operands, positions: tuple[int, ...], axis: int, length: int) -> None:
+    """Add vectors of one element per position on ``axis``; scalars stay whole."""
+    for position in positions:
+        shape = layer.shapes.get(position)
+        if shape is not None:
+            along = len(shape) == 1 and shape[0] == length
+            operands[position] = (AxisMap(axis, POINTWISE),) if along else whole(len(shape))
+
+
+def _batch_normalization(layer: Layer) -> Geometry:
+    if layer.number("training_mode") or layer.number("spatial", 1) != 1 or layer.op.attributes.get("is_test") == 0:
+        raise RefusedError("it computes statistics of the whole batch")
+    if len(layer.data) < 2:
+        raise RefusedError("its input has no channels")
+    operands: Operands = {0: tuple(same(len(layer.data)))}
+    _along(layer, operands, (1, 2, 3, 4), 1, layer.data[1])
+    return layer.geometry(operands)
+
+
+def _linear_quantization(layer: Layer) -> Geometry:
+    """QuantizeLinear and DequantizeLinear: one scale, one per channel, or one per block."""
+    operands: Operands = {0: tuple(same(len(layer.data)))}
+    if layer.number("block_size") or len(layer.shapes.get(1, ())) > 1:
+        raise RefusedError("it has a scale per block")
+    if layer.shapes.get(1, ()) not in {(), (1,)}:
+        axis = layer.axis(layer.number("axis", 1))
+        _along(layer, operands, (1, 2), axis, layer.data[axis])
+    else:
+        _along(layer, operands, (1, 2), 0, -1)
+    return layer.geometry(operands)
+
+
+def _qlinear_binary(layer: Layer) -> Geometry:
+    """com.microsoft's quantised sums and products: operands at 0 and 3, scales between."""
+    return layer.geometry({0: _broadcast(layer, 0), 3: _broadcast(layer, 3)})
+
+
+def _first_only(layer: Layer) -> Geometry:
+    """com.microsoft's quantised activations, whose other inputs are scales."""
+    return layer.geometry({0: tuple(same(len(layer.data)))})
+
+
+# Reductions and normalisations ------------------------------------------------------------------------------------
+
+
+def _normalised(layer: Layer, axes: set[int], vectors: tuple[int, ...] = ()) -> Geometry:
+    """An op of the input's shape, each of whose elements depends on all others along ``axes``."""
+    rank = len(layer.data)
+    maps = tuple(AxisMap(-1, FULL) if axis in axes else AxisMap(axis, POINTWISE) for axis in range(rank))
+    operands: Operands = {0: maps}
+    for position in vectors:
+        if position in layer.shapes:
+            operands[position] = whole(len(layer.shapes[position]))
+    reason = "each element depends on all others along it"
+    return layer.geometry(operands, {axis: f"axis {axis} is normalised: {reason}" for axis in sorted(axes)})
+
+
+def _softmax(layer: Layer) -> Geometry:
+    """Up to opset 12 the axes from ``axis`` (default 1) on are one; later it is one axis (default the last)."""
+    rank = len(layer.data)
+    stated = layer.op.attributes.get("axis")
+    first = layer.axis(layer.number("axis")) if stated is not None else min(1, rank - 1)
+    return _normalised(layer, set(range(first, rank)))
+
+
+def _last_axis(layer: Layer) -> Geometry:
+    layer.only(0)
+    return _normalised(layer, {len(layer.data) - 1})
+
+
+def _layer_normalization(layer: Layer) -> Geometry:
+    rank = len(layer.data)
+    return _normalised(layer, set(range(layer.axis(layer.number("axis", -1)), rank)), (1, 2))
+
+
+def _instance_normalization(layer: Layer) -> Geometry:
+    rank = len(layer.data)
+    geometry = _normalised(layer, set(range(2, rank)), (1, 2))
+    operands: Operands = dict(geometry.operands)
+    _along(layer, operands, (1, 2), 1, layer.data[1])
+    return layer.geometry(operands, geometry.fixed)
+
+
+def _group_normalization(layer: Layer) -> Geometry:
+    return _normalised(layer, set(range(1, len(layer.data))), (1, 2))
+
+
+def _lp_normalization(layer: Layer) -> Geometry:
+    return _normalised(layer, {layer.axis(layer.number("axis", -1))})
+
+
+def _lrn(layer: Layer) -> Geometry:
+    return _normalised(layer, {1})
+
+
+def _reduction(layer: Layer) -> Geometry:
+    layer.only(0)
+    onnx = layer.kind.startswith("Reduce")
+    rank = len(layer.data)
+    if "axes" in layer.op.attributes:
+        axes = {layer.axis(axis) for axis in layer.ints("axes")}
+    elif 1 in layer.shapes or not onnx:
+        raise RefusedError("its axes are not constant")
+    else:
+        axes = set()
+    if not axes:
+        if layer.number("noop_with_empty_axes"):
+            raise RefusedError("it reduces nothing")
+        axes = set(range(rank))
+    return _reduced(layer, axes, bool(layer.number("keepdims", 1) if onnx else layer.number("keep_dims")))
+
+
+def _arg_reduction(layer: Layer) -> Geometry:
+    layer.only(0)
+    if layer.kind in {"ArgMax", "ArgMin"}:
+        return _reduced(layer, {layer.axis(layer.number("axis"))}, bool(layer.number("keepdims", 1)))
+    return _reduced(layer, {layer.axis(layer.ints("axis")[0])}, keep=False)
+
+
+def _reduced(layer: Layer, axes: set[int], keep: bool) -> Geometry:
+    maps, out = [], 0
+    for axis in range(len(layer.data)):
+        if axis in axes:
+            maps.append(AxisMap(-1, FULL))
+            out += keep
+        else:
+            maps.append(AxisMap(out, POINTWISE))
+            out += 1
+    if out != len(layer.output):
+        raise RefusedError("its output has another rank than its axes say")
+    return layer.geometry({0: tuple(maps)})
+
+
+# Matrix products --------------------------------------------------------------------------------------------------
+
+
+def _factors(layer: Layer, right: int, transposed: tuple[str, str] = ("", "")) -> Operands:
+    """Return the maps of the factors at 0 and ``right``, both of two axes or more, broadcast before the last two."""
+    rank = len(layer.output)
+    operands: Operands = {}
+    for side, position in enumerate((0, right)):
+        shape = layer.shape(position)
+        if len(shape) < 2 or len(shape) > rank:
+            raise RefusedError("one of its factors is a vector")
+        shift = rank - len(shape)
+        maps = []
+        for axis, size in enumerate(shape[:-2]):
+            follows = size == layer.output[axis + shift] and size != 1
+            maps.append(AxisMap(axis + shift, POINTWISE) if follows else AxisMap(-1, FULL))
+        kept, summed = AxisMap(rank - 2 + side, POINTWISE), AxisMap(-1, FULL)
+        # The left factor keeps its rows and the right one its columns, unless it is transposed.
+        swapped = bool(transposed[side] and layer.number(transposed[side]))
+        maps += [kept, summed] if (side == 0) != swapped else [summed, kept]
+        operands[position] = tuple(maps)
+    return operands
+
+
+def _matmul(layer: Layer) -> Geometry:
+    return layer.geometry(_factors(layer, 1))
+
+
+def _batch_matmul(layer: Layer) -> Geometry:
+    return layer.geometry(_factors(layer, 1, ("adj_x", "adj_y")))
+
+
+def _gemm(layer: Layer) -> Geometry:
+    operands = _factors(layer, 1, ("transA", "transB"))
+    if 2 in layer.shapes:
+        operands[2] = _broadcast(layer, 2)
+    return layer.geometry(operands)
+
+
+def _fully_connected(layer: Layer) -> Geometry:
+    layer.only(0, 1, 2)
+    outputs, inputs = layer.shape(1, 2)
+    rank, made = len(layer.data), len(layer.output)
+    if layer.text("weights_format") or not rank or layer.output[-1] != outputs:
+        raise RefusedError("its weights are not laid out as (out, in)")
+    fixed: dict[int, str] = {}
+    if rank == made and layer.data[:-1] == layer.output[:-1] and layer.data[-1] == inputs:
+        maps = (*same(rank)[:-1], AxisMap(-1, FULL))
+    else:
+        maps = whole(rank)
+        fixed = dict.fromkeys(range(made - 1), "its rows are reshaped")
+    operands: Operands = {0: maps, 1: (AxisMap(made - 1, POINTWISE), AxisMap(-1, FULL))}
+    _along(layer, operands, (2,), made - 1, outputs)
+    return layer.geometry(operands, fixed)
+
+
+# Tables -----------------------------------------------------------------------------------------------------------
+
+_ELEMENTWISE: Final = (
+    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
+    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
+    "ADD", "ADD_N", "ATAN2", "BITWISE_XOR", "DIV", "EQUAL", "FLOOR_DIV", "FLOOR_MOD", "GREATER", "GREATER_EQUAL",
+    "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM", "MUL", "NOT_EQUAL", "POW", "PRELU",
+    "RIGHT_SHIFT", "SELECT_V2", "SQUARED_DIFFERENCE", "SUB",
+)  # fmt: skip
+_UNARY: Final = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Cast", "Ceil", "Celu", "Clip", "Cos",
+    "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN",
+    "LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign",
+    "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+    "com.microsoft.FastGelu", "com.microsoft.Gelu", "com.microsoft.QuickGelu",
+    "ABS", "CAST", "CEIL", "COS", "DEQUANTIZE", "ELU", "EXP", "FAKE_QUANT", "FLOOR", "GELU", "HARD_SWISH",
+    "LEAKY_RELU", "LOG", "LOGICAL_NOT", "LOGISTIC", "NEG", "QUANTIZE", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1",
+    "ROUND", "RSQRT", "SIGN", "SIN", "SQRT", "SQUARE", "TANH",
+)  # fmt: skip
+_REDUCTIONS: Final = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare",
+    "MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL",
+)  # fmt: skip
+
+RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_UNARY, _unary),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(("ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"), _arg_reduction),
+    "Dropout": _dropout,
+    "SELECT": _select,
+    "BatchNormalization": _batch_normalization,
+    "QuantizeLinear": _linear_quantization,
+    "DequantizeLinear": _linear_quantization,
+    "com.microsoft.QLinearAdd": _qlinear_binary,
+    "com.microsoft.QLinearMul": _qlinear_binary,
+    "com.microsoft.QLinearSigmoid": _first_only,
+    "com.microsoft.QLinearLeakyRelu": _first_only,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "SOFTMAX": _last_axis,
+    "LOG_SOFTMAX": _last_axis,
+    "L2_NORMALIZATION": _last_axis,
+    "LayerNormalization": _layer_normalization,
+    "RMSNormalization": _layer_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "GroupNormalization": _group_normalization,
+    "LpNormalization": _lp_normalization,
+    "LRN": _lrn,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "BATCH_MATMUL": _batch_matmul,
+    "FULLY_CONNECTED": _fully_connected,
+}

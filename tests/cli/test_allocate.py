@@ -1,0 +1,301 @@
+"""``memsched allocate`` from file to file: names, streams, exit codes, the report, and nothing left behind."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import memsched
+from memsched.errors import InternalError, OutputError, UsageError
+from memsched.formats.buffers_csv import parse_table
+from memsched.graph.packing import Packing
+from memsched.graph.packing_checker import check_packing
+from memsched.packing import max_live
+from memsched.report.allocation import load_allocate_schema
+from tests.cli.conftest import Outcome, Run
+
+SCHEMA = jsonschema.Draft202012Validator(load_allocate_schema())
+CLI = [sys.executable, "-m", "memsched"]
+TWELVE = (Path(__file__).parent.parent / "data" / "packing" / "twelve.csv").read_text()
+LIVE = 25
+"""The most bytes that the twelve buffers have in use at once, at time 11: g 5, i 8, j 2 and k 10."""
+
+
+@pytest.fixture
+def buffers(tmp_path: Path) -> Path:
+    path = tmp_path / "in.csv"
+    path.write_text(TWELVE)
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def offsets_of(text: str) -> list[int]:
+    return [int(row["offset"]) for row in csv.DictReader(io.StringIO(text))]
+
+
+def check(text: str, capacity: int | None = None) -> int:
+    """Check the addresses in a written file with the independent checker; returns their height."""
+    table = parse_table(text.encode(), "out.csv")
+    offsets = offsets_of(text)
+    height = max(offset + block.size for offset, block in zip(offsets, table.blocks, strict=True))
+    check_packing(table.blocks, Packing(tuple(offsets), height, 0, "feasible", "", ""), capacity)
+    return height
+
+
+def report_of(text: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(text)
+    SCHEMA.validate(report)
+    return report
+
+
+def refused(done: Outcome, code: int, *words: str) -> None:
+    assert done.code == code, (done.code, done.err)
+    assert done.out == ""
+    assert done.err.count("\n") == 1, done.err
+    for word in words:
+        assert word in done.err, done.err
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(load_allocate_schema())
+
+
+def test_the_smallest_height_beside_the_input(run: Run, buffers: Path) -> None:
+    done = run("allocate", buffers, "--report", buffers.with_name("r.json"))
+    assert (done.code, done.err) == (0, "")
+    assert names(buffers.parent) == ["in.csv", "in_memsched.csv", "r.json"]
+    assert buffers.read_text() == TWELVE
+    written = buffers.with_name("in_memsched.csv").read_text()
+    assert [line.rpartition(",")[0] for line in written.splitlines()] == TWELVE.splitlines()
+    assert check(written) == LIVE
+    report = report_of(buffers.with_name("r.json").read_text())
+    assert report["result"]["status"] == "optimal"
+    assert report["result"]["height_bytes"] == report["result"]["max_live_bytes"] == LIVE
+    assert report["result"]["fits"] is None
+    assert report["input"]["carried_columns"] == ["note"]
+    assert [row["offset_bytes"] for row in report["buffers"]] == offsets_of(written)
+    assert "25 B" in done.out
+    assert "'note'" in done.out
+
+
+def test_the_most_in_use_at_once() -> None:
+    assert max_live(parse_table(TWELVE.encode(), "").blocks) == LIVE
+
+
+def test_a_capacity_that_is_met_and_one_that_cannot_be(run: Run, buffers: Path) -> None:
+    output = buffers.with_name("out.csv")
+    done = run("allocate", buffers, "--capacity", "1KB", "-o", output)
+    assert done.code == 0
+    assert check(output.read_text(), 1024) >= LIVE
+    assert "fit" in done.out
+    output.unlink()
+    done = run("allocate", buffers, "--capacity", LIVE - 1, "-o", output, "--report", buffers.with_name("r.json"))
+    assert done.code == 3
+    assert "cannot fit: at least 25 B" in done.out
+    assert names(buffers.parent) == ["in.csv", "r.json"]
+    report = report_of(buffers.with_name("r.json").read_text())
+    assert (report["output"], report["buffers"]) == (None, None)
+    assert report["result"]["status"] == "infeasible"
+    assert report["result"]["lower_bound_bytes"] == LIVE
+    quiet = run("allocate", buffers, "--capacity", LIVE - 1, "-q")
+    refused(quiet, 3, "cannot fit", "25")
+
+
+def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stacked(blocks: Any, *_: object, **__: object) -> Packing:
+        ends = [0]
+        for block in blocks:
+            ends.append(-(-ends[-1] // 8) * 8 + block.size)
+        offsets = tuple(-(-end // 8) * 8 for end in ends[:-1])
+        return Packing(offsets, ends[-1], LIVE, "feasible", "bytes in use at once", "stacking")
+
+    monkeypatch.setattr("memsched.packing.pack", stacked)
+    done = run("allocate", buffers, "--capacity", 30)
+    assert done.code == 3
+    assert "does not exclude" in done.out
+    assert check(buffers.with_name("in_memsched.csv").read_text()) > 30
+
+
+def test_what_the_checker_refuses_is_never_written(run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(blocks: Any, *_: object, **__: object) -> Packing:
+        return Packing((0,) * len(blocks), 10, 10, "optimal", "", "")
+
+    monkeypatch.setattr("memsched.packing.pack", wrong)
+    refused(run("allocate", buffers), InternalError.exit_code, "block")
+    assert names(buffers.parent) == ["in.csv"]
+
+
+def test_streams(buffers: Path) -> None:
+    done = subprocess.run([*CLI, "allocate", "-", "-o", "-"], input=TWELVE.encode(), capture_output=True, check=True)
+    assert check(done.stdout.decode()) == LIVE
+    assert b"12 buffers" in done.stderr
+    done = subprocess.run(
+        [*CLI, "allocate", "-", "-o", "/dev/null", "--json"], input=TWELVE.encode(), capture_output=True, check=True
+    )
+    assert report_of(done.stdout.decode())["input"]["path"] == "-"
+    assert names(buffers.parent) == ["in.csv"]
+
+
+def test_the_input_is_overwritten_by_force_only(run: Run, buffers: Path) -> None:
+    refused(run("allocate", buffers, "-o", buffers), 1, "is the input", "--force")
+    assert buffers.read_text() == TWELVE
+    buffers.chmod(0o640)
+    assert run("allocate", buffers, "-o", buffers, "--force").code == 0
+    assert check(buffers.read_text()) == LIVE
+    assert stat.S_IMODE(buffers.stat().st_mode) == 0o640
+    # Its own output is an input whose addresses are all given.
+    again = run("allocate", buffers, "--json")
+    report = report_of(again.out)
+    assert report["input"]["given"] == 12
+    assert report["result"]["height_bytes"] == LIVE
+
+
+def test_options_reach_the_search(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("id,lower,upper,size,alignment\na,0,2,3,\nb,1,3,3,\nc,0,3,1,2\n")
+    report = report_of(run("allocate", path, "--alignment", 16, "--seed", 3, "--workers", 2, "--json").out)
+    assert all(row["offset_bytes"] % 16 == 0 for row in report["buffers"][:2])
+    assert report["result"]["height_bytes"] == 19
+    assert (report["seed"], report["workers"], report["input"]["alignment_bytes"]) == (3, 2, 16)
+
+
+def test_minimize_goes_on_below_the_capacity(run: Run, buffers: Path) -> None:
+    report = report_of(run("allocate", buffers, "--capacity", "1KB", "--minimize", "--json").out)
+    assert report["result"]["height_bytes"] == LIVE
+    assert report["result"]["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--capacity", "much"], ["--capacity", "much"]),
+        (["--alignment", "0"], ["--alignment"]),
+        (["--capacity", str(2**63)], ["2**62"]),
+        (["--alignment", str(2**63)], ["alignment"]),
+        (["--time-limit", "-1"], ["--time-limit"]),
+        (["--workers", "0"], ["--workers"]),
+        (["-o", "-", "--json"], ["standard output"]),
+        (["--report", "in.csv"], ["overwrite"]),
+        (["--frobnicate"], ["--frobnicate"]),
+    ],
+)
+def test_wrong_usage(
+    run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: list[str]
+) -> None:
+    monkeypatch.chdir(buffers.parent)
+    refused(run("allocate", "in.csv", *arguments), 2, *words)
+    assert names(buffers.parent) == ["in.csv"]
+
+
+def test_standard_input_needs_a_name_for_the_output(run: Run) -> None:
+    refused(run("allocate", "-"), 2, "-o")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["in.csv", "empty"]),
+        ("id,lower,upper,size\na,0,1,-1\n", ["in.csv", "line 2", "'size'"]),
+        ("id,lower,upper,size\na,0,1,x\x1b[31m\n", ["line 2", "\\x1b"]),
+        ("id,lower,upper,size,offset\na,0,1,4,1022\n", ["line 2", "'offset'", "capacity of 1024"]),
+        ("id,lower,upper,size,offset\na,0,2,4,4\nb,1,3,4,6\n", ["line 3", "'offset'", "line 2"]),
+    ],
+)
+def test_bad_files(run: Run, buffers: Path, text: str, words: list[str]) -> None:
+    buffers.write_text(text)
+    refused(run("allocate", buffers, "--capacity", "1KB"), 1, *words)
+    assert names(buffers.parent) == ["in.csv"]
+
+
+def test_paths_that_are_none(run: Run, buffers: Path) -> None:
+    folder = buffers.parent
+    refused(run("allocate", folder / "no.csv"), 1, "does not exist")
+    refused(run("allocate", folder), 1, "folder")
+    refused(run("allocate", buffers, "-o", folder / "no" / "out.csv"), 1, "folder does not exist")
+    refused(run("allocate", buffers, "-o", folder), 1, "is a folder")
+    refused(run("allocate", buffers, "--report", folder / "no" / "r.json"), 1, "folder does not exist")
+    assert names(folder) == ["in.csv"]
+
+
+def test_the_function(buffers: Path) -> None:
+    result = memsched.allocate_buffers(buffers, capacity="1KB", minimize=True)
+    assert (result.fits, result.interrupted, result.packing.height) == (True, False, LIVE)
+    assert result.csv is not None
+    assert check(result.csv, 1024) == LIVE
+    with pytest.raises(OutputError, match="is the input"):
+        result.save(buffers)
+    result.save(buffers, force=True)
+    assert buffers.read_text() == result.csv
+    nothing = memsched.allocate_buffers(TWELVE.encode(), capacity=1)
+    assert (nothing.fits, nothing.csv) == (False, None)
+    with pytest.raises(OutputError, match="nothing fits"):
+        nothing.save(buffers)
+    with pytest.raises(UsageError, match="alignment"):
+        memsched.allocate_buffers(buffers, alignment=0)
+
+
+def test_the_search_that_is_stopped_keeps_the_best(run: Run, buffers: Path) -> None:
+    result = memsched.allocate_buffers(buffers, stop=lambda: True)
+    assert result.interrupted
+    assert result.csv is not None
+    check(result.csv)
+
+
+def test_interruption_writes_the_best_so_far(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    rows = [
+        f"{i},{(b := chance.randrange(300))},{b + chance.randrange(5, 60)},{chance.randrange(9, 999)}"
+        for i in range(500)
+    ]
+    (tmp_path / "in.csv").write_text("id,lower,upper,size\n" + "\n".join(rows) + "\n")
+    command = [*CLI, "allocate", "in.csv", "--time-limit", "100"]
+    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while started.poll() is None and time.monotonic() < deadline:
+        time.sleep(2)
+        os.kill(started.pid, signal.SIGINT)
+        started.wait(timeout=60)
+    output, errors = started.communicate()
+    # A search that had ended by then, with a proof, is no interruption.
+    assert started.returncode in {0, 130}, errors
+    assert check((tmp_path / "in_memsched.csv").read_text())
+    if started.returncode == 130:
+        assert b"best addresses found so far" in output
+
+
+def test_the_same_seed_gives_the_same_file_whatever_the_hash_seed(buffers: Path) -> None:
+    outputs = set()
+    for seed in ("0", "1"):
+        done = subprocess.run(
+            [*CLI, "allocate", str(buffers), "-o", "-", "-q"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+
+
+def test_many_buffers(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    rows = [f"{i},{i % 977},{i % 977 + 1 + i % 5},{64 + i % 13}" for i in range(20_000)]
+    path.write_text("id,lower,upper,size\n" + "\n".join(rows) + "\n")
+    done = run("allocate", path, "--time-limit", 2, "-o", tmp_path / "out.csv")
+    assert done.code == 0, done.err
+    check((tmp_path / "out.csv").read_text())

@@ -1,0 +1,214 @@
+"""``--allow remat`` and ``analyze --frontier`` on the command line: files, budgets, limits, Ctrl-C, pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import onnx
+import pytest
+
+from memsched.cli.terminal import ProgressDisplay
+from memsched.report.build import load_schema
+from tests.cli.conftest import Run
+from tests.needs import recent_onnxruntime
+from tests.small_models import branches, chain
+from tests.test_final import UNIT, convolutions, skip_connection
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+ALLOWED = "reorder,inplace,remat"
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    """A skip connection whose first value is cheap to compute again."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(skip_connection())
+    return path
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(path.read_text())
+    SCHEMA.validate(report)
+    return report
+
+
+def optimized(run: Run, net: Path, *more: object, work: object = 50) -> tuple[Any, dict[str, Any]]:
+    arguments = ("--allow", ALLOWED, "--max-extra-macs", work, "--time-limit", 5, *more)
+    done = run("optimize", net, *arguments)
+    return done, report_of(net.with_name("net_memsched.json"))
+
+
+def test_an_ordinary_file_in_which_an_op_runs_twice(run: Run, net: Path) -> None:
+    done, report = optimized(run, net)
+    assert (done.code, done.err) == (0, "")
+    remat, result = report["remat"], report["result"]
+    assert remat["applied"]
+    assert remat["copies"] == [
+        {"op": "a", "type": "Exp", "times": 1, "extra_macs": 0, "extra_bytes_moved": 2 * UNIT},
+    ]
+    assert remat["extra_bytes_moved"] == 2 * UNIT
+    assert 0 < remat["extra_work_percent"] <= remat["max_extra_work_percent"] == 50
+    assert result["peak_bytes"] < remat["without"]["peak_bytes"] == remat["frontier"][0]["peak_bytes"]
+    assert remat["lower_bound_bytes"] <= result["peak_bytes"]
+    assert remat["judged"] > 0
+    made = onnx.load(net.with_name("net_memsched.onnx"))
+    onnx.checker.check_model(made, full_check=True)
+    assert [node.op_type for node in made.graph.node].count("Exp") == 2
+    assert [step["origin"] for step in report["steps"] if step["origin"]] == ["a"]
+    lines = done.out.splitlines()
+    assert any(line.startswith("memsched, no remat") for line in lines)
+    (head,) = (line for line in lines if line.startswith("computed again: 1 operator, 1 time in all"))
+    assert head.endswith(f"{remat['extra_work_percent']:.1f} % more work with bytes moved (50 % permitted)")
+    assert "  1 x Exp, 8,192 B moved: a" in lines
+
+
+@recent_onnxruntime
+def test_outputs_are_bit_equal_and_the_measured_peak_falls(run: Run, net: Path) -> None:
+    done, report = optimized(run, net)
+    verification = report["verification"]
+    assert verification["outputs_equal"]
+    assert verification["measured_peak_after_bytes"] < verification["measured_peak_before_bytes"]
+    assert "outputs bit-equal" in done.out
+    checked = run("verify", net, net.with_name("net_memsched.onnx"))
+    assert checked.code == 0
+
+
+def test_budgets_that_need_no_repetition_some_and_more_than_helps(run: Run, net: Path) -> None:
+    done, report = optimized(run, net, "--budget", "16KB")
+    assert (done.code, report["remat"]) == (0, None)
+    done, report = optimized(run, net, "--budget", "9KB")
+    assert done.code == 0
+    assert report["remat"]["applied"]
+    assert report["budget"]["met"]
+    done, report = optimized(run, net, "--budget", "1KB")
+    assert done.code == 3
+    assert "no rewrite that was tried meets it" in done.out
+    assert report["remat"]["applied"]
+
+
+def test_no_more_work_than_permitted(run: Run, net: Path) -> None:
+    done, report = optimized(run, net, work="1%")
+    assert done.code == 0
+    assert not report["remat"]["applied"]
+    assert (report["remat"]["copies"], report["remat"]["extra_work_percent"]) == ([], 0)
+    assert "nothing is computed again: no repetitions that were tried need less (1 % permitted)" in done.out
+
+
+def test_with_pieces_as_well(run: Run, net: Path) -> None:
+    done = run("optimize", net, "--allow", "tile,remat", "--max-extra-macs", 50, "--time-limit", 5)
+    assert done.code == 0
+    report = report_of(net.with_name("net_memsched.json"))
+    assert None not in {report["tiling"] and "tried", report["remat"] and "tried"}
+    assert report["remat"]["applied"]
+
+
+def test_where_nothing_helps_the_model_stays(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(chain((1, 3, 16, 16)))
+    done, report = optimized(run, path)
+    assert done.code == 0
+    assert report["output"]["unchanged"]
+    assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    def tell(_: ProgressDisplay, news: Any) -> None:
+        if news.stage == stage:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ProgressDisplay, "tell", tell)
+
+
+def test_ctrl_c_while_repetitions_are_sought_keeps_the_best(
+    run: Run, net: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted_at(monkeypatch, "rematerialisation")
+    done, report = optimized(run, net, "--no-verify")
+    assert done.code == 130
+    assert report["result"]["interrupted"]
+    assert report["remat"]["applied"]
+    assert report["result"]["peak_bytes"] < report["remat"]["without"]["peak_bytes"]
+    assert onnx.load(net.with_name("net_memsched.onnx")).graph.name == "main"
+
+
+def test_the_time_limit_holds(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(branches(40))
+    for command in (("optimize", "--allow", "tile,remat", "--no-verify"), ("analyze", "--frontier")):
+        started = time.monotonic()
+        assert run(command[0], path, *command[1:], "--time-limit", 1).code == 0
+        assert time.monotonic() - started < 6
+
+
+def test_the_frontier_as_table_report_and_picture(run: Run, net: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "frontier.svg"
+    arguments = ("--frontier", "--time-limit", 5, "--report", tmp_path / "r.json", "--plot", picture)
+    done = run("analyze", net, *arguments)
+    assert done.code == 0
+    steps = report_of(tmp_path / "r.json")["frontier"]
+    assert [step["how"] for step in steps][:1] == ["order"]
+    assert "remat" in {step["how"] for step in steps}
+    first, last = (f"{step['peak_bytes']:,}" for step in (steps[0], steps[-1]))
+    rows = [line.split() for line in done.out.splitlines()]
+    assert [first, "100.0", "0.00", "0.00", "order"] in rows
+    assert last in {row[0] for row in rows if row}
+    assert b"values computed again" in picture.read_bytes()
+    only = run("analyze", net, "--frontier", "--allow", "inplace", "--json")
+    assert [step["how"] for step in json.loads(only.out)["frontier"]] == ["order"]
+    assert "what less memory costs" in only.err
+    assert "what less memory costs" not in run("analyze", net).out
+
+
+def test_ctrl_c_shows_the_frontier_so_far(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(convolutions())
+    interrupted_at(monkeypatch, "tiling")
+    done = run("analyze", path, "--frontier", "--report", tmp_path / "r.json")
+    assert done.code == 130
+    report = report_of(tmp_path / "r.json")
+    assert report["result"]["interrupted"]
+    assert len(report["frontier"]) > 1
+    assert "ended early" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--plot", "a.svg"), ("--plot", "--frontier")),
+        (("--time-limit", "3"), ("--time-limit", "--frontier")),
+        (("--max-extra-macs", "3"), ("--max-extra-macs", "--frontier")),
+        (("--frontier", "--plot", "a.pdf"), (".svg", ".png")),
+        (("--frontier", "--plot", "a.svg", "--report", "a.svg"), ("overwrite",)),
+        (("--frontier", "--time-limit", "-1"), ("limit",)),
+        (("--frontier", "--max-extra-macs", "x"), ("percentage",)),
+        (("--frontier", "--allow", "order"), ("remat",)),
+    ],
+)
+def test_wrong_usage(
+    run: Run, net: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(net.parent)
+    done = run("analyze", net, *arguments)
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert all(word in done.err for word in words)
+    assert [path.name for path in net.parent.iterdir()] == ["net.onnx"]
+
+
+def test_a_picture_without_matplotlib_or_a_folder(run: Run, net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    done = run("analyze", net, "--frontier", "--plot", net.parent / "no" / "a.svg")
+    assert done.code == 1
+    assert "a.svg" in done.err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run("analyze", net, "--frontier", "--plot", net.parent / "a.svg")
+    assert done.code == 1
+    assert done.err.strip() == "memsched: error: --plot needs matplotlib: pip install 'memsched[bench]'"

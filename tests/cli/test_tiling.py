@@ -1,0 +1,251 @@
+"""``--allow tile`` on the command line: files, budgets, limits of work and time, Ctrl-C, and what people read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from memsched.cli.terminal import ProgressDisplay
+from memsched.report.build import load_schema
+from tests.cli.conftest import Run
+from tests.formats.tflite_builder import O, Sub, T, build, options
+from tests.small_models import chain, floats, model_of
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+ALL = "reorder,inplace,tile"
+UNCUT = 36_864
+"""Bytes of the two tensors between the convolutions of `net`."""
+
+
+def net(folder: Path) -> Path:
+    """x (1, 3, 24, 24) -> four layers whose insides are wide -> y (1, 4, 6, 6): a plain chain, no order helps."""
+    values = np.random.default_rng(0)
+    nodes, weights, current, channels = [], [], "x", 3
+    for layer, (made, stride) in enumerate([(8, 1), (8, 1), (4, 2), (4, 2)]):
+        weight = values.normal(size=(made, channels, 3, 3)).astype(np.float32) / 4
+        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
+        name = f"layer{layer}"
+        attributes: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [stride] * 2, "pads": [1] * 4}
+        nodes.append(helper.make_node("Conv", [current, f"w{layer}"], [name], name, **attributes))
+        current, channels = name, made
+    nodes.append(helper.make_node("Tanh", [current], ["y"], "y"))
+    path = folder / "net.onnx"
+    path.write_bytes(model_of(nodes, [floats("x", [1, 3, 24, 24])], [floats("y", [1, 4, 6, 6])], weights))
+    return path
+
+
+def lite_net(folder: Path) -> Path:
+    """x (1, 24, 24, 3) -> convolutions with float weights -> (1, 12, 12, 4)."""
+    values = np.random.default_rng(0)
+    tensors, channels, side = [T("x", (1, 24, 24, 3))], 3, 24
+    ops: list[O] = []
+    for made, stride in [(8, 1), (8, 1), (4, 2)]:
+        weight, bias = values.normal(size=(made, 3, 3, channels)) / 4, np.zeros(made)
+        side //= stride
+        tensors += [
+            T(f"w{len(tensors)}", weight.shape, data=weight.astype("<f4").tobytes()),
+            T(f"b{len(tensors)}", bias.shape, data=bias.astype("<f4").tobytes()),
+            T(f"t{len(tensors)}", (1, side, side, made)),
+        ]
+        table = options(
+            "Conv2DOptions", padding=0, strideH=stride, strideW=stride, dilationHFactor=1, dilationWFactor=1
+        )
+        last = len(tensors) - 1
+        ops.append(O("CONV_2D", [last - 3 if ops else 0, last - 2, last - 1], [last], table))
+        channels = made
+    path = folder / "net.tflite"
+    path.write_bytes(build(Sub(tensors, ops, outputs=[len(tensors) - 1])))
+    return path
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(path.read_text())
+    SCHEMA.validate(report)
+    return report
+
+
+def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) -> None:
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--time-limit", 5)
+    assert (done.code, done.err) == (0, "")
+    report = report_of(tmp_path / "net_memsched.json")
+    tiling, result = report["tiling"], report["result"]
+    assert tiling["applied"]
+    assert not report["output"]["unchanged"]
+    assert result["extra_macs_percent"] == tiling["extra_macs_percent"] <= 15
+    assert result["arena_bytes"] < tiling["untiled"]["arena_bytes"]
+    made = onnx.load(tmp_path / "net_memsched.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert {node.domain for node in made.graph.node} == {""}
+    given = {node.name: node for node in onnx.load(tmp_path / "net.onnx").graph.node}
+    assert {step["op"] for step in report["steps"]} == {node.name for node in made.graph.node}
+    for group in tiling["groups"]:
+        assert set(group["ops"]) <= set(given)
+        assert group["axis_names"] == [("batch", "channels", "rows", "columns")[axis] for axis in group["axes"]]
+        assert group["peak_bytes"] <= result["peak_bytes"]
+        # The pieces of the last layer are its whole output, each part once.
+        regions = [step["region"] for step in report["steps"] if step["origin"] == group["ops"][-1]]
+        edges = sorted({tuple(region[axis]) for region in regions for axis in group["axes"][:1]})
+        assert len(edges) == group["pieces"][0]
+        assert edges[0][0] == 0
+        assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(edges))
+
+
+def test_the_work_in_the_report_is_that_of_the_file(run: Run, tmp_path: Path) -> None:
+    """Extra multiply-accumulates are what the written file has beside the given one, read again by itself."""
+    path = net(tmp_path)
+    assert run("optimize", path, "--allow", "tile", "--time-limit", 5, "--no-verify").code == 0
+    tiled = report_of(tmp_path / "net_memsched.json")
+    assert run("analyze", tmp_path / "net_memsched.onnx", "--report", tmp_path / "again.json").code == 0
+    again = report_of(tmp_path / "again.json")
+    extra = again["model"]["macs"] - tiled["model"]["macs"]
+    assert extra == tiled["tiling"]["extra_macs"] == sum(group["extra_macs"] for group in tiled["tiling"]["groups"])
+    assert tiled["result"]["extra_macs_percent"] == round(100 * extra / tiled["model"]["macs"], 3)
+    assert again["result"]["peak_bytes"] == tiled["result"]["peak_bytes"]
+
+
+def test_no_extra_work_permitted(run: Run, tmp_path: Path) -> None:
+    path = net(tmp_path)
+    assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--time-limit", 3).code == 0
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["result"]["extra_macs_percent"] <= 0
+    assert report["tiling"]["max_extra_macs_percent"] == 0
+
+
+@pytest.mark.parametrize("number", ["-1", "nan", "inf", "1e308", "10001", "much", ""])
+def test_a_limit_of_work_that_is_no_percentage(run: Run, tmp_path: Path, number: str) -> None:
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--max-extra-macs", number)
+    assert done.code == 2
+    assert "--max-extra-macs" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+@pytest.mark.parametrize("allowed", ["", "reorder,inplace"])
+def test_a_limit_of_work_that_nothing_does(run: Run, tmp_path: Path, allowed: str) -> None:
+    done = run("optimize", net(tmp_path), "--allow", allowed, "--max-extra-macs", "5")
+    assert done.code == 2
+    assert "--allow reorder,inplace,tile" in done.err
+    assert "choose from" in run("optimize", net(tmp_path), "--allow", "tiles").err
+
+
+def test_nothing_is_cut_where_the_order_alone_fits(run: Run, tmp_path: Path) -> None:
+    path = net(tmp_path)
+    done = run("optimize", path, "--allow", ALL, "--budget", "40KB")
+    assert done.code == 0
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["tiling"] is None
+    assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
+
+
+def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Path) -> None:
+    path = net(tmp_path)
+    alone = run("optimize", path, "--budget", "24KB", "--no-verify")
+    assert alone.code == 3
+    assert "layers in pieces may: --allow reorder,inplace,tile" in alone.out
+    met = run("optimize", path, "--allow", ALL, "--budget", "24KB", "--time-limit", 5)
+    assert met.code == 0
+    assert report_of(tmp_path / "net_memsched.json")["budget"]["met"]
+    missed = run("optimize", path, "--allow", ALL, "--budget", "1KB", "--time-limit", 5)
+    assert missed.code == 3
+    assert "no rewrite that was tried meets it" in missed.out
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["tiling"]["applied"]
+    assert report["budget"]["required_bytes"] == report["result"]["arena_bytes"] < 24576
+    assert report["at_fault"][0]["tensor"] in missed.out
+    assert onnx.load(tmp_path / "net_memsched.onnx").graph.node[-1].op_type == "Tanh"
+
+
+def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(chain((1, 3, 16, 16)))
+    done = run("optimize", path, "--allow", ALL, "--time-limit", 3)
+    assert done.code == 0
+    assert "nothing is cut: no pieces that were tried need less (15 % permitted)" in done.out
+    assert "proven optimal" in done.out
+    assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["output"]["unchanged"]
+    assert (report["tiling"]["applied"], report["tiling"]["groups"]) == (False, [])
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--time-limit", 5)
+    lines = done.out.splitlines()
+    report = report_of(tmp_path / "net_memsched.json")
+    group = report["tiling"]["groups"][0]
+    (number,) = (at for at, line in enumerate(lines) if line.startswith("computed in pieces: "))
+    assert "% more multiply-accumulates (15 % permitted)" in lines[number]
+    counts, axes = (" x ".join(str(value) for value in group[key]) for key in ("pieces", "axis_names"))
+    shown = f"  {len(group['ops'])} layers in {counts} pieces along {axes}, "
+    assert lines[number + 1].startswith(shown)
+    assert f"{group['peak_bytes']:,} B, from" in lines[number + 1]
+    assert "no order of the rewritten model needs less than" in done.out
+    assert "proven optimal" not in done.out
+    assert "memsched, uncut" in done.out
+    assert max(len(line) for line in lines[1:7]) <= 60
+
+
+def test_outputs_that_differ_in_their_last_bits(run: Run, tmp_path: Path) -> None:
+    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--time-limit", 5, "--json")
+    assert done.code == 0
+    report = json.loads(done.out)
+    SCHEMA.validate(report)
+    verification = report["verification"]
+    assert report["tiling"]["groups"][0]["axis_names"][0] == "rows"
+    if verification["outputs_equal"]:
+        assert "outputs bit-equal on 3" in done.err
+    else:
+        assert 0 < verification["relative_error"] <= 1e-5
+        assert "outputs equal within 1e-05 (largest relative error " in done.err
+
+
+def test_a_firmware_is_told_what_the_pieces_need(run: Run, tmp_path: Path) -> None:
+    """The written model has operators that the given one has not, and each of them costs memory that stays."""
+    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--time-limit", 5, "--no-verify")
+    assert done.code == 0
+    firmware = report_of(tmp_path / "net_memsched.json")["firmware"]
+    assert (
+        run("analyze", tmp_path / "net_memsched.tflite", "--target", "tflm", "--report", tmp_path / "a.json").code == 0
+    )
+    again = report_of(tmp_path / "a.json")["firmware"]
+    assert firmware["resolver_calls"] == again["resolver_calls"]
+    assert "AddSlice()" in firmware["resolver_calls"]
+    # The estimates round up what each tensor has, in whatever order.
+    kept, kept_again, given = (
+        one["persistent_bytes_estimate"]["32"] if which is None else one[which]["32"]
+        for one, which in ((firmware, None), (again, None), (firmware, "file_persistent_bytes_estimate"))
+    )
+    assert abs(kept - kept_again) < 64
+    assert kept > given
+    (line,) = (line for line in done.out.splitlines() if line.startswith("its whole arena, "))
+    assert "as given" in line
+    assert line.endswith(("now", "or a lower --max-extra-macs"))
+
+
+def test_ctrl_c_while_pieces_are_sought_keeps_the_best(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(_: ProgressDisplay, news: Any) -> None:
+        if news.stage == "tiling" and news.best_peak < UNCUT:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ProgressDisplay, "tell", tell)
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--no-verify")
+    assert done.code == 130
+    report = report_of(tmp_path / "net_memsched.json")
+    assert report["result"]["interrupted"]
+    assert report["tiling"]["applied"]
+    assert not report["tiling"]["exhausted"]
+    assert report["result"]["arena_bytes"] < report["tiling"]["untiled"]["arena_bytes"]
+    assert onnx.load(tmp_path / "net_memsched.onnx").graph.name == "main"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import jsonschema
+
+import memsched
+from memsched.formats.tflite_firmware import firmware_section
+from memsched.formats.tflite_model import parse
+from memsched.formats.tflite_resolver import BUILTIN, resolver
+from memsched.formats.tflite_schema import _OPERATORS
+from memsched.report.build import load_schema
+from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.small_models import branches as onnx_branches
+
+
+def test_every_operator_of_the_table_is_one_of_the_schema() -> None:
+    assert BUILTIN.keys() <= set(_OPERATORS)
+    assert len(set(BUILTIN.values())) == len(BUILTIN) == 100
+
+
+def test_calls_for_a_real_model() -> None:
+    found = resolver(parse((MODELS / "person_detect.tflite").read_bytes()))
+    assert found.calls == (
+        "AddAveragePool2D()", "AddConv2D()", "AddDepthwiseConv2D()", "AddReshape()", "AddSoftmax()",
+    )  # fmt: skip
+    assert found.unsupported == found.custom == ()
+
+
+def test_what_tflm_lacks_and_what_it_has_as_custom_operators() -> None:
+    kinds = ["GELU", "EXP", "CUSTOM:SignalRfft", 'CUSTOM:my "op"', "BUILTIN_999"]
+    ops = [O(999 if kind == "BUILTIN_999" else kind, [0], [1 + index]) for index, kind in enumerate(kinds)]
+    tensors = [T("x"), *(T(f"y{index}") for index in range(len(kinds)))]
+    found = resolver(parse(build(Sub(tensors, ops, [0], range(1, 6)))))
+    assert found.calls == ("AddRfft()", 'AddCustom("my \\"op\\"", registration)', "AddExp()")
+    assert found.unsupported == ("BUILTIN_999", "GELU")
+    assert found.custom == ('my "op"',)
+
+
+def test_the_section_of_a_report() -> None:
+    report = memsched.optimize(MODELS / "person_detect.tflite", target="tflm", verify=False).report.data
+    jsonschema.validate(dict(report), load_schema())
+    section = report["firmware"]
+    assert section["persistent_bytes_estimate"] == {"64": 29728, "32": 27004}
+    assert section["scratch"] == []
+    assert len(section["resolver_calls"]) == 5
+
+
+def test_scratch_is_listed_with_its_operator() -> None:
+    section = firmware_section(memsched.load(MODELS / "mobilenetv2_035_96_int8.tflite"))
+    assert section is not None
+    (entry,) = section["scratch"]
+    assert (entry["type"], entry["requests_bytes"]) == ("MEAN", [5120, 16, 8])
+
+
+def test_kernels_without_figures_are_named_among_the_assumptions() -> None:
+    section = firmware_section(memsched.load(build(Sub([T("x"), T("y")], [O("CUSTOM:fft", [0], [1])], [0], [1]))))
+    assert section is not None
+    assert "CUSTOM:fft" in section["assumptions"][-1]
+
+
+def test_onnx_models_have_no_such_section() -> None:
+    assert firmware_section(memsched.load(onnx_branches())) is None

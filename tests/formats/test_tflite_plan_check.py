@@ -1,0 +1,172 @@
+"""The judge of written memory plans: every kind of mistake in a plan is seen, and permitted sharing is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.formats.tflite_metadata import OFFLINE_PLAN
+from memsched.formats.tflite_plan_check import check_plan
+from memsched.targets.load import load_target
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+
+PLAIN, REFERENCE = load_target("tflm"), load_target("tflm-reference")
+
+
+def planned(*offsets: int, sub: Sub, others: tuple[Sub, ...] = ()) -> bytes:
+    return build(sub, *others, metadata=[(OFFLINE_PLAN, int32s(1, 1, len(offsets), *offsets))])
+
+
+def chain(*kinds: str, **values: object) -> Sub:
+    """Tensor i goes through operator i to tensor i + 1; 32 bytes each."""
+    tensors = [T(f"t{index}", (8,), **values) for index in range(len(kinds) + 1)]  # type: ignore[arg-type]
+    return Sub(tensors, [O(kind, [index], [index + 1]) for index, kind in enumerate(kinds)], [0], [len(kinds)])
+
+
+def test_a_sound_plan_passes_and_its_head_is_returned() -> None:
+    sub = chain("EXP", "EXP", "EXP")
+    assert check_plan(planned(0, 32, 0, 32, sub=sub), PLAIN, {}) == 64
+    assert check_plan(planned(64, 32, 0, 128, sub=sub), PLAIN, {}) == 160
+    # The runtime lays t3 at 0 first, then t2 above both.
+    assert check_plan(planned(-1, 32, -1, -1, sub=sub), PLAIN, {}) == 96
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ((0, 0, 32, 64), "lays tensor 0 't0' of subgraph 0 and tensor 1 't1' of subgraph 0 over each other at 0"),
+        ((0, 32, 48, 0), "over each other at 48"),
+        ((0, 40, 0, 48), "lays tensor 1 't1' of subgraph 0 at 40, no multiple of 16"),
+        ((0, 32, -2, 32), "at -2, no multiple of 16"),
+        ((0, 32, -16, 32), "at -16, no multiple of 16"),
+    ],
+)
+def test_a_wrong_plan_is_a_defect(offsets: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InternalError, match=message):
+        check_plan(planned(*offsets, sub=chain("EXP", "EXP", "EXP")), PLAIN, {})
+
+
+def test_a_file_without_a_plan_is_a_defect() -> None:
+    with pytest.raises(InternalError, match="holds no memory plan"):
+        check_plan(build(chain("EXP")), PLAIN, {})
+
+
+def test_offsets_of_constants_and_dead_tensors_are_ignored() -> None:
+    tensors = [T("x"), T("c", data=bytes(16)), T("y"), T("empty", (0,)), T("dead", (4,))]
+    data = planned(0, 3, 16, 5, 0, sub=Sub(tensors, [O("ADD", [0, 1], [2])], [0], [2]))
+    assert check_plan(data, PLAIN, {}) == 32
+
+
+def test_variables_have_no_offset_nor_has_what_shares_their_place() -> None:
+    body = Sub([T("i"), T("v", variable=True), T("k")], [O("ADD", [0, 1], [2])], [0], [2])
+    call = O("IF", [0, 1], [2], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1))
+    main = Sub([T("c", (1,), "BOOL"), T("x"), T("y")], [call], [0, 1], [2])
+    assert check_plan(planned(0, -1, 32, 48, -1, 64, sub=main, others=(body,)), PLAIN, {}) == 80
+    with pytest.raises(InternalError, match="gives an offset to the variable tensor 1 'v' of subgraph 1"):
+        check_plan(planned(0, -1, 32, 48, 80, 64, sub=main, others=(body,)), PLAIN, {})
+    with pytest.raises(InternalError, match=r"offset to tensor 1 'x' .*leave the variable tensor 1 'v' of subgraph 1"):
+        check_plan(planned(0, 16, 32, 48, -1, 64, sub=main, others=(body,)), PLAIN, {})
+    # The tensors around an operator are needed while its body runs.
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(0, -1, 32, 32, -1, 64, sub=main, others=(body,)), PLAIN, {})
+
+
+def test_scratch_is_laid_around_the_plan_and_counted() -> None:
+    sub = chain("EXP", "EXP")
+    assert check_plan(planned(0, 32, 0, sub=sub), PLAIN, {(0, 1): (20,)}) == 96
+    assert check_plan(planned(32, 64, 0, sub=sub), PLAIN, {(0, 1): (20,)}) == 96
+
+
+@pytest.mark.parametrize("kind", ["ABS", "RELU", "TANH", "RESHAPE", "SQUEEZE", "SOFTMAX"])
+def test_sharing_that_the_target_permits(kind: str) -> None:
+    data = planned(0, 0, 32, sub=chain(kind, "EXP"))
+    assert check_plan(data, REFERENCE, {}) == 64
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(data, PLAIN, {})
+
+
+def test_a_graph_input_is_overwritten_only_where_permitted() -> None:
+    data = planned(0, 0, 32, sub=chain("RELU", "EXP"))
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(data, replace(REFERENCE, overwrite_inputs=False), {})
+
+
+def test_what_is_read_again_is_not_overwritten() -> None:
+    tensors = [T(name, (8,)) for name in "xabcy"]
+    ops = [O("EXP", [0], [1]), O("RELU", [1], [2]), O("ABS", [2], [3]), O("ADD", [3, 1], [4])]
+    sub = Sub(tensors, ops, [0], [4])
+    with pytest.raises(InternalError, match="tensor 1 'a' of subgraph 0 and tensor 2 'b'"):
+        check_plan(planned(0, 32, 32, 64, 0, sub=sub), REFERENCE, {})
+    assert check_plan(planned(0, 32, 64, 64, 32, sub=sub), REFERENCE, {}) == 96
+    assert check_plan(planned(0, 32, 64, 64, 64, sub=sub), REFERENCE, {}) == 96
+
+
+def test_a_view_may_be_overwritten_when_its_source_is_dead_too() -> None:
+    tensors = [T(name, (8,)) for name in "xavby"]
+    ops = [O("EXP", [0], [1]), O("RESHAPE", [1], [2]), O("RELU", [2], [3])]
+    alive = Sub(tensors, [*ops, O("ADD", [3, 1], [4])], [0], [4])
+    dead = Sub(tensors, [*ops, O("ADD", [3, 3], [4])], [0], [4])
+    assert check_plan(planned(0, 32, 32, 32, 32, sub=dead), REFERENCE, {}) == 64
+    assert check_plan(planned(0, 32, 32, 64, 0, sub=alive), REFERENCE, {}) == 96
+    with pytest.raises(InternalError, match="tensor 1 'a' of subgraph 0 and tensor 3 'b'"):
+        check_plan(planned(0, 32, 32, 32, 64, sub=alive), REFERENCE, {})
+
+
+def test_other_shapes_partial_overlaps_and_other_positions_are_refused() -> None:
+    tensors = [T("x", (8,)), T("a", (8,)), T("b", (1, 8)), T("y", (8,))]
+    add = Sub(tensors, [O("EXP", [0], [1]), O("ADD", [1, 1], [2]), O("EXP", [2], [3])], [0], [3])
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(0, 32, 32, 0, sub=add), REFERENCE, {})
+    softmax = replace(chain("EXP", "SOFTMAX"), ops=[O("EXP", [0], [1]), O("SOFTMAX", [0, 1], [2])])
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(0, 32, 32, sub=softmax), REFERENCE, {})
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(0, 32, 48, sub=chain("EXP", "RELU")), REFERENCE, {})
+
+
+def concatenation(axis: int = 0, shape: tuple[int, ...] = (4, 4), **table: object) -> Sub:
+    whole = tuple(2 * size if place == axis else size for place, size in enumerate(shape))
+    tensors = [T("x", shape), T("a", shape), T("b", shape), T("y", whole)]
+    ops = [O("EXP", [0], [1]), O("EXP", [0], [2])]
+    ops.append(O("CONCATENATION", [1, 2], [3], options("ConcatenationOptions", axis=axis, **table)))
+    return Sub(tensors, ops, [0], [3])
+
+
+def test_pieces_lie_in_their_concatenation_exactly() -> None:
+    assert check_plan(planned(128, 0, 64, 0, sub=concatenation()), REFERENCE, {}) == 192
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(128, 64, 0, 0, sub=concatenation()), REFERENCE, {})
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(128, 0, 64, 0, sub=concatenation(axis=1)), REFERENCE, {})
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(128, 0, 64, 0, sub=concatenation(fusedActivationFunction=1)), REFERENCE, {})
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(128, 0, 64, 0, sub=concatenation()), PLAIN, {})
+    # A piece of 36 bytes ends where the next begins, at one of its elements.
+    assert check_plan(planned(80, 0, 36, 0, sub=concatenation(shape=(3, 3))), REFERENCE, {}) == 128
+    with pytest.raises(InternalError, match="at 38, no multiple of 4"):
+        check_plan(planned(80, 0, 38, 80, sub=concatenation(shape=(3, 3))), REFERENCE, {})
+
+
+def test_a_slice_lies_in_its_source_exactly() -> None:
+    tensors = [T("x", (4, 4)), T("a", (4, 4)), T("begin", (2,), "INT32", int32s(2, 0))]
+    tensors += [T("size", (2,), "INT32", int32s(1, 4)), T("s", (1, 4)), T("y", (1, 4))]
+    sub = Sub(tensors, [O("EXP", [0], [1]), O("SLICE", [1, 2, 3], [4]), O("EXP", [4], [5])], [0], [5, 1])
+    assert check_plan(planned(64, 0, -1, -1, 32, 64, sub=sub), REFERENCE, {}) == 128
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(64, 0, -1, -1, 16, 64, sub=sub), REFERENCE, {})
+    # Rows that something still needs are not overwritten through the slice.
+    written = replace(sub, ops=[*sub.ops[:2], O("RELU", [4], [5])])
+    with pytest.raises(InternalError, match="over each other"):
+        check_plan(planned(64, 0, -1, -1, 32, 32, sub=written), REFERENCE, {})
+
+
+def test_a_body_with_two_callers_overwrites_nothing() -> None:
+    call = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
+    tensors = [T("c", (1,), "BOOL"), T("x"), T("a"), T("y")]
+    main = Sub(tensors, [O("IF", [0, 1], [2], call), O("IF", [0, 2], [3], call)], [0, 1], [3])
+    body = Sub([T("i"), T("k")], [O("RELU", [0], [1])], [0], [1])
+    with pytest.raises(InternalError, match="tensor 0 'i' of subgraph 1 and tensor 1 'k' of subgraph 1"):
+        check_plan(planned(0, 16, 32, 48, 64, 64, sub=main, others=(body,)), REFERENCE, {})

@@ -1,0 +1,89 @@
+"""The checker of packings accepts exactly what holds: against cells of time and byte, and one corruption at a time."""
+
+from __future__ import annotations
+
+import ast
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.graph import packing_checker
+from memsched.graph.packing import Block, Packing, Part, height_of
+from memsched.graph.packing_checker import check_packing
+from tests.allocate.packings import is_valid
+
+BLOCKS = (
+    Block.whole(8, 0, 2, 4),
+    Block(6, (Part(0, 1, 0, 2), Part(2, 4, 0, 6)), 2),
+    replace(Block.whole(4, 1, 3), offset=8),
+)
+GOOD = Packing((0, 12, 8), 18, 12, "feasible", "", "by hand")
+
+
+def test_the_hand_made_example_holds() -> None:
+    check_packing(BLOCKS, GOOD)
+    check_packing(BLOCKS, GOOD, 18)
+    check_packing((), Packing((), 0, 0, "optimal", "", ""))
+    check_packing(BLOCKS, Packing((), 0, 19, "infeasible", "", ""), 18)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (replace(GOOD, offsets=(0, 12)), "2 addresses are given for 3"),
+        (replace(GOOD, offsets=(2, 12, 8)), "block 0 lies at 2"),
+        (replace(GOOD, offsets=(-4, 12, 8)), "block 0 lies at -4"),
+        (replace(GOOD, offsets=(0, 12, 20), height=24), "but 8 was given"),
+        (replace(GOOD, height=17), "claimed to be 17"),
+        (replace(GOOD, lower_bound=19), "does not fit the bound"),
+        (replace(GOOD, status="optimal"), "does not fit the bound"),
+        (replace(GOOD, offsets=(0, 8, 8), height=14), "both lie at 8 at time 2"),
+        (replace(GOOD, offsets=(0, 6, 8), height=12), "blocks 0 and 1 both lie at 6"),
+        (Packing((), 0, 18, "infeasible", "", ""), "nothing is said to fit"),
+        (Packing((0,), 0, 19, "infeasible", "", ""), "nothing is said to fit"),
+    ],
+)
+def test_every_corruption_is_rejected(bad: Packing, message: str) -> None:
+    with pytest.raises(InternalError, match=message):
+        check_packing(BLOCKS, bad, 18)
+
+
+def test_what_does_not_fit_is_rejected() -> None:
+    with pytest.raises(InternalError, match="does not fit into 17"):
+        check_packing(BLOCKS, GOOD, 17)
+    with pytest.raises(InternalError, match="nothing is said to fit"):
+        check_packing(BLOCKS, Packing((), 0, 19, "infeasible", "", ""))
+    with pytest.raises(InternalError, match="a part outside"):
+        check_packing([Block(4, (Part(0, 1, 2, 5),))], Packing((0,), 4, 0, "feasible", "", ""))
+
+
+def test_overlaps_are_found_exactly_where_cells_meet() -> None:
+    rng = random.Random(9)
+    overlaps = 0
+    for _ in range(2000):
+        blocks = []
+        for _ in range(rng.randint(1, 4)):
+            parts = []
+            for _ in range(rng.choice([1, 1, 2, 3])):
+                begin, low = rng.randint(0, 4), rng.randint(0, 4)
+                parts.append(Part(begin, begin + rng.randint(0, 3), low, low + rng.randint(0, 3)))
+            blocks.append(Block(7, tuple(parts)))
+        offsets = tuple([rng.randint(0, 14) for _ in blocks])
+        packing = Packing(offsets, height_of(blocks, offsets), 0, "feasible", "", "")
+        if is_valid(blocks, offsets):
+            check_packing(blocks, packing)
+        else:
+            overlaps += 1
+            with pytest.raises(InternalError, match="both lie at"):
+                check_packing(blocks, packing)
+    assert 200 < overlaps < 1800
+
+
+def test_the_checker_shares_no_code_with_what_it_checks() -> None:
+    tree = ast.parse(Path(packing_checker.__file__).read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    own = {module for module in imported if module and module.startswith("memsched")}
+    assert own == {"memsched.errors", "memsched.graph.packing"}

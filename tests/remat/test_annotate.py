@@ -1,0 +1,71 @@
+"""What executions are kept for and what they hold; repetitions that go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.graph.liveness import Storage
+from memsched.remat.annotate import annotate, memory, operands
+from memsched.remat.shorten import shorten, without_unread
+from tests.remat.dags import graph_of, training
+from tests.remat.test_rewrite import example
+
+
+def test_outputs_go_with_their_last_reader_before_the_next_execution() -> None:
+    graph = example()
+    assert operands(graph) == [(), (0,), (1,), (1, 2), (0, 3)]
+    found = annotate(graph, [0, 1, 2, 3, 0, 4])
+    assert found.releases == ((), (0,), (), (1, 2), (), (0, 3))
+    # 105 is read by 107 first and by 109 later; the result is kept; all others go with their first reader.
+    assert found.keep == (False, True, False, False, False, True)
+    plain = annotate(graph, range(5))
+    assert plain.keep == (True, True, False, False, True)
+    assert memory(graph, plain).units == (1, 2, 3, 4, 3)
+
+
+def test_bytes_of_inputs_workspaces_views_and_in_place_writes() -> None:
+    graph = graph_of([[], [0], [1], [2]])
+    tensors = (*(replace(tensor, size=10) for tensor in graph.tensors), replace(graph.tensors[0], name="x", size=5))
+    first = replace(graph.ops[0], inputs=(4,), workspace=3)
+    view = replace(graph.ops[1], views=((1, 0),))
+    taker = replace(graph.ops[2], in_place=((2, 1),))
+    changed = replace(graph, tensors=tensors, ops=(first, view, taker, graph.ops[3]), inputs=(4,))
+    found = memory(changed, annotate(changed, range(4)))
+    assert found.sizes == (18, 10, 20, 20)
+    assert found.merged == (18, 10, 10, 20)
+    assert found.units == (1, 2, 2, 2)
+    # A second execution of the view lies in the second execution of its source; the input is held until then.
+    again = memory(changed, annotate(changed, [0, 1, 0, 1, 2, 3]))
+    assert again.merged == (18, 15, 18, 10, 10, 20)
+
+
+def test_wrong_sequences_are_refused() -> None:
+    with pytest.raises(InternalError, match="before its input"):
+        annotate(example(), [1, 0, 2, 3, 4])
+    with pytest.raises(InternalError, match="every op"):
+        annotate(example(), [0, 1, 2, 3])
+
+
+def test_unread_repetitions_go() -> None:
+    assert without_unread(example(), [0, 1, 0, 2, 1, 1, 3, 4, 2]) == [0, 1, 0, 2, 1, 3, 4]
+
+
+def test_what_fits_is_kept() -> None:
+    graph = example()
+    storage = Storage.of(graph)
+    again = [0, 1, 2, 3, 0, 4]
+    assert shorten(graph, storage, again, 3, [1] * 5) == again
+    assert shorten(graph, storage, again, 4, [1] * 5) == [0, 1, 2, 3, 4]
+    # Each step back computes the way there anew: 3 units. With more memory less is computed again.
+    chain = graph_of(training(16))
+    sequence = [*range(8), 8, *(op for back in range(9, 16) for op in (*range(16 - back), back))]
+    peaks = []
+    for budget in range(3, 11):
+        found = shorten(chain, Storage.of(chain), sequence, budget, [1] * 16)
+        peaks.append((max(memory(chain, annotate(chain, found)).merged), len(found)))
+    assert [peak for peak, _ in peaks] == [3, 4, 5, 6, 7, 8, 9, 9]
+    assert [length for _, length in peaks] == sorted((length for _, length in peaks), reverse=True)
+    assert peaks[-1][1] == 16

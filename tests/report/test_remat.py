@@ -1,0 +1,184 @@
+"""The sections ``remat`` and ``frontier``: what the schema demands, and what people read and see of them."""
+
+from __future__ import annotations
+
+import builtins
+import io
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from memsched.errors import OutputError
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.report.build import build_report, load_schema
+from memsched.report.console import print_frontier, print_summary
+from memsched.report.frontier import draw, frontier_rows
+from memsched.report.remat import remat_lines
+from memsched.report.text import shortened
+from tests.report.test_build import facts_of
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+
+LONG = "/".join(f"block_{number}" for number in range(30))
+
+
+def a_copy(**more: Any) -> dict[str, Any]:
+    return {"op": "a", "type": "Exp", "times": 1, "extra_macs": 0, "extra_bytes_moved": 4096, **more}
+
+
+def a_section(**more: Any) -> dict[str, Any]:
+    values = {
+        "applied": True,
+        "max_extra_work_percent": 15.0,
+        "extra_macs": 0,
+        "extra_macs_percent": 0.0,
+        "extra_bytes_moved": 4096,
+        "extra_work_percent": 9.512,
+        "status": "feasible",
+        "extra_work_bound_percent": 0.0,
+        "proof": "",
+        "lower_bound_bytes": 20,
+        "without": {"peak_bytes": 60, "arena_bytes": 64},
+        "copies": [a_copy()],
+        "frontier": [{"peak_bytes": 60, "extra_macs_percent": 0.0, "extra_work_percent": 0.0}],
+        "judged": 7,
+        "finished": True,
+    }
+    return {**values, **more}
+
+
+def steps(*peaks: int) -> list[dict[str, Any]]:
+    ways = ["order", "tile", "remat"]
+    return [
+        {
+            "peak_bytes": peak,
+            "extra_macs_percent": float(at),
+            "extra_work_percent": 1.5 * at,
+            "how": ways[min(at, 2)],
+        }
+        for at, peak in enumerate(peaks)
+    ]
+
+
+def a_report(**more: Any) -> dict[str, Any]:
+    graph = Graph(
+        "g",
+        (Tensor("x", 8), Tensor("y", 8), Tensor("z", 8)),
+        (Op("a", "Exp", (0,), (1,)), Op("a#again1", "Exp", (0,), (2,), origin="a")),
+        (0,),
+        (1, 2),
+    )
+    report = build_report(facts_of(graph, (0, 1), **more))
+    SCHEMA.validate(report)
+    return report
+
+
+@pytest.mark.parametrize("name", ["remat", "frontier"])
+def test_the_schema_is_strict(name: str) -> None:
+    report = a_report(remat=a_section(), frontier=steps(60, 50, 40))
+    wrong: list[Any] = []
+    if name == "remat":
+        section = report["remat"]
+        wrong += [{key: value for key, value in section.items() if key != left} for left in section]
+        wrong += [{**section, "surprise": 1}, {**section, "copies": [{"op": "a", "times": 1}]}]
+        wrong.append({**section, "copies": [a_copy(times=0)]})
+    else:
+        first = report["frontier"][0]
+        wrong += [[{key: value for key, value in first.items() if key != left}] for left in first]
+        wrong += [[{**first, "how": "magic"}], [{**first, "surprise": 1}], {}]
+    for section in wrong:
+        with pytest.raises(jsonschema.ValidationError):
+            SCHEMA.validate({**report, name: section})
+    assert a_report()[name] is None
+
+
+def texts(section: dict[str, Any] | None, columns: int = 80, *, verbose: bool = False) -> list[str]:
+    return [text for text, _ in remat_lines(section, columns, verbose=verbose)]
+
+
+def test_lines_of_values_that_are_computed_again() -> None:
+    assert texts(None) == []
+    work = "0.0 % more multiply-accumulates; 9.5 % more work with bytes moved"
+    conv = a_copy(op=LONG, type="Conv", times=2, extra_macs=12_345, extra_bytes_moved=20_480)
+    assert texts(a_section(copies=[a_copy(), conv], max_extra_work_percent=13.456), 70) == [
+        f"computed again: 2 operators, 3 times in all, {work} (13.5 % permitted)",
+        "  2 x Conv, 12,345 multiply-accumulates, 20.0 KB moved:",
+        f"    {shortened(LONG, 66)}",
+        "  1 x Exp, 4,096 B moved: a",
+        "neither order nor repetitions bring the peak below 20 B",
+    ]
+    many = a_section(copies=[a_copy(op=str(at), extra_macs=at) for at in range(7)], status="optimal", proof="two each")
+    lines = texts(many)
+    assert [line.rpartition(" ")[2] for line in lines[1:6]] == list("65432")
+    assert lines[6:8] == ["  and 2 operators more", "its extra work is proven least at this peak: two each"]
+    assert len(texts(many, verbose=True)) == 10
+
+
+def test_lines_where_nothing_is_computed_again() -> None:
+    section = a_section(applied=False, copies=[], finished=False, max_extra_work_percent=0.0)
+    assert texts(section) == [
+        "nothing is computed again: no repetitions that were tried need less (0 % permitted)",
+        "neither order nor repetitions bring the peak below 20 B",
+        "the search for repetitions was ended early: a longer --time-limit may find better ones",
+    ]
+
+
+def printed(show: Any, report: dict[str, Any], **more: Any) -> str:
+    stream = io.StringIO()
+    show(Console(file=stream, width=60, markup=False, highlight=False), report, **more)
+    return stream.getvalue()
+
+
+def test_the_summary_shows_what_there_was_without() -> None:
+    report = a_report(remat=a_section(), command="optimize", budget_bytes=5)
+    shown = printed(print_summary, report, report_path=None)
+    (row,) = (line for line in shown.splitlines() if line.startswith("memsched, no remat"))
+    assert row.split()[-2:] == ["60", "64"]
+    assert "computed again: 1 operator, 1 time in all" in shown
+    assert "no order of the rewritten model needs less than" in shown
+    assert "add remat to --allow" not in shown
+
+
+def test_the_table_of_the_frontier() -> None:
+    report = a_report(frontier=steps(1000, 800, 795, 700, 699))
+    assert frontier_rows(report["frontier"], verbose=False) == [
+        ("1,000", "100.0", "0.00", "0.00", "order"),
+        ("800", "80.0", "1.00", "1.50", "pieces"),
+        ("700", "70.0", "3.00", "4.50", "repetition"),
+        ("699", "69.9", "4.00", "6.00", "repetition"),
+    ]
+    assert len(frontier_rows(report["frontier"], verbose=True)) == 5
+    assert frontier_rows(steps(0), verbose=False) == [("0", "100.0", "0.00", "0.00", "order")]
+    shown = printed(print_frontier, report)
+    assert "1 step between them" in shown
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines()[1:])) <= 60
+    assert "between them" not in printed(print_frontier, report, verbose=True)
+
+
+@pytest.mark.parametrize(("extension", "begin"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
+def test_a_picture(extension: str, begin: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    report = a_report(frontier=steps(1000, 800, 700))
+    report["model"]["path"] = "a$x_{$ name.onnx"
+    picture = draw(report, extension)
+    assert picture.startswith(begin)
+    assert draw(report, extension) == picture
+    if extension == ".svg":
+        assert all(word in picture for word in (b"order alone", b"layers in pieces", b"values computed again"))
+    assert draw(a_report(frontier=steps(1000)), extension).startswith(begin)
+
+
+def test_pictures_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = builtins.__import__
+
+    def without(name: str, *more: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return known(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(OutputError, match=r"memsched\[bench\]"):
+        draw({}, ".svg")

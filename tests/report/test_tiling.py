@@ -1,0 +1,203 @@
+"""The section ``tiling``: its groups' peaks, the coordinates of pieces, and the lines that people read of it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.report.build import build_report, load_schema
+from memsched.report.console import budget_verdict, print_summary
+from memsched.report.text import shortened
+from memsched.report.tiling import tiling_lines
+from tests.report.test_build import facts_of
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+
+LONG = "/".join(f"block_{number}" for number in range(30))
+
+
+def a_group(**more: Any) -> dict[str, Any]:
+    values = {
+        "ops": ["big", "small"],
+        "axes": [1],
+        "axis_names": ["rows"],
+        "pieces": [2],
+        "kept_halos": [],
+        "padded_ops": [],
+        "extra_macs": 3,
+    }
+    return {**values, **more}
+
+
+def a_section(**more: Any) -> dict[str, Any]:
+    values = {
+        "applied": True,
+        "max_extra_macs_percent": 15.0,
+        "extra_macs": 3,
+        "extra_macs_percent": 1.5,
+        "untiled": {"peak_bytes": 60, "arena_bytes": 60},
+        "groups": [a_group()],
+        "frontier": [{"peak_bytes": 40, "extra_macs_percent": 1.5}],
+        "refusals": [],
+        "judged": 7,
+        "exhausted": True,
+    }
+    return {**values, **more}
+
+
+def a_report(section: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    """x -> two pieces of "big" that "small" joins -> a reader with a larger output than both."""
+    graph = Graph(
+        "g",
+        (Tensor("x", 8), Tensor("a", 10), Tensor("b", 10), Tensor("s", 4), Tensor("y", 40)),
+        (
+            Op("big#0", "Conv", (0,), (1,), origin="big", region=Region(((0, 1), (0, 5)))),
+            Op("big#1", "Conv", (0,), (2,), origin="big", region=Region(((0, 1), (5, 10)))),
+            Op("small", "Add", (1, 2), (3,)),
+            Op("last", "Conv", (3,), (4,)),
+        ),
+        (0,),
+        (4,),
+    )
+    report = build_report(facts_of(graph, (0, 1, 2, 3), command="optimize", tiling=section, **more))
+    SCHEMA.validate(report)
+    return report
+
+
+def test_groups_have_the_peak_of_their_own_steps() -> None:
+    report = a_report(a_section())
+    assert [step["footprint_bytes"] for step in report["steps"]] == [18, 28, 24, 44]
+    assert report["tiling"]["groups"][0]["peak_bytes"] == 28
+    assert report["result"]["peak_bytes"] == 44
+    assert "peak_bytes" not in a_section()["groups"][0]
+
+
+def test_steps_say_which_part_of_which_layer_they_compute() -> None:
+    steps = a_report(a_section())["steps"]
+    assert [(step["origin"], step["region"]) for step in steps] == [
+        ("big", [[0, 1], [0, 5]]),
+        ("big", [[0, 1], [5, 10]]),
+        (None, None),
+        (None, None),
+    ]
+
+
+def test_the_schema_is_strict_about_the_section() -> None:
+    report = a_report(a_section(refusals=[{"op": "s", "type": "Softmax", "reason": "all of it is needed"}]))
+    for key in report["tiling"]:
+        wrong = {name: value for name, value in report["tiling"].items() if name != key}
+        with pytest.raises(jsonschema.ValidationError):
+            SCHEMA.validate({**report, "tiling": wrong})
+    with pytest.raises(jsonschema.ValidationError):
+        SCHEMA.validate({**report, "tiling": {**report["tiling"], "surprise": 1}})
+    SCHEMA.validate(a_report(None))
+
+
+def texts(section: dict[str, Any] | None, columns: int = 80, *, verbose: bool = False) -> list[str]:
+    return [text for text, _ in tiling_lines(section, columns, verbose=verbose)]
+
+
+def test_lines_of_groups() -> None:
+    assert texts(None) == []
+    wide = a_group(ops=[LONG, "b"], axes=[1, 2], axis_names=["rows", "columns"], pieces=[8, 7], peak_bytes=35_592)
+    kept = a_group(ops=["one"], kept_halos=["t"], peak_bytes=12)
+    lines = texts(a_section(groups=[wide, kept]))
+    assert lines == [
+        "computed in pieces: 2 groups of layers, 1.5 % more multiply-accumulates (15 % permitted)",
+        "  2 layers in 8 x 7 pieces along rows x columns, 35,592 B, from",
+        f"    {shortened(LONG, 76)}",
+        "  1 layer in 2 pieces along rows, 1 halo kept, 12 B, from one",
+    ]
+    assert texts(a_section(groups=[wide, kept]), 10**6)[1].endswith(f"from {LONG}")
+    many = a_section(groups=[kept] * 9)
+    assert texts(many)[-1] == "  and 4 more groups"
+    assert len(texts(many, verbose=True)) == 10
+
+
+def test_lines_of_what_is_not_cut() -> None:
+    refusals = [{"op": f"s{at}", "type": "Softmax", "reason": "all of it is needed"} for at in range(4)]
+    refusals += [{"op": LONG, "type": f"T{at}", "reason": "there is no rule"} for at in range(4)]
+    section = a_section(applied=False, groups=[], refusals=refusals, exhausted=False)
+    assert texts(section) == [
+        "nothing is cut: no pieces that were tried need less (15 % permitted)",
+        "the search for pieces was ended early: a longer --time-limit may find better ones",
+        "8 operators cannot be cut; groups end there:",
+        "  4 x Softmax: all of it is needed, as in s0",
+        f"  T0: there is no rule, as in {shortened(LONG, 80 - 30)}",
+        f"  T1: there is no rule, as in {shortened(LONG, 80 - 30)}",
+        "  and for 2 other reasons",
+    ]
+    assert len(texts(section, verbose=True)) == 8
+
+
+@pytest.mark.parametrize("columns", [1, 16, 40, 79, 400])
+def test_shortened_names(columns: int) -> None:
+    short = shortened(LONG, columns)
+    assert len(short) <= max(columns, 16)
+    assert short.startswith(LONG[:4])
+    assert short.endswith(LONG[-8:])
+    assert shortened("a\x1bb", columns) == "a\\x1bb"
+
+
+def summary(report: dict[str, Any], columns: int) -> list[str]:
+    stream = io.StringIO()
+    print_summary(Console(file=stream, width=columns, markup=False, highlight=False), report, report_path=None)
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_names_fit_into_the_terminal(columns: int) -> None:
+    graph = Graph("g", (Tensor(LONG, 8), Tensor(f"{LONG}/y", 8)), (Op(LONG, "Relu", (0,), (1,)),), (0,), (1,))
+    report = build_report(facts_of(graph, (0,), tflm=None))
+    faults = [line for line in summary(report, columns) if "block_" in line]
+    assert len(faults) == 3
+    assert [len(line) for line in faults] == [columns, columns, columns]
+    assert faults[0].startswith("the peak's bytes in step 0, Relu 'block_")
+
+
+def test_bounds_of_rewritten_models_are_theirs_alone() -> None:
+    report = a_report(a_section(), budget_bytes=5)
+    text = "\n".join(summary(report, 100))
+    assert "no order of the rewritten model needs less than 0 B" in text
+    assert "lower bound" not in text
+    assert "proven optimal" not in text
+    assert "other rewrites may" in text
+    assert budget_verdict(report).endswith("no rewrite that was tried meets it")
+    assert "--allow reorder,inplace,tile" not in text
+
+
+def a_verification(error: float | None, *, equal: bool) -> dict[str, Any]:
+    return {
+        "runtime": "r 1",
+        "outputs_equal": equal,
+        "max_abs_error": error,
+        "relative_error": error,
+        "measured_peak_before_bytes": None,
+        "measured_peak_after_bytes": None,
+        "predicted_peak_before_bytes": None,
+        "predicted_peak_after_bytes": None,
+        "executed_order_matches": None,
+        "runs": 3,
+        "reason": None if equal else "they differ",
+        "notes": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "error", "equal", "expected"),
+    [
+        (a_section(), 0.0, True, "verified in r 1: outputs bit-equal on 3 random inputs"),
+        (a_section(), 3e-7, False, "equal within 1e-05 (largest relative error 3.0e-07) on 3 random inputs"),
+        (a_section(), 3e-5, False, "outputs differ in r 1: they differ"),
+        (a_section(), None, False, "outputs differ in r 1: they differ"),
+        (None, 3e-7, False, "outputs differ in r 1: they differ"),
+    ],
+)
+def test_verdicts(section: Any, error: float | None, *, equal: bool, expected: str) -> None:
+    report = a_report(section, verification=a_verification(error, equal=equal))
+    assert any(expected in line for line in summary(report, 100))

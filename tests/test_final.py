@@ -1,0 +1,165 @@
+"""Orders first, then pieces, then repetitions: what is taken under which permission and budget."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import memsched
+from memsched import compiler
+from memsched.errors import UsageError
+from memsched.results import OutputsDifferError
+from memsched.runtimes.values import Verification
+from tests.small_models import floats, model_of
+
+SIDE = 32
+UNIT = 4 * SIDE * SIDE
+
+
+def skip_connection() -> bytes:
+    """``a`` is needed at both ends while two tensors of its size come and go: computing it again saves a third."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], "a"),
+        helper.make_node("ReduceMean", ["a"], ["m"], "m", axes=[1, 2], keepdims=1),
+        helper.make_node("Mul", ["x", "m"], ["w"], "w"),
+        helper.make_node("Neg", ["w"], ["v"], "v"),
+        helper.make_node("ReduceMean", ["v"], ["n"], "n", axes=[1, 2], keepdims=1),
+        helper.make_node("Mul", ["a", "n"], ["y"], "y"),
+    ]
+    shape = [1, SIDE, SIDE]
+    return model_of(nodes, [floats("x", shape)], [floats("y", shape)])
+
+
+def convolutions() -> bytes:
+    """Two convolutions with many channels between them."""
+    values = np.random.default_rng(5)
+    weights = [
+        numpy_helper.from_array(values.normal(size=shape).astype(np.float32) / 4, name)
+        for name, shape in (("w1", (16, 2, 3, 3)), ("w2", (2, 16, 3, 3)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "a", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w2"], ["y"], "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    ]
+    shape = [1, 2, SIDE, SIDE]
+    return model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
+
+
+def test_a_value_is_computed_again_where_that_is_permitted() -> None:
+    data = skip_connection()
+    kept = memsched.optimize(data, time_limit=10)
+    again = memsched.optimize(data, time_limit=10, remat=True, max_extra_macs=50.0)
+    assert kept.report["result"]["peak_bytes"] >= 3 * UNIT
+    assert again.report["result"]["peak_bytes"] < 2 * UNIT + 64
+    assert again.report["remat"]["applied"]
+    assert [copy["op"] for copy in again.report["remat"]["copies"]] == ["a"]
+    assert again.report["verification"]["outputs_equal"]
+    before, after = (again.report["verification"][f"measured_peak_{when}_bytes"] for when in ("before", "after"))
+    assert after is None or after < before
+    origins = [step["origin"] for step in again.report["steps"] if step["origin"]]
+    assert origins == ["a"]
+
+
+@pytest.mark.parametrize("most", [15.0, 50.0])
+def test_without_a_time_limit_effort_ends_the_search(most: float) -> None:
+    begun = time.monotonic()
+    result = memsched.optimize(skip_connection(), time_limit=None, remat=True, max_extra_macs=most, verify=False)
+    assert time.monotonic() - begun < 60
+    assert result.report["remat"]["finished"]
+
+
+def test_layers_are_cut_where_that_is_permitted() -> None:
+    data = convolutions()
+    result = memsched.optimize(data, time_limit=10, tile=True)
+    assert result.report["tiling"]["applied"]
+    assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
+    assert 0 <= result.report["result"]["extra_macs_percent"] <= 15
+    error = result.verification.relative_error if result.verification else None
+    assert error is not None
+    assert error <= 1e-5
+
+
+def test_with_a_budget_the_first_that_fits_is_taken() -> None:
+    data = convolutions()
+    file_peak = memsched.optimize(data, time_limit=5, verify=False).report["result"]["arena_bytes"]
+    generous = memsched.optimize(data, time_limit=5, tile=True, remat=True, budget=file_peak, verify=False)
+    assert (generous.report["tiling"], generous.report["remat"], generous.budget_met) == (None, None, True)
+    tight = memsched.optimize(data, time_limit=10, tile=True, remat=True, budget=file_peak // 2, verify=False)
+    assert tight.budget_met
+    assert tight.report["tiling"]["applied"]
+    assert tight.report["remat"] is None
+    impossible = memsched.optimize(data, time_limit=10, tile=True, remat=True, budget=100, verify=False)
+    assert not impossible.budget_met
+    assert impossible.report["result"]["arena_bytes"] < file_peak
+
+
+def test_pieces_and_repetitions_go_together() -> None:
+    """A network whose skip spans convolutions: pieces first, and what they leave is computed again."""
+    values = np.random.default_rng(6)
+    weights = [
+        numpy_helper.from_array(values.normal(size=shape).astype(np.float32) / 4, name)
+        for name, shape in (("w1", (16, 2, 3, 3)), ("w2", (2, 16, 3, 3)))
+    ]
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], "a"),
+        helper.make_node("ReduceMean", ["a"], ["m"], "m", axes=[2, 3], keepdims=1),
+        helper.make_node("Mul", ["x", "m"], ["b"], "b"),
+        helper.make_node("Conv", ["b", "w1"], ["c"], "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "w2"], ["d"], "d", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("ReduceMean", ["d"], ["n"], "n", axes=[2, 3], keepdims=1),
+        helper.make_node("Mul", ["a", "n"], ["y"], "y"),
+    ]
+    shape = [1, 2, SIDE, SIDE]
+    data = model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
+    tiled = memsched.optimize(data, time_limit=10, tile=True, max_extra_macs=60.0)
+    both = memsched.optimize(data, time_limit=20, tile=True, remat=True, max_extra_macs=60.0)
+    assert both.report["tiling"]["applied"]
+    assert both.report["remat"]["applied"]
+    assert both.report["result"]["arena_bytes"] < tiled.report["result"]["arena_bytes"]
+    assert both.verification is not None
+    assert both.verification.relative_error is not None
+    assert both.verification.relative_error <= 1e-5
+    sources = {step["origin"] for step in both.report["steps"] if step["origin"]}
+    assert {"a", "c", "d"} <= sources
+
+
+def test_the_same_bytes_come_out_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(convolutions())
+    code = (
+        "import memsched, hashlib, sys;"
+        f"r = memsched.optimize({str(path)!r}, time_limit=None, tile=True, verify=False);"
+        "print(hashlib.sha256(r.model).hexdigest())"
+    )
+    seen = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        )
+        seen.add(done.stdout)
+    assert len(seen) == 1
+
+
+def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
+    monkeypatch.setattr(compiler, "verify_written", lambda *_, **__: (wrong, ()))
+    cut = r"with 1 group of layers in pieces \(tile\), the model's outputs differ in onnxruntime 0 by 2.5e-01 of their"
+    with pytest.raises(OutputsDifferError, match=cut + " largest magnitude, 1e-05 is permitted") as caught:
+        memsched.optimize(convolutions(), tile=True, time_limit=5)
+    assert caught.value.report["verification"]["relative_error"] == 0.25
+    with pytest.raises(OutputsDifferError, match=r"with 1 operator computed again \(remat\)"):
+        memsched.optimize(skip_connection(), remat=True, max_extra_macs=50.0, time_limit=10)
+    with pytest.raises(OutputsDifferError, match="the reordered model's outputs differ"):
+        memsched.optimize(skip_connection(), time_limit=5)
+
+
+@pytest.mark.parametrize("percent", [-1.0, 10_001.0, 1e308, float("inf"), float("nan")])
+def test_a_limit_of_work_that_is_no_percentage(percent: float) -> None:
+    with pytest.raises(UsageError, match="no percentage from 0 to 10,000"):
+        memsched.optimize(convolutions(), tile=True, max_extra_macs=percent)

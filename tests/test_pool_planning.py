@@ -1,0 +1,109 @@
+"""Targets with several memories, through the commands: the section, each row's pool, and what people read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import memsched
+from memsched.cli.main import main
+from memsched.graph.limits import Limits
+from memsched.planning import lower_module, plan_module
+from memsched.pool_planning import plan_pools
+from memsched.report.build import load_schema
+from memsched.targets.load import load_target
+from tests import small_models
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+
+
+def target(folder: Path, *pools: str) -> str:
+    path = folder / "chip.toml"
+    path.write_text('extends = "ideal"\n' + "".join(f"[[pools]]\n{pool}\n" for pool in pools), encoding="utf-8")
+    return str(path)
+
+
+def two(folder: Path, size: int) -> str:
+    return target(folder, f'name = "sram"\nsize = {size}\ncost = 2', 'name = "dram"\ncost = 9')
+
+
+def overlaps(rows: list[dict[str, Any]]) -> bool:
+    """Whether two rows that do not lie at the same address share bytes of a pool while both are live."""
+    return any(
+        a["pool"] == b["pool"]
+        and a["offset_bytes"] < b["offset_bytes"] < a["offset_bytes"] + a["size_bytes"]
+        and a["first_step"] <= b["last_step"]
+        and b["first_step"] <= a["last_step"]
+        for a in rows
+        for b in rows
+    )
+
+
+def test_every_address_names_its_pool(tmp_path: Path) -> None:
+    whole = memsched.optimize(small_models.branches(), target="ideal", verify=False)
+    size = whole.schedule.peak // 2
+    result = memsched.optimize(small_models.branches(), target=two(tmp_path, size), verify=False)
+    report = result.report.data
+    SCHEMA.validate(json.loads(result.report.to_json()))
+    section = report["pools"]
+    sram, dram = section["pools"]
+    assert (sram["name"], sram["size_bytes"], dram["name"], dram["size_bytes"]) == ("sram", size, "dram", None)
+    assert section["status"] == "optimal"
+    assert section["weighted_traffic"] == section["lower_bound"]
+    assert section["weighted_traffic"] == 2 * sram["accessed_bytes"] + 9 * dram["accessed_bytes"]
+    assert section["last_pool_weighted_traffic"] == 9 * (sram["accessed_bytes"] + dram["accessed_bytes"])
+    assert {row["pool"] for row in report["buffers"]} == {"sram", "dram"}
+    assert max(r["offset_bytes"] + r["size_bytes"] for r in report["buffers"] if r["pool"] == "sram") <= size
+    assert not overlaps(report["buffers"])
+    assert {row["tensor"] for row in report["buffers"]} == {row["tensor"] for row in whole.report["buffers"]}
+    assert whole.report["pools"] is None
+    assert all("pool" not in row for row in whole.report["buffers"])
+
+
+def test_enough_fast_memory_takes_all(tmp_path: Path) -> None:
+    result = memsched.optimize(small_models.branches(), target=two(tmp_path, 1 << 20), verify=False)
+    assert {row["pool"] for row in result.report["buffers"]} == {"sram"}
+    assert result.report["pools"]["status"] == "optimal"
+
+
+def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(small_models.branches())
+    assert main(["analyze", str(model), "--target", two(tmp_path, 256)]) == 0
+    out = capsys.readouterr().out
+    assert "pools: sram" in out
+    assert "bytes accessed x cost" in out
+    assert main(["analyze", str(model), "--target", target(tmp_path, 'name = "only"\nsize = 8')]) == 0
+    assert "the pools cannot hold the buffers" in capsys.readouterr().out
+    assert main(["analyze", str(model), "--target", target(tmp_path, 'name = "only"\nsize = 8'), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    SCHEMA.validate(report)
+    assert report["pools"]["weighted_traffic"] is None
+    assert report["buffers"]
+
+
+def test_pools_that_are_too_small_are_a_budget_that_is_not_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(small_models.branches())
+    chip = target(tmp_path, 'name = "fast"\nsize = 8', 'name = "slow"\nsize = 64')
+    assert main(["optimize", str(model), "--target", chip, "--no-verify", "-q"]) == 3
+    taken = capsys.readouterr()
+    assert taken.out == ""
+    assert taken.err.startswith("memsched: the pools cannot hold the buffers: they have 72 B together; give")
+    assert main(["optimize", str(model), "--target", two(tmp_path, 8), "--no-verify", "-q"]) == 0
+
+
+def test_the_placement_has_time_of_its_own(tmp_path: Path) -> None:
+    module = memsched.load(small_models.branches())
+    chip = load_target(two(tmp_path, 64))
+    plan = plan_module(module, lower_module(module, chip), Limits(), solver="file")[0]
+    late = plan_pools(plan, chip, Limits(time_limit=20.0), started=-100.0)
+    assert late is not None
+    assert late.status == "optimal"
+    assert plan_pools(plan, load_target("ideal"), Limits(), started=0.0) is None

@@ -1,0 +1,1 @@
+"""Plans of on-chip memory."""

@@ -1,0 +1,147 @@
+"""The search for groups: what it must reach on a real network, its frontier, budgets and limits."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from memsched.formats import onnx_rewriter, tflite_rewriter
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.limits import Limits
+from memsched.graph.liveness import Storage, evaluate
+from memsched.lowering.apply import apply_target
+from memsched.targets.load import load_target
+from memsched.tiling.pieces import Pieces, plan_pieces
+from memsched.tiling.rewrite import rewrite
+from memsched.tiling.search import Found, FrontierPoint, search
+from tests.formats.tflite_builder import MODELS
+from tests.small_models import floats, model_of
+from tests.tiling.random_nets import onnx_net
+
+UNTILED = 138_240
+
+
+def mobilenet() -> Module:
+    path = MODELS / "mobilenetv2_035_96_int8.tflite"
+    return load_module(path.read_bytes(), "mobilenet", LoadOptions())
+
+
+def found(module: Module, percent: float, *, seconds: float = 30.0, budget: int | None = None) -> Found:
+    graph = module.graphs[0]
+    macs = sum(op.macs for op in graph.ops)
+    return search(
+        graph,
+        load_target("tflm"),
+        tflite_rewriter.dialect(module),
+        Limits(seconds),
+        started=time.monotonic(),
+        most_macs=int(macs * percent / 100),
+        budget=budget,
+    )
+
+
+def real_peak(module: Module, point: FrontierPoint) -> tuple[int, int]:
+    """The peak and work of the whole rewritten graph."""
+    graph, dialect = module.graphs[0], tflite_rewriter.dialect(module)
+    groups = [plan_pieces(graph, group, dialect) for group in point.groups]
+    result = rewrite(graph, [one for one in groups if isinstance(one, Pieces)], dialect)
+    lowered = apply_target(result.graph, load_target("tflm"))
+    profile = evaluate(Storage.of(lowered), range(len(lowered.ops)))
+    return profile.peak, result.macs - sum(op.macs for op in graph.ops)
+
+
+def test_a_network_falls_to_a_third_without_extra_work_that_the_frontier_does_not_state() -> None:
+    module = mobilenet()
+    result = found(module, 3.0)
+    assert result.exhausted
+    points = result.frontier
+    assert points[0] == FrontierPoint(UNTILED, 0, ()) or points[0].extra_macs == 0
+    assert [point.peak for point in points] == sorted((point.peak for point in points), reverse=True)
+    assert [point.extra_macs for point in points] == sorted(point.extra_macs for point in points)
+    assert result.best.peak <= 60_000
+    for point in points:
+        assert real_peak(module, point) == (point.peak, point.extra_macs)
+
+
+@pytest.mark.parametrize("target", ["tflm", "tflm-reference"])
+def test_points_past_the_limit_of_work_lead_to_less_memory_within_it(target: str) -> None:
+    module, best = mobilenet(), [UNTILED]
+    graph = module.graphs[0]
+    result = search(
+        graph,
+        load_target(target),
+        tflite_rewriter.dialect(module),
+        Limits(60.0),
+        started=time.monotonic(),
+        most_macs=sum(op.macs for op in graph.ops) * 15 // 100,
+        on_progress=lambda peak, _: best.append(peak),
+        stop=lambda: best[-1] <= 38_000,
+    )
+    assert result.best.peak <= 38_000
+    assert best == sorted(best, reverse=True)
+
+
+def test_a_budget_takes_the_least_work_that_meets_it() -> None:
+    module = mobilenet()
+    generous, tight = found(module, 1.0, budget=90_000), found(module, 1.0, budget=58_000)
+    assert generous.best.peak <= 90_000
+    assert tight.best.peak <= 58_000
+    assert generous.best.extra_macs <= tight.best.extra_macs
+    assert found(module, 15.0, budget=UNTILED).best == FrontierPoint(UNTILED, 0, ())
+
+
+def test_no_time_means_no_groups_and_a_stop_ends_the_search() -> None:
+    module = mobilenet()
+    result = found(module, 15.0, seconds=0.0)
+    assert result.best == FrontierPoint(UNTILED, 0, ())
+    assert not result.exhausted
+
+
+def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
+    """Convolutions, a resize of aligned corners, convolutions: cut before and after it, and it is named."""
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["wide"], "wide", pads=[1] * 4),
+        helper.make_node("MaxPool", ["wide"], ["low"], "low", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node(
+            "Resize", ["low", "", "scales"], ["high"], "high",
+            mode="linear", coordinate_transformation_mode="align_corners",
+        ),
+        helper.make_node("Conv", ["high", "b"], ["again"], "again", pads=[1] * 4),
+        helper.make_node("MaxPool", ["again"], ["y"], "y", kernel_shape=[4, 4], strides=[4, 4]),
+    ]  # fmt: skip
+    values = np.random.default_rng(0)
+    weights = [values.normal(size=(8, depth, 3, 3)).astype("f") for depth in (3, 8)]
+    constants = [numpy_helper.from_array(array, name) for array, name in zip(weights, "ab", strict=True)]
+    constants.append(numpy_helper.from_array(np.array([1, 1, 2, 2], "f"), "scales"))
+    data = model_of(nodes, [floats("x", [1, 3, 32, 32])], [floats("y", [1, 8, 8, 8])], constants)
+    module = load_module(data, "resized", LoadOptions())
+    graph, dialect = module.graphs[0], onnx_rewriter.dialect(module)
+    macs = sum(op.macs for op in graph.ops)
+    result = search(
+        *(graph, load_target("onnxruntime"), dialect, Limits(20.0)), started=time.monotonic(), most_macs=macs // 4
+    )
+    assert [name for name, _ in result.refusals] == ["high"]
+    assert (3, 4) in [group.ops for group in result.best.groups]
+    assert not any(2 in group.ops for point in result.frontier for group in point.groups)
+    assert result.best.peak < 2 * graph.tensors[graph.ops[0].outputs[0]].size
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_frontiers_of_random_networks_hold(seed: int) -> None:
+    module = load_module(onnx_net(seed), "random", LoadOptions())
+    graph, dialect, target = module.graphs[0], onnx_rewriter.dialect(module), load_target("ideal")
+    macs = sum(op.macs for op in graph.ops)
+    result = search(graph, target, dialect, Limits(1.0), started=time.monotonic(), most_macs=macs // 4)
+    before = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
+    assert result.best.peak <= before
+    for point in result.frontier:
+        groups = [plan_pieces(graph, group, dialect) for group in point.groups]
+        tiled = rewrite(graph, [one for one in groups if isinstance(one, Pieces)], dialect)
+        lowered = apply_target(tiled.graph, target)
+        assert tiled.macs - macs == point.extra_macs
+        # In-place writes across a group's edge are seen only in the whole graph.
+        assert evaluate(Storage.of(lowered), range(len(lowered.ops))).peak <= point.peak
