@@ -1,0 +1,93 @@
+"""Figures of stages on a network small enough to count by hand, and the checker's refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.graph.stages import Constraints, Layer, Network, StageSchedule, Value, figures
+from memsched.graph.stages_checker import check_stages
+
+NETWORK = Network(
+    "skip",
+    layers=(
+        Layer("a", "Conv", (0,), 10, ()),
+        Layer("b", "Conv", (1,), 20, (0,)),
+        Layer("c", "Conv", (1, 2), 30, (1,)),
+        Layer("d", "Add", (), 0, (0, 2)),
+    ),
+    values=(
+        Value("x", 5, -1, (0,)),
+        Value("ya", 7, 0, (1, 3)),
+        Value("yb", 3, 1, (2,)),
+        Value("yc", 7, 2, (3,)),
+        Value("yd", 7, 3, (), result=True),
+    ),
+    constants=(100, 200, 50),
+)
+STAGES = (0, 0, 1, 2)
+
+
+def schedule(stages: tuple[int, ...], communication: int) -> StageSchedule:
+    return StageSchedule(stages, max(stages) + 1, 300, 300, communication, 0, "feasible", "", "test")
+
+
+def test_figures_where_values_are_sent_once() -> None:
+    first, second, third = figures(NETWORK, STAGES, 3)
+    assert (first.parameters, second.parameters, third.parameters) == (300, 250, 0)
+    assert (first.receives, first.sends) == (5, 7 + 3)
+    assert (second.receives, second.sends) == (3, 7)
+    assert (third.receives, third.sends, third.macs) == (7 + 7, 7, 0)
+    assert third.received_values == (1, 3)
+
+
+def test_figures_where_stages_hand_values_on() -> None:
+    first, second, third = figures(NETWORK, STAGES, 3, "through")
+    assert (first.receives, first.sends) == (5, 7 + 3)
+    assert (second.receives, second.sends) == (7 + 3, 7 + 7)
+    assert (third.receives, third.sends) == (14, 7)
+
+
+def test_results_of_early_stages_are_handed_on_to_the_end() -> None:
+    early = replace(NETWORK, values=(*NETWORK.values[:2], replace(NETWORK.values[2], result=True), *NETWORK.values[3:]))
+    first, second, third = figures(early, STAGES, 3, "through")
+    assert (first.sends, second.sends, third.sends) == (10, 7 + 3 + 7, 7 + 3)
+    assert figures(early, STAGES, 3)[2].sends == 7
+
+
+def test_a_valid_schedule_passes() -> None:
+    check_stages(NETWORK, schedule(STAGES, 3 + 7 + 7), Constraints(3, cut_after=(1,), never_cut=()))
+
+
+@pytest.mark.parametrize(
+    ("stages", "communication", "constraints"),
+    [
+        (STAGES, 16, Constraints(3)),
+        (STAGES, 17, Constraints(2)),
+        ((0, 0, 2, 2), 10, Constraints(3)),
+        ((1, 0, 1, 2), 17, Constraints(3)),
+        ((0, 0, 1, 0), 10, Constraints(2)),
+        (STAGES, 17, Constraints(3, cut_after=(0,))),
+        (STAGES, 17, Constraints(3, never_cut=(1,))),
+        (STAGES, 17, Constraints(3, children_together=True)),
+    ],
+)
+def test_the_checker_refuses(stages: tuple[int, ...], communication: int, constraints: Constraints) -> None:
+    with pytest.raises(InternalError):
+        check_stages(NETWORK, schedule(stages, communication), constraints)
+
+
+def test_the_checker_refuses_claims() -> None:
+    valid = schedule(STAGES, 17)
+    for claim in (
+        replace(valid, status="optimal"),
+        replace(valid, lower_bound=301),
+        replace(valid, communication_bound=18),
+    ):
+        with pytest.raises(InternalError):
+            check_stages(NETWORK, claim, Constraints(3))
+    shared = replace(NETWORK, together=((0, 3),))
+    with pytest.raises(InternalError):
+        check_stages(shared, valid, Constraints(3))
