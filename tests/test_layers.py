@@ -23,6 +23,7 @@ FLOORS = {
     "targets": 1,
     "lowering": 2,
     "fusion": 2,
+    "regions": 2,
     "schedule": 3,
     "allocate": 3,
     "joint": 4,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memsched.graph.model import Graph
+from memsched.regions.rules import Geometry, Refusal, Window
 from memsched.tiling.local import Intervals, halo_tensors
 from memsched.tiling.pieces import Group, members_of
-from memsched.tiling.rules import Geometry, Refusal, Window
 
 __all__ = ["Choices"]
 

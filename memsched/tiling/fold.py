@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op
-from memsched.tiling.geometry import describe
-from memsched.tiling.rules import Geometry, Window
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Geometry, Window
 
 __all__ = ["fold_pads"]
 

@@ -14,11 +14,11 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
 from memsched.lowering.apply import apply_target
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
-from memsched.tiling.geometry import describe
 from memsched.tiling.pieces import Group, Pieces, Runs, members_of, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.rules import Geometry, Pointwise, Refusal
 
 __all__ = ["Interval", "Intervals", "Judged", "halo_tensors", "looks_at_one"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Region
-from memsched.tiling.geometry import describe
-from memsched.tiling.ranges import Needed, deduce
-from memsched.tiling.rules import Geometry, Mirrored, Refusal, RefusedError, Transposed, Window
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import Needed, deduce
+from memsched.regions.rules import Geometry, Mirrored, Refusal, RefusedError, Transposed, Window
 from memsched.tiling.spill import spilled
 
 __all__ = [

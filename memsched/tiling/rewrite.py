@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from memsched.errors import InternalError
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.tiling.geometry import describe
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import whole
+from memsched.regions.rules import Full, Geometry, Pointwise, Refusal, Window
 from memsched.tiling.pieces import OpPiece, Piece, Pieces, shape_attributes
-from memsched.tiling.ranges import whole
-from memsched.tiling.rules import Full, Geometry, Pointwise, Refusal, Window
 
 __all__ = ["Rewritten", "rewrite"]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from memsched.graph.dialect import Dialect
 from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
+from memsched.regions.rules import Full, Geometry, Refusal
 from memsched.targets.model import Target
 from memsched.tiling.choices import Choices
 from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one
 from memsched.tiling.pieces import Group
-from memsched.tiling.rules import Full, Geometry, Refusal
 
 __all__ = ["Found", "FrontierPoint", "search"]
 

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from memsched.graph.model import Graph, Region
-from memsched.tiling.geometry import describe
-from memsched.tiling.ranges import Needed, deduce, whole
-from memsched.tiling.rules import Geometry, Refusal
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import Needed, deduce, whole
+from memsched.regions.rules import Geometry, Refusal
 
 __all__ = ["AxisChoice", "Group", "Tiled", "Traced", "axes", "cuts", "tile", "trace"]
 

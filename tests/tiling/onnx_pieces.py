@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats import onnx_reader
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Op, Region
-from memsched.tiling.ranges import Needed, WeightSlice, backward
-from memsched.tiling.rules import Refusal
+from memsched.regions.ranges import Needed, WeightSlice, backward
+from memsched.regions.rules import Refusal
 from tests.tiling.onnx_layers import Layer, random_layer
 
 Array = Any

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats import onnx_reader, tflite_reader
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Op
-from memsched.tiling.geometry import describe
-from memsched.tiling.rules import Geometry
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Geometry
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 

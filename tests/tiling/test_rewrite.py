@@ -17,11 +17,11 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.graph.rewrite_checker import check_rewrite, check_written
-from memsched.tiling.geometry import describe
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Refusal
 from memsched.tiling.local import halo_tensors
 from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.rules import Refusal
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.random_nets import onnx_net, tflite_net, u_net
 

@@ -12,8 +12,8 @@ import pytest
 from memsched.formats import onnx_reader
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph, Region
+from memsched.regions.rules import Refusal
 from memsched.tiling import transfer
-from memsched.tiling.rules import Refusal
 from memsched.tiling.transfer import Group, Halo, Tiled, Traced, cuts, tile, trace
 from tests.tiling.graphs import chain, conv, region
 from tests.tiling.onnx_layers import Layer, whole_numbers

@@ -13,9 +13,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from memsched.formats import tflite_reader
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Op, Region
-from memsched.tiling.ranges import Needed, backward
-from memsched.tiling.rules import Refusal
-from memsched.tiling.windows import same_padding
+from memsched.regions.ranges import Needed, backward
+from memsched.regions.rules import Refusal
+from memsched.regions.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.tiling.onnx_layers import shape_of, whole_numbers
 from tests.tiling.onnx_pieces import Verdict, random_region

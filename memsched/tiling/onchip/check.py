@@ -11,10 +11,10 @@ from itertools import combinations, product
 
 from memsched.errors import InternalError
 from memsched.graph.model import Graph, Region
+from memsched.regions.ranges import Needed, deduce
+from memsched.regions.rules import Window
 from memsched.tiling.onchip.model import Buffer, OnChipGroup, OnChipPlan
 from memsched.tiling.onchip.network import Network, Range
-from memsched.tiling.ranges import Needed, deduce
-from memsched.tiling.rules import Window
 
 __all__ = ["check_plan"]
 

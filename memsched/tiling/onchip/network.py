@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from memsched.graph.model import Graph, Op, Region
-from memsched.tiling.geometry import describe
-from memsched.tiling.ranges import deduce
-from memsched.tiling.rules import CONSTANT_SHAPE, POINTWISE, AxisMap, Full, Geometry, Pointwise, Refusal, Rule, Window
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import deduce
+from memsched.regions.rules import CONSTANT_SHAPE, POINTWISE, AxisMap, Full, Geometry, Pointwise, Refusal, Rule, Window
 
 __all__ = ["Layer", "Map", "Network", "Range"]
 

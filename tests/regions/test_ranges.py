@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
-from memsched.tiling.ranges import Needed, WeightSlice, backward, whole
-from memsched.tiling.rules import Refusal
-from memsched.tiling.windows import same_padding
+from memsched.regions.ranges import Needed, WeightSlice, backward, whole
+from memsched.regions.rules import Refusal
+from memsched.regions.windows import same_padding
 from tests.tiling.graphs import one, region
 
 

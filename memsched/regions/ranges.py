@@ -18,8 +18,8 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from memsched.graph.model import AttributeValue, Graph, Op, Region
-from memsched.tiling.geometry import describe
-from memsched.tiling.rules import (
+from memsched.regions.geometry import describe
+from memsched.regions.rules import (
     AxisMap,
     Blocks,
     Full,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from memsched.graph.model import Graph
-from memsched.tiling import movement, values, windows
-from memsched.tiling.rules import (
+from memsched.regions import movement, values, windows
+from memsched.regions.rules import (
     Blocks,
     Geometry,
     Grouped,

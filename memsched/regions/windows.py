@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from memsched.tiling.rules import (
+from memsched.regions.rules import (
     FULL,
     POINTWISE,
     AxisMap,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from memsched.tiling.rules import (
+from memsched.regions.rules import (
     FULL,
     POINTWISE,
     AxisMap,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from memsched.tiling.rules import (
+from memsched.regions.rules import (
     FULL,
     POINTWISE,
     AxisMap,
