@@ -14,7 +14,7 @@ from memsched.formats.module import Module
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.checker import CheckedSchedule, check_allocation, check_schedule
 from memsched.graph.limits import Limits
-from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.joint.improve import JointProgress, improve
 from memsched.joint.layout import live_bytes
@@ -92,11 +92,13 @@ class Baseline:
 
     Attributes:
         graph: With its bodies' peaks in orders of the same kind.
+        footprints: Bytes per step of the order.
     """
 
     graph: Graph
     schedule: Schedule
     allocation: Allocation
+    footprints: tuple[int, ...]
 
 
 def bottom_up(module: Module) -> list[int]:
@@ -239,20 +241,25 @@ def baselines(module: Module, lowered: tuple[Lowered, ...], target: Target) -> d
     for index in bottom_up(module):
         for rule, below in peaks.items():
             one = with_bodies(module, lowered, index, below)
-            schedule = _in_order(one, rule)
+            schedule, profile = _profiled(one, rule)
             below[index] = schedule.peak
             if index == 0:
                 allocation = allocate(one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage)
-                found[rule] = Baseline(one.graph, schedule, allocation)
+                found[rule] = Baseline(one.graph, schedule, allocation, profile.footprints)
     return {name: found[rule] for name, rule in rules.items()}
 
 
 def _in_order(lowered: Lowered, rule: OrderRule) -> Schedule:
     """Return the schedule of a graph in the rule's order, with nothing proven."""
+    return _profiled(lowered, rule)[0]
+
+
+def _profiled(lowered: Lowered, rule: OrderRule) -> tuple[Schedule, Profile]:
+    """Return the schedule of a graph in the rule's order, with nothing proven, and what each of its steps costs."""
     order = rule(lowered.graph, lowered.storage)
     profile = evaluate(lowered.storage, order)
     in_place = profile.in_place(lowered.storage, order)
-    return Schedule(order, in_place, profile.peak, 0, "feasible", "", "given order")
+    return Schedule(order, in_place, profile.peak, 0, "feasible", "", "given order"), profile
 
 
 def plan_allocation(

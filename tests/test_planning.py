@@ -36,7 +36,7 @@ def planned(graph: Graph) -> tuple[GraphPlan, dict[str, Baseline]]:
     order = tuple(range(len(graph.ops)))
     profile = evaluate(storage, order)
     file = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
-    baseline = Baseline(graph, file, allocate(graph, file, alignment=1, storage=storage))
+    baseline = Baseline(graph, file, allocate(graph, file, alignment=1, storage=storage), ())
     plan = GraphPlan(graph, found.schedule, check_schedule(graph, found.schedule), profile.peak, None, ())
     return plan, {"file_order": baseline}
 
