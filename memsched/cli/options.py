@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from memsched.cli.main import State
 from memsched.errors import UsageError
+from memsched.suggestions import did_you_mean
 from memsched.units import parse_size
 
 __all__ = [
@@ -161,7 +162,8 @@ def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
     names = tuple(part.strip() for part in value.split(",") if part.strip())
     for name in names:
         if name not in ALLOWED:
-            raise click.BadParameter(f"'{name}' is not available; choose from {', '.join(ALLOWED)}", ctx, param)
+            hint = did_you_mean(name, ALLOWED)
+            raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(ALLOWED)}", ctx, param)
     return names
 
 

@@ -10,6 +10,7 @@ from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_structure import Scope
 from memsched.formats.onnx_types import ValueType, element_bits, value_type
+from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
@@ -139,13 +140,19 @@ class Statements:
         """
         for name in self._shapes:
             if not any(name in scope.defined for scope in scopes):
-                raise UsageError(f"--input-shape {name}: the model has no tensor of that name")
+                known = sorted({value for scope in scopes for value in scope.defined if value not in scope.constants})
+                raise UsageError(
+                    f"--input-shape {name}: the model has no tensor of that name{did_you_mean(name, known)}"
+                )
             if all(name in scope.constants for scope in scopes if name in scope.defined):
                 raise UsageError(f"--input-shape {name}: the tensor is a constant, whose shape the model states")
         for name in self._options.dims:
             if name not in self._symbols:
                 known = ", ".join(f"'{symbol}'" for symbol in itertools.islice(self._symbols, 8)) or "none"
-                raise UsageError(f"--dim {name}: the model has no symbolic dimension of that name; it has: {known}")
+                hint = did_you_mean(name, self._symbols)
+                raise UsageError(
+                    f"--dim {name}: the model has no symbolic dimension of that name{hint}; it has: {known}"
+                )
 
     def _check(self, name: str, declared: ValueType, lengths: Sequence[int]) -> None:
         if declared.kind != "tensor":

@@ -16,6 +16,7 @@ from memsched.formats.tflite_macs import macs
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.graph import dag
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
 
@@ -332,7 +333,8 @@ def _check_options(graph: Graph, options: LoadOptions) -> None:
     inputs = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
     for name, shape in options.input_shapes.items():
         if name not in inputs:
-            raise UsageError(f"--input-shape {name}: the model has no such input; its inputs are {_list(list(inputs))}")
+            hint, known = did_you_mean(name, inputs), _list(list(inputs))
+            raise UsageError(f"--input-shape {name}: the model has no such input{hint}; its inputs are {known}")
         if tuple(shape) != inputs[name]:
             stored = ",".join(map(str, inputs[name] or ()))
             raise UsageError(

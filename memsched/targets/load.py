@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import types
 import typing
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memsched.errors import TargetError, UsageError
+from memsched.suggestions import did_you_mean
 from memsched.targets.model import InPlaceRule, PartViewRule, Pool, Target, ViewRule, WorkspaceRule
 from memsched.units import parse_size
 
@@ -74,9 +74,8 @@ def load_target(name_or_path: str) -> Target:
 
 def _unknown(name: str) -> str:
     names = builtin_targets()
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"unknown target '{name}'; {hint}built-in targets: {', '.join(names)}; or give the path of a .toml file"
+    hint = did_you_mean(name, names)
+    return f"unknown target '{name}'{hint}; built-in targets: {', '.join(names)}; or give the path of a .toml file"
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -186,9 +185,8 @@ def _construct(where: str, kind: type, values: Mapping[str, Any]) -> Any:
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}
     for key in values:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
-            raise TargetError(f"{where}unknown key '{key}'; {hint}")
+            hint = did_you_mean(key, known) or f"; known keys: {', '.join(known)}"
+            raise TargetError(f"{where}unknown key '{key}'{hint}")
     for name, field in known.items():
         if name not in values and field.default is MISSING:
             raise TargetError(f"{where}key '{name}' is missing")
