@@ -97,7 +97,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         model=_model_section(outcome.module),
         output=None if written is None else _output_section(written, outcome.output),
         target=_target_section(outcome.prepared),
-        baselines={name: _figures(baseline) for name, baseline in outcome.prepared.baselines.items()},
+        baselines=_baseline_sections(outcome.prepared.baselines),
         graph=main.graph,
         schedule=main.schedule,
         checked=main.checked,
@@ -125,8 +125,16 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
     return Report(build_report(facts))
 
 
-def _figures(baseline: Baseline) -> dict[str, int]:
-    return {"peak_bytes": baseline.schedule.peak, "arena_bytes": baseline.allocation.arena}
+def _baseline_sections(baselines: Mapping[str, Baseline]) -> dict[str, dict[str, Any]]:
+    """Return the figures of all baselines; of the file's order also the ops and what each of them costs."""
+    sections: dict[str, dict[str, Any]] = {
+        name: {"peak_bytes": baseline.schedule.peak, "arena_bytes": baseline.allocation.arena}
+        for name, baseline in baselines.items()
+    }
+    given = baselines["file_order"]
+    sections["file_order"]["ops"] = [given.graph.ops[number].name for number in given.schedule.order]
+    sections["file_order"]["footprints_bytes"] = list(given.footprints)
+    return sections
 
 
 def _model_section(module: Module) -> dict[str, Any]:

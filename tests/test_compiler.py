@@ -29,6 +29,9 @@ def test_optimize_bytes() -> None:
     assert result.verification is None
     assert result.budget_met is None
     assert onnx.load_model_from_string(result.model).graph.node[0].name.startswith("mul")
+    given = result.report["baselines"]["file_order"]
+    assert given["ops"][:2] == ["mul0", "mul1"]
+    assert max(given["footprints_bytes"]) == given["peak_bytes"]
     assert result.report["model"]["path"] == "-"
     assert result.report["output"]["path"] is None
     with pytest.raises(dataclasses.FrozenInstanceError):

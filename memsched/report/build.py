@@ -47,7 +47,7 @@ class Facts:
     model: Mapping[str, Any]
     output: Mapping[str, Any] | None
     target: Mapping[str, Any]
-    baselines: Mapping[str, Mapping[str, int]]
+    baselines: Mapping[str, Mapping[str, Any]]
     graph: Graph
     schedule: Schedule
     checked: CheckedSchedule
@@ -256,6 +256,7 @@ def _buffers(
     replaced = {choice.output: choice.input for choice in schedule.in_place}
     shown, pieces = _views(graph)
     first, last = _lifetimes(graph, schedule)
+    produced, read = _accesses(graph, schedule)
     where = addresses(graph, allocation)
     placed = dict.fromkeys([tensor for placement in allocation.placements for tensor in placement.tensors])
     # Concatenations of pieces, and views of them, have an address, but no buffer of their own.
@@ -273,6 +274,8 @@ def _buffers(
                 "in_place_of": names[replaced[tensor]] if tensor in replaced else None,
                 "view_of": names[shown[tensor]] if tensor in shown else None,
                 "consists_of": [names[piece] for piece in pieces.get(tensor, ())],
+                "produced_in": produced[tensor],
+                "read_in": read[tensor],
             }
         )
     return result
@@ -318,6 +321,18 @@ def _lifetimes(graph: Graph, schedule: Schedule) -> tuple[list[int], list[int]]:
     for tensor in (*graph.outputs, *graph.variables):
         last[tensor] = max(0, len(schedule.order) - 1)
     return first, last
+
+
+def _accesses(graph: Graph, schedule: Schedule) -> tuple[list[int | None], list[list[int]]]:
+    """Return per tensor the step that produces it, None for inputs and variables, and the steps that read it."""
+    produced: list[int | None] = [None] * len(graph.tensors)
+    read: list[list[int]] = [[] for _ in graph.tensors]
+    for step, number in enumerate(schedule.order):
+        for tensor in graph.ops[number].outputs:
+            produced[tensor] = step
+        for tensor in dict.fromkeys(graph.ops[number].inputs):
+            read[tensor].append(step)
+    return produced, read
 
 
 def dump_report(report: Mapping[str, Any]) -> str:

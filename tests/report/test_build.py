@@ -108,6 +108,10 @@ def test_lists_agree_with_the_definitions(seed: int) -> None:
     for buffer in report["buffers"]:
         assert 0 <= buffer["first_step"] <= buffer["last_step"] < len(order)
         assert buffer["offset_bytes"] + facts.checked.bytes_of[names[buffer["tensor"]]] <= facts.allocation.arena
+        tensor = names[buffer["tensor"]]
+        makers = [step for step, op in enumerate(order) if tensor in graph.ops[op].outputs]
+        assert buffer["produced_in"] == (makers[0] if makers else None)
+        assert buffer["read_in"] == [step for step, op in enumerate(order) if tensor in graph.ops[op].inputs]
     with_bytes = {graph.tensors[t].name for t, size in enumerate(facts.checked.bytes_of) if size}
     assert with_bytes <= {buffer["tensor"] for buffer in report["buffers"]}
     peak_step = next(s for s in report["steps"] if s["footprint_bytes"] == report["result"]["peak_bytes"])
