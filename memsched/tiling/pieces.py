@@ -8,28 +8,24 @@ halo may be kept from the piece before instead of being computed again.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memsched.graph.dialect import Attributes, Dialect
+from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
-from memsched.regions.ranges import Needed, deduce
-from memsched.regions.rules import Geometry, Mirrored, Refusal, RefusedError, Transposed, Window
-from memsched.tiling.spill import spilled
+from memsched.regions.rules import Geometry, Refusal, RefusedError
+from memsched.tiling.runs import OpPiece, run_of
 
 __all__ = [
     "Group",
     "Members",
-    "OpPiece",
     "Piece",
     "Pieces",
     "Runs",
     "hull",
     "members_of",
     "plan_pieces",
-    "shape_attributes",
 ]
 
 
@@ -51,29 +47,6 @@ class Group:
     counts: tuple[int, ...]
     kept: tuple[int, ...] = ()
     padded: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OpPiece:
-    """One run of an op in one piece.
-
-    Attributes:
-        op: Index into the graph.
-        wanted: The part of its output that is asked for.
-        computed: What it really computes, elements that are wrong or not asked for included.
-        reads: Per entry of ``op.inputs`` the part it reads.
-        padding: Elements to be added around its first input by an op of its own, per axis; empty for none.
-        attributes: Those of the piece.
-        macs: Multiply-accumulates of what it computes.
-    """
-
-    op: int
-    wanted: Region
-    computed: Region
-    reads: tuple[Region, ...]
-    padding: tuple[tuple[int, int], ...]
-    attributes: Attributes
-    macs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +134,6 @@ def hull(first: Region, second: Region) -> Region:
     """Return the smallest region that holds both."""
     pairs = zip(first.ranges, second.ranges, strict=True)
     return Region(tuple((min(a, c), max(b, d)) for (a, b), (c, d) in pairs))
-
-
-_PADS = frozenset({"MIRROR_PAD", "PAD", "PADV2", "Pad"})
 
 
 class _Planner:
@@ -263,102 +233,18 @@ class _Planner:
     def _run(self, op: int, wanted: Region) -> OpPiece:
         key = (self._graph.ops[op].name, wanted, op in self._group.padded)
         if key not in self._known:
-            self._known[key] = self._new_run(op, wanted)
+            found = run_of(
+                self._graph.ops[op], op, self._geometries[op], wanted, self._dialect, padded=op in self._group.padded
+            )
+            if isinstance(found, Refusal):
+                raise RefusedError(found.reason)
+            self._known[key] = found
         run = self._known[key]
         self._macs += run.macs
         return run if run.op == op else replace(run, op=op)
-
-    def _new_run(self, op: int, wanted: Region) -> OpPiece:
-        geometry, value = self._geometries[op], self._graph.ops[op]
-        needed = deduce(geometry, value, wanted)
-        if isinstance(needed, Refusal):
-            raise RefusedError(needed.reason)
-        if any(one.region is None for one in needed.inputs):
-            raise RefusedError(f"op '{value.name}' ({value.type}): a piece would not read all of its inputs")
-        run = self._expressed(op, wanted, needed)
-        return replace(run, macs=_macs(geometry, value.macs, needed, run.computed) if value.macs else 0)
-
-    def _expressed(self, op: int, wanted: Region, needed: Needed) -> OpPiece:
-        """Say a piece in the format's words: with its own pads, with its padding by size, or padded beforehand."""
-        geometry, value = self._geometries[op], self._graph.ops[op]
-        computed = needed.computed(wanted)
-        reads = tuple(one.region for one in needed.inputs if one.region is not None)
-        shape = tuple(stop - start for start, stop in computed.ranges)
-        attributes = {**value.attributes, **needed.attributes, **shape_attributes(value.type, value.attributes, shape)}
-        own_words = self._other_words(op, wanted, needed)
-        if own_words is not None:
-            return OpPiece(op, wanted, computed, reads, (), {**attributes, **own_words, **needed.attributes})
-        windows = _window_axes(geometry)
-        if not windows or all(_is_whole(geometry, axis, wanted, reads[0]) for axis in windows):
-            return OpPiece(op, wanted, computed, reads, (), attributes)
-        pads = tuple(needed.inputs[0].pads[axis] for axis in windows)
-        own = self._dialect.piece_attributes(value, pads)
-        if own is not None:
-            return OpPiece(op, wanted, computed, reads, (), {**own, **needed.attributes})
-        bare = self._dialect.piece_attributes(value, ((0, 0),) * len(windows))
-        # A pool's padding is no value that could be laid around its input.
-        padable = bare is not None and "POOL" not in value.type.upper()
-        if not (padable and op in self._group.padded) and self._dialect.pads_by_size(value):
-            found = spilled(geometry, wanted, reads[0])
-            if found is not None:
-                return OpPiece(op, wanted, found[1], (found[0], *reads[1:]), (), attributes)
-        if bare is None or not padable:
-            raise RefusedError(f"op '{value.name}' ({value.type}): its padding cannot be expressed in a piece")
-        return OpPiece(op, wanted, computed, reads, needed.inputs[0].pads, {**bare, **needed.attributes})
-
-    def _other_words(self, op: int, wanted: Region, needed: Needed) -> Attributes | None:
-        """Return the attributes of a piece of an op whose pads are no window's: transposed convolutions, pads."""
-        value, geometry = self._graph.ops[op], self._geometries[op]
-        moved = [
-            one.output
-            for operand in geometry.operands.values()
-            for one in operand
-            if isinstance(one.rule, Mirrored | Transposed) or (value.type in _PADS and isinstance(one.rule, Window))
-        ]
-        untouched = all(wanted.ranges[axis] == (0, geometry.shape[axis]) for axis in moved)
-        # What is needed of a transposed convolution puts padding of the output into pads, always.
-        if untouched and value.type != "ConvTranspose":
-            return None
-        if value.type in _PADS and value.type == self._dialect.pad_type and "paddings" in value.attributes:
-            return self._dialect.pad_attributes(needed.inputs[0].pads)
-        # Other formats state them as constants of another form, or by the size of the output.
-        if value.type not in {"ConvTranspose", "Pad"} or "axes" in value.attributes:
-            raise RefusedError(f"op '{value.name}' ({value.type}): a piece would need padding or a shape of its own")
-        pads = needed.inputs[0].pads[2 if value.type == "ConvTranspose" else 0 :]
-        name = "paddings" if "paddings" in value.attributes else "pads"
-        own: Attributes = {name: (*(before for before, _ in pads), *(after for _, after in pads))}
-        return own if value.type == "Pad" else {**own, "auto_pad": "NOTSET"}
 
 
 def _with_range(region: Region, axis: int, start: int, stop: int) -> Region:
     ranges = list(region.ranges)
     ranges[axis] = (start, stop)
     return Region(tuple(ranges))
-
-
-def _window_axes(geometry: Geometry) -> list[int]:
-    """Return the axes of the first operand over which a window moves."""
-    return [axis for axis, one in enumerate(geometry.operands.get(0, ())) if isinstance(one.rule, Window)]
-
-
-def _is_whole(geometry: Geometry, axis: int, wanted: Region, read: Region) -> bool:
-    output = geometry.operands[0][axis].output
-    whole = (0, geometry.shape[output]), (0, geometry.shapes[0][axis])
-    return (wanted.ranges[output], read.ranges[axis]) == whole
-
-
-def _macs(geometry: Geometry, macs: int, needed: Needed, computed: Region) -> int:
-    """Return the work of a piece, what it computes beside the part asked for included."""
-    size = math.prod(stop - start for start, stop in computed.ranges)
-    return max(needed.macs, macs * size // math.prod(geometry.shape))
-
-
-def shape_attributes(kind: str, attributes: Attributes, shape: tuple[int, ...]) -> Attributes:
-    """Return the attributes that state an output's shape, for a piece of this shape."""
-    if kind.startswith("RESIZE_") and "size" in attributes:
-        return {"size": shape[1:3]}
-    if kind == "Resize" and "sizes" in attributes:
-        return {"sizes": shape}
-    if kind in {"Expand", "Reshape"} and "shape" in attributes:
-        return {"shape": shape}
-    return {}

@@ -17,7 +17,8 @@ from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import whole
 from memsched.regions.rules import Full, Geometry, Pointwise, Refusal, Window
-from memsched.tiling.pieces import OpPiece, Piece, Pieces, shape_attributes
+from memsched.tiling.pieces import Piece, Pieces
+from memsched.tiling.runs import OpPiece, shape_attributes
 
 __all__ = ["Rewritten", "rewrite"]
 
