@@ -6,19 +6,18 @@ copy of the origin's node with other tensors and, where they differ, other attri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
-from memsched.formats.onnx_attributes import CONSTANT_INPUTS
 from memsched.formats.onnx_constants import INPUT_SLICES, Constants
 from memsched.formats.onnx_native import OnnxNative
+from memsched.formats.onnx_nodes import Pieces, opset
 from memsched.formats.onnx_structure import Scope, analyse
 from memsched.formats.onnx_writer import native_order, set_metadata
 from memsched.graph.dialect import Attributes, Dialect, Pads
 from memsched.graph.model import AttributeValue, Graph, Op
-from memsched.graph.rewrite_checker import CONSTANT_SHAPE
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -28,7 +27,6 @@ __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
 COPY_ATTRIBUTE: Final = "__memsched_copy"
 """Of a duplicated node: an attribute whose name begins so keeps ONNX Runtime from merging it with its original."""
 
-_INPUT_PADS: Final = 11
 _FREE_INITIALIZERS: Final = 4
 """The IR version since which initializers need not be listed as inputs."""
 _WINDOWED: Final = frozenset(
@@ -38,7 +36,7 @@ _WINDOWED: Final = frozenset(
 
 def dialect(module: Module) -> Dialect:
     """Return how ops that are added to ``module``'s graph look, in its version of the operator set."""
-    version = _opset(module.native.parse())
+    version = opset(module.native.parse())
 
     def slice_attributes(shape: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Attributes:
         # Axes that are not cut stay unnamed: a dimension that the file leaves open stays open.
@@ -61,10 +59,6 @@ def dialect(module: Module) -> Dialect:
         pads_by_size=lambda _: False,
         copy_attributes=lambda op, number: {**op.attributes, COPY_ATTRIBUTE: number},
     )
-
-
-def _opset(model: ModelProto) -> int:
-    return max((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), default=1)
 
 
 def _pad_attributes(pads: Sequence[tuple[int, int]]) -> Attributes:
@@ -115,12 +109,10 @@ class _Nodes:
 
     def __init__(self, module: Module, model: ModelProto, scopes: Sequence[Scope]) -> None:
         native: OnnxNative = module.native
-        self._given = module.graphs[0]
         self._protos = list(model.graph.node)
-        self._version = _opset(model)
-        self._op = {op.name: number for number, op in enumerate(self._given.ops)}
         self._node_of = native.nodes[0]
-        self.constants = Constants(module.path, model.graph, scopes[0], self._version)
+        self.constants = Constants(module.path, model.graph, scopes[0], opset(model))
+        self._pieces = Pieces(module.graphs[0], [self._protos[node] for node in self._node_of], opset(model))
         # Nodes that compute constants stand in front of the first op of the file that needs them.
         self._before: dict[int, list[int]] = {}
         self._rest: list[int] = []
@@ -137,91 +129,9 @@ class _Nodes:
         """Return all nodes, those that compute constants first: they are no steps, and any piece may need them."""
         if sorted(order) != list(range(len(graph.ops))):
             raise InternalError("the order of a rewritten graph does not name each of its ops once")
-        steps = [node for number in order for node in self._op_nodes(graph, graph.ops[number])]
+        steps = [self._pieces.node(graph, graph.ops[number], self.constants) for number in order]
         constant = [self._protos[node] for op in range(len(self._node_of)) for node in self._before[op]]
         return [*constant, *(self._protos[node] for node in self._rest), *self.constants.nodes, *steps]
-
-    def _op_nodes(self, graph: Graph, op: Op) -> Iterator[NodeProto]:
-        source = op.origin if op.origin is not None else op.name
-        if source not in self._op:
-            if op.origin is not None:
-                raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
-            yield self._helper(graph, op)
-            return
-        yield self._copy(graph, op, self._given.ops[self._op[source]], self._protos[self._node_of[self._op[source]]])
-
-    def _copy(self, graph: Graph, op: Op, origin: Op, proto: NodeProto) -> NodeProto:
-        from onnx import NodeProto
-
-        node = NodeProto()
-        node.CopyFrom(proto)
-        names, given = graph.tensors, self._given.tensors
-        if op.origin is not None:
-            node.name = op.name
-        if (op.type, op.positions) != (origin.type, origin.positions):
-            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
-        for place, read, was in zip(op.positions, op.inputs, origin.inputs, strict=True):
-            if names[read].name == given[was].name:
-                continue
-            if place < 0:
-                raise InternalError(f"op '{op.name}' captures '{given[was].name}' in a body and cannot read another")
-            node.input[place] = names[read].name
-        renamed = {given[was].name: names[made].name for was, made in zip(origin.outputs, op.outputs, strict=True)}
-        for place, name in enumerate(node.output):
-            # What nobody reads and has no tensor must not be defined twice.
-            node.output[place] = renamed.get(name, "" if op.origin is not None else name)
-        self._set_attributes(node, op, origin)
-        if op.region is not None:
-            shape = given[origin.outputs[0]].shape
-            if shape is None:
-                raise InternalError(f"op '{op.name}' is a piece of an output without a shape")
-            self.constants.cut(node, op, shape)
-        return node
-
-    def _set_attributes(self, node: NodeProto, op: Op, origin: Op) -> None:
-        from onnx import helper
-
-        inputs = {name: place for place, name in CONSTANT_INPUTS.get(op.type, {}).items()}
-        starts = node.input[1] if op.type == "Slice" and len(node.input) > 1 else ""
-        for name in [*origin.attributes, *(key for key in op.attributes if key not in origin.attributes)]:
-            value = op.attributes.get(name)
-            if value == origin.attributes.get(name) or name.startswith(CONSTANT_SHAPE):
-                continue
-            if starts and name in inputs:
-                # A piece states axes and steps that the given slice may leave out.
-                node.input.extend([""] * (inputs[name] + 1 - len(node.input)))
-            if name in inputs and inputs[name] < len(node.input):
-                if not isinstance(value, tuple):
-                    raise InternalError(f"op '{op.name}': input '{name}' cannot be left out")
-                place = inputs[name]
-                node.input[place] = self.constants.like(node.input[place] or starts, value)
-                continue
-            kept = [attribute for attribute in node.attribute if attribute.name != name]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-            if value is not None:
-                node.attribute.append(helper.make_attribute(name, value))
-
-    def _helper(self, graph: Graph, op: Op) -> NodeProto:
-        """Return a node that the file does not have: a slice, a concatenation or a pad."""
-        from onnx import helper
-
-        reads = [graph.tensors[tensor].name for tensor in op.inputs]
-        (made,) = (graph.tensors[tensor].name for tensor in op.outputs)
-        by_input = CONSTANT_INPUTS.get(op.type, {})
-        newest = {"Slice": INPUT_SLICES, "Pad": _INPUT_PADS}.get(op.type)
-        if newest is None or self._version < newest:
-            attributes: dict[str, Any] = dict(op.attributes)
-            return helper.make_node(op.type, reads, [made], op.name, **attributes)
-        inputs = [*reads]
-        for name in by_input.values():
-            if name in op.attributes:
-                value = op.attributes[name]
-                if not isinstance(value, tuple):
-                    raise InternalError(f"op '{op.name}': '{name}' must be a list of numbers")
-                inputs.append(self.constants.integers(value))
-        own: dict[str, Any] = {name: value for name, value in op.attributes.items() if name not in by_input.values()}
-        return helper.make_node(op.type, inputs, [made], op.name, **own)
 
 
 def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[str]) -> None:
