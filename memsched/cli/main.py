@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gc
 import importlib
 import os
@@ -15,8 +14,11 @@ from dataclasses import dataclass
 import click
 
 from memsched import __version__
+from memsched.cli.completion import add_completion, completion_option
+from memsched.cli.examples import closing
 from memsched.errors import MemschedError
 from memsched.report.text import one_line
+from memsched.suggestions import did_you_mean
 
 __all__ = ["State", "main"]
 
@@ -52,15 +54,16 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        command.epilog = closing(cmd_name)
+        add_completion(command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"commands: {', '.join(_COMMANDS)}"
-            raise click.UsageError(f"no such command '{args[0]}'; {hint}", ctx)
+            hint = did_you_mean(args[0], _COMMANDS) or f"; commands: {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"no such command '{args[0]}'{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -77,13 +80,15 @@ class _Commands(click.Group):
 _HELP = """Order the operators of ONNX and TFLite models so that inference needs the least activation memory.
 
 MODEL and report files may be '-' for standard input or output.
-
-Exit codes: 0 done, 1 bad model or file, 2 wrong usage, 3 budget not met, 4 verification failed, 130 interrupted.
 """
 
 cli = _Commands(
-    "memsched", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    "memsched",
+    help=_HELP,
+    epilog=closing(None),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+completion_option(cli)
 click.version_option(__version__, "--version", "-V", prog_name="memsched", message="%(prog)s %(version)s")(cli)
 
 

@@ -157,7 +157,7 @@ def test_the_name_of_a_file_without_one_is_its_stem(tmp_path: Path) -> None:
 
 
 BAD_FILES = {
-    "aligment_bytes = 4": "unknown key 'aligment_bytes'; did you mean 'alignment_bytes'?",
+    "aligment_bytes = 4": "unknown key 'aligment_bytes' (did you mean 'alignment_bytes'?)",
     "qqq = 4": "unknown key 'qqq'; known keys: name",
     'alignment_bytes = "16"': "key 'alignment_bytes' must be of type int, not '16'",
     "alignment_bytes = 16.0": "key 'alignment_bytes' must be of type int",
@@ -184,7 +184,7 @@ BAD_FILES = {
     '[[views]]\nops = "Reshape"': "[[views]] number 1: key 'ops' must be a list",
     "[[views]]\nops = [1]": "[[views]] number 1: key 'ops' must be of type str",
     '[[views]]\nops = ["A"]\ninput = -1': "key 'input' must not be negative",
-    '[[in_place]]\nops = ["A"]\n[[in_place]]\nops = ["B"]\ninput = 0': "number 2: unknown key 'input'; did you mean",
+    '[[in_place]]\nops = ["A"]\n[[in_place]]\nops = ["B"]\ninput = 0': "number 2: unknown key 'input' (did you mean",
     'extends = "\\u0000.toml"': "is no path of a target file",
     '[[in_place]]\nops = ["A"]\ninputs = 0': "key 'inputs' must be a list",
     '[[in_place]]\nops = ["A"]\ninputs = [-1]': "key 'inputs' must not be negative",
@@ -197,7 +197,7 @@ BAD_FILES = {
     '[[workspace]]\nops = ["A"]\noutputs = nan': "key 'outputs' must not be negative, infinite or no number",
     '[[views]]\nops = ["A"]\n[[in_place]]\nops = ["B", "A"]': "key 'in_place': 'A' is in 'views' as well",
     "extends = 3": "key 'extends' must be the name",
-    'extends = "idael"': "key 'extends': unknown target 'idael'; did you mean 'ideal'?",
+    'extends = "idael"': "key 'extends': unknown target 'idael' (did you mean 'ideal'?)",
     'extends = "nowhere.toml"': "nowhere.toml: no such target file",
     'extends = "own.toml"': "key 'extends' leads in a circle: own.toml -> own.toml",
     "alignment_bytes": "not valid TOML",

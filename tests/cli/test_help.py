@@ -1,0 +1,128 @@
+"""Help, examples, completion and what is proposed for a mistyped name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from memsched.cli.examples import ENTRY, EXAMPLES
+from memsched.cli.main import cli
+from tests import small_models
+from tests.cli.conftest import Run
+
+COMMANDS = cli.list_commands(click.Context(cli))
+LINES = [line for name, lines in EXAMPLES.items() if name in COMMANDS for _, line in lines]
+PROGRAM = Path(sys.executable).with_name("memsched")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_ends_with_examples_and_exit_codes(run: Run, name: str) -> None:
+    text = run(name, "--help").out
+    assert EXAMPLES[name][0][1] in text
+    assert "Examples:" in text
+    assert "Exit codes: 0 done" in " ".join(text.split())
+
+
+def test_the_entry_s_examples(run: Run) -> None:
+    text = run("--help").out
+    assert all(line in text for _, line in ENTRY)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_is_understood(line: str) -> None:
+    """Its words are a command, its options and arguments; values are checked as when it is run."""
+    name, *words = shlex.split(line.partition("|")[0].partition(">")[0])[1:]
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    command.make_context(name, words)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_keeps_to_the_terminal(name: str, columns: int) -> None:
+    env = {**os.environ, "COLUMNS": str(columns)}
+    done = subprocess.run(
+        [sys.executable, "-m", "memsched", name, "--help"], capture_output=True, text=True, check=True, env=env
+    )
+    # Examples are to be copied, so they are never broken.
+    wrapped = [line for line in done.stdout.splitlines() if not line.lstrip().startswith("$ ")]
+    assert max(map(len, wrapped)) <= columns
+
+
+def complete(words: list[str], **env: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "memsched"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "_MEMSCHED_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+            **env,
+        },
+    )
+    return done.stdout.split()
+
+
+def test_completion_of_commands_options_and_values() -> None:
+    assert "plain,optimize" in complete(["memsched", "opt"])
+    assert complete(["memsched", "optimize", "--budg"]) == ["plain,--budget"]
+    assert complete(["memsched", "optimize", "--target", "tf"]) == ["plain,tflm", "plain,tflm-reference"]
+    assert complete(["memsched", "targets", "on"]) == ["plain,onnxruntime"]
+    assert complete(["memsched", "optimize", "--target", "my"]) == ["file,my"]
+    assert complete(["memsched", "optimize", "mod"]) == ["file,mod"]
+    assert complete(["memsched", "verify", "a.onnx", "b"]) == ["file,b"]
+    assert complete(["memsched", "analyze", "--report", "r"]) == ["file,r"]
+    assert complete(["memsched", "optimize", "--allow", "reorder,t"]) == ["plain,reorder,tile"]
+    assert "plain,exact" in complete(["memsched", "optimize", "--solver", ""])
+
+
+@pytest.mark.parametrize(("shell", "sign"), [("bash", "complete -o nosort"), ("zsh", "compdef"), ("fish", "complete ")])
+def test_the_script_of_each_shell(run: Run, shell: str, sign: str) -> None:
+    done = run("--completion", shell)
+    assert done.code == 0
+    assert sign in done.out
+    assert "_MEMSCHED_COMPLETE" in done.out
+
+
+def test_a_shell_that_is_not_known(run: Run) -> None:
+    done = run("--completion", "tcsh")
+    assert done.code == 2
+    assert "'bash', 'zsh', 'fish'" in done.err
+
+
+def test_completion_in_a_real_bash() -> None:
+    script = f"""
+eval "$({shlex.quote(str(PROGRAM))} --completion bash)"
+COMP_WORDS=(memsched optimize --target tfl) COMP_CWORD=3
+_memsched_completion memsched
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    env = {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=env)
+    assert done.stdout.split() == ["tflm", "tflm-reference"], done.stderr
+
+
+def test_proposals(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(small_models.branches(side="rows"))
+    for arguments, proposal in {
+        ("optimise", str(model)): "'optimize'",
+        ("optimize", str(model), "--target", "onnxruntme", "--dim", "rows=1"): "'onnxruntime'",
+        ("optimize", str(model), "--dim", "rows=1", "--dim", "row=1"): "'rows'",
+        ("optimize", str(model), "--dim", "rows=1", "--input-shape", "mena0:1"): "'mean0'",
+        ("optimize", str(model), "--allow", "reoder"): "'reorder'",
+    }.items():
+        done = run(*arguments)
+        assert re.search(rf"did you mean {proposal}\?", done.err), done.err
+        assert done.err.count("\n") == 1
+    assert "--time-limit" in run("optimize", model, "--time-limt", "1").err
