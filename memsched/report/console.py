@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.pools import pool_lines
 from memsched.report.remat import remat_lines
-from memsched.report.text import counted, printable, shortened
+from memsched.report.text import counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["budget_verdict", "print_frontier", "print_operators", "print_summary"]
+__all__ = ["budget_verdict", "figure_rows", "findings", "print_frontier", "print_operators", "print_summary"]
 
 _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
@@ -43,23 +44,26 @@ _GUARANTEES = {
 def print_summary(
     console: Console, report: Mapping[str, Any], *, report_path: str | None, verbose: bool = False
 ) -> None:
-    """Print a table of peaks and arenas, the saving, the bound, the verification, and who holds the peak's bytes.
+    """Print peaks and arenas, whether they fit, the saving, the bound, the verification, and who is at fault.
+
+    A terminal, and whoever asks for much, gets the footprints over time as well.
 
     Args:
         report_path: Where the report was written, if anywhere.
         verbose: More tensors at the peak, names in full, and the passes.
     """
     model, target = report["model"], report["target"]
-    _line(console, f"{model['path']}: {model['ops']:,} ops, target {target['name']}", style="bold")
-    console.print(_table(report))
     columns = _WHOLE_NAMES if verbose else console.width
-    rewrites = tiling_lines(report["tiling"], columns, verbose=verbose)
-    rewrites += remat_lines(report["remat"], columns, verbose=verbose)
-    for text, style in _findings(report, rewrites):
-        _line(console, text, style=style)
+    what = f": {model['ops']:,} ops, target {target['name']}"
+    print_line(console, shortened(model["path"], columns - len(what)) + what, style="bold", whole=True)
+    console.print(_table(report))
+    if console.is_terminal or verbose:
+        print_footprints(console, report)
+    for text, style in findings(report, columns, verbose=verbose):
+        print_line(console, text, style=style)
     _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
     for note in report["notes"]:
-        _line(console, f"note: {note}", style="dim")
+        print_line(console, f"note: {note}", style="dim")
     if verbose:
         for record in report["passes"]:
             _line(
@@ -70,11 +74,6 @@ def print_summary(
     _print_files(console, report, report_path)
 
 
-def _line(console: Console, text: str, style: str | None = None) -> None:
-    """Print one line as it is: no markup, no wrapping, nothing that a terminal would act on."""
-    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
-
-
 def _table(report: Mapping[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
@@ -83,24 +82,36 @@ def _table(report: Mapping[str, Any]) -> Any:
     table.add_column("order", min_width=19, no_wrap=True)
     table.add_column("peak, bytes", justify="right", no_wrap=True)
     table.add_column("arena, bytes", justify="right", no_wrap=True)
-    optimized = report["command"] == "optimize"
-    for name, figures in report["baselines"].items():
-        table.add_row(_LABELS[name], f"{figures['peak_bytes']:,}", f"{figures['arena_bytes']:,}")
-    if optimized:
-        result, tiling, remat = report["result"], report["tiling"], report["remat"]
-        if tiling is not None and tiling["applied"]:
-            untiled = tiling["untiled"]
-            table.add_row("memsched, uncut", f"{untiled['peak_bytes']:,}", f"{untiled['arena_bytes']:,}")
-        if remat is not None and remat["applied"]:
-            without = remat["without"]
-            table.add_row("memsched, no remat", f"{without['peak_bytes']:,}", f"{without['arena_bytes']:,}")
-        table.add_row("memsched", f"{result['peak_bytes']:,}", f"{result['arena_bytes']:,}", style="bold green")
+    rows = figure_rows(report)
+    for name, peak, arena in rows:
+        own = report["command"] == "optimize" and name == rows[-1][0]
+        table.add_row(name, f"{peak:,}", f"{arena:,}", style="bold green" if own else None)
     return table
 
 
-def _findings(report: Mapping[str, Any], rewrites: list[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
-    """Return the lines on saving, rewrites, bound, budget and verification, each with its style."""
-    lines: list[tuple[str, str | None]] = []
+def figure_rows(report: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Return label, peak and arena of the orders that are compared, that of the model written last."""
+    found = [(_LABELS[name], figures) for name, figures in report["baselines"].items()]
+    if report["command"] == "optimize":
+        result, tiling, remat = report["result"], report["tiling"], report["remat"]
+        if tiling is not None and tiling["applied"]:
+            found.append(("memsched, uncut", tiling["untiled"]))
+        if remat is not None and remat["applied"]:
+            found.append(("memsched, no remat", remat["without"]))
+        found.append(("memsched", result))
+    return [(label, figures["peak_bytes"], figures["arena_bytes"]) for label, figures in found]
+
+
+def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+    """Return the lines on saving, rewrites, bound, budget and verification, each with its style.
+
+    Args:
+        columns: Into which names in lines on rewrites are shortened.
+        verbose: All groups and repetitions instead of the first few.
+    """
+    rewrites = tiling_lines(report["tiling"], columns, verbose=verbose)
+    rewrites += remat_lines(report["remat"], columns, verbose=verbose)
+    lines = _budget_lines(report)
     if report["command"] == "optimize":
         lines.append(_saving_line(report))
         lines.extend(rewrites)
@@ -112,7 +123,6 @@ def _findings(report: Mapping[str, Any], rewrites: list[tuple[str, str | None]])
         lines.append(("interrupted: this is the best found so far", "yellow"))
     lines.extend(_tflm_lines(report))
     lines.extend(pool_lines(report["pools"]))
-    lines.extend(_budget_lines(report))
     if report["command"] == "optimize":
         lines.append(_verification_line(report))
     return lines
@@ -206,7 +216,8 @@ def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         return []
     required, available = budget["required_bytes"], budget["budget_bytes"]
     if budget["met"]:
-        return [(f"budget met: the arena takes {required:,} of {available:,} B", "green")]
+        spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
+        return [(f"budget met: the arena takes {required:,} of {available:,} B, {spare}", "green")]
     lines: list[tuple[str, str | None]] = [(budget_verdict(report), "red")]
     if report["tiling"] is None and report["result"]["lower_bound_bytes"] > available:
         lines.append(("what no order can do, layers in pieces may: --allow reorder,inplace,tile", None))
@@ -263,28 +274,28 @@ def _print_faults(console: Console, report: Mapping[str, Any], limit: int, colum
     if step is not None:
         where += f" in step {step['index']}, {step['type']} "
         where += f"'{shortened(step['op'], columns - len(where) - 3)}'"
-    _line(console, f"{where}:")
+    print_line(console, f"{where}:")
     for fault in faults[:limit]:
         size = f"  {fault['size_bytes']:>14,}  "
-        _line(console, size + shortened(fault["tensor"], columns - len(size)))
+        print_line(console, size + shortened(fault["tensor"], columns - len(size)))
     if step is not None and step["workspace_bytes"]:
-        _line(console, f"  {step['workspace_bytes']:>14,}  (workspace)")
+        print_line(console, f"  {step['workspace_bytes']:>14,}  (workspace)")
     if len(faults) > limit:
         rest = sum(fault["size_bytes"] for fault in faults[limit:])
-        _line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
+        print_line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
 
 
 def _print_files(console: Console, report: Mapping[str, Any], report_path: str | None) -> None:
     output, guarantee = report["output"], report["order_guarantee"]
     if output is not None and output["path"] is not None:
         unchanged = " (the input, unchanged)" if output["unchanged"] else ""
-        _line(console, f"model:  {output['path']}{unchanged}")
+        print_line(console, f"model:  {output['path']}{unchanged}", whole=True)
     if report_path is not None:
-        _line(console, f"report: {report_path}")
+        print_line(console, f"report: {report_path}", whole=True)
     if guarantee is not None and guarantee["session_options"]:
-        _line(console, "to execute this order, open the session so:")
+        print_line(console, "to execute this order, open the session so:")
         for option in guarantee["session_options"]:
-            _line(console, f"  {option}")
+            print_line(console, f"  {option}", whole=True)
 
 
 def print_operators(console: Console, report: Mapping[str, Any], limit: int | None) -> None:
@@ -293,7 +304,7 @@ def print_operators(console: Console, report: Mapping[str, Any], limit: int | No
     shown = ", ".join(f"{name} {count:,}" for name, count in counts[:limit])
     rest = "" if limit is None or len(counts) <= limit else f" and {len(counts) - limit} types more"
     if counts:
-        _line(console, f"operators: {shown}{rest}")
+        print_line(console, f"operators: {shown}{rest}")
 
 
 def print_frontier(console: Console, report: Mapping[str, Any], *, verbose: bool = False) -> None:
@@ -309,7 +320,9 @@ def print_frontier(console: Console, report: Mapping[str, Any], *, verbose: bool
     rows = frontier_rows(steps, verbose=verbose)
     for row in rows:
         table.add_row(*row)
-    _line(console, "what less memory costs, work being multiply-accumulates and bytes moved:")
+    print_line(console, "what less memory costs, work being multiply-accumulates and bytes moved:")
     console.print(table)
     if len(rows) < len(steps):
-        _line(console, f"{counted(len(steps) - len(rows), 'step')} between them: see the report, or -v", style="dim")
+        print_line(
+            console, f"{counted(len(steps) - len(rows), 'step')} between them: see the report, or -v", style="dim"
+        )
