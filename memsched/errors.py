@@ -8,6 +8,7 @@ __all__ = [
     "MemschedError",
     "ModelError",
     "OutputError",
+    "ReportError",
     "RuntimeUnavailableError",
     "TargetError",
     "UnknownShapeError",
@@ -43,6 +44,10 @@ class TargetError(MemschedError):
 
 class OutputError(MemschedError):
     """An output cannot be written: missing folder, no permission, full disk, or it would overwrite an input."""
+
+
+class ReportError(MemschedError):
+    """A report is unreadable, cut off, of another version, or contradicts itself."""
 
 
 class RuntimeUnavailableError(MemschedError):

@@ -12,6 +12,7 @@ EXIT_CODES = {
     "MemschedError": 1,
     "ModelError": 1,
     "OutputError": 1,
+    "ReportError": 1,
     "RuntimeUnavailableError": 1,
     "TargetError": 1,
     "UnknownShapeError": 1,
