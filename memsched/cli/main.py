@@ -17,7 +17,7 @@ from memsched import __version__
 from memsched.cli.completion import add_completion, completion_option
 from memsched.cli.examples import closing
 from memsched.errors import MemschedError
-from memsched.report.text import one_line
+from memsched.report.text import error_line
 from memsched.suggestions import did_you_mean
 
 __all__ = ["State", "main"]
@@ -142,7 +142,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
 
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        print(f"memsched: error: {one_line(message)}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"memsched: error: {error_line(message)}", file=sys.stderr, flush=True)  # noqa: T201
     return code
 
 

@@ -157,6 +157,8 @@ def _stays_small(kind: str, inputs: Sequence[Any]) -> bool:
         if kind == "Range":
             start, limit, delta = (float(value) for value in inputs)
             return delta != 0 and (limit - start) / delta <= KEPT_ELEMENTS
+        if inputs[-1].dtype.kind == "c":
+            return False
         factors = [int(length) for length in inputs[-1].reshape(-1)]
         size = math.prod(max(1, length) for length in factors)
         return size * (1 if kind == "ConstantOfShape" else inputs[0].size) <= KEPT_ELEMENTS

@@ -120,6 +120,14 @@ def _attribute_tensors(nodes: Iterator[NodeProto]) -> Iterator[TensorProto]:
                 yield sparse.indices
 
 
+def _size_of(path: Path) -> int:
+    """Return a file's size, bytes; -1 for what is no file or cannot be one, such as a name that is too long."""
+    try:
+        return path.stat().st_size if path.is_file() else -1
+    except (OSError, ValueError):
+        return -1
+
+
 def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: dict[str, int]) -> None:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
@@ -128,7 +136,7 @@ def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: d
     path = onnx_external.resolve(folder, location)
     external.locations[location] = None
     if location not in sizes:
-        sizes[location] = path.stat().st_size if path.is_file() else -1
+        sizes[location] = _size_of(path)
     size = sizes[location]
     try:
         offset = int(entries.get("offset") or 0)

@@ -1,11 +1,19 @@
-"""Names and messages from models, made safe to print."""
+"""Names and messages from models, made safe to print and fitted into the terminal."""
 
 from __future__ import annotations
 
-__all__ = ["counted", "one_line", "printable", "shortened"]
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["counted", "error_line", "one_line", "print_line", "printable", "shortened"]
 
 _LEAST = 16
 """Columns that are left of a name however narrow the terminal."""
+
+_LONGEST_ERROR = 2_000
 
 
 def printable(text: str) -> str:
@@ -16,6 +24,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return ``text`` as one printable line: runs of white space become one space."""
     return printable(" ".join(text.split()))
+
+
+def error_line(message: str) -> str:
+    """Return an error's message as one printable line that stays readable where the model's names are endless."""
+    return shortened(one_line(message), _LONGEST_ERROR)
 
 
 def shortened(text: str, columns: int) -> str:
@@ -30,3 +43,28 @@ def shortened(text: str, columns: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it is not 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def print_line(console: Console, text: str, style: str | None = None, *, whole: bool = False) -> None:
+    """Print one line without markup or anything that a terminal would act on.
+
+    A terminal gets it broken between words, further lines indented by two more columns; a file or pipe gets one line.
+
+    Args:
+        whole: Never broken: a path or an option that people copy.
+    """
+    shown = printable(text)
+    if console.is_terminal and not whole:
+        indent = shown[: len(shown) - len(shown.lstrip())]
+        lines = textwrap.wrap(
+            shown.strip(),
+            max(console.width, 2 * _LEAST),
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    else:
+        lines = [shown]
+    for line in lines or [""]:
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

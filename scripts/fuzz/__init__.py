@@ -1,0 +1,1 @@
+"""Structure-aware fuzzing of everything that reads a file: models, buffer tables, targets, clusters, reports."""
