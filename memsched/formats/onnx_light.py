@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats import onnx_external
-from memsched.formats.onnx_structure import graphs_of
+from memsched.formats.onnx_structure import graphs_of, sparse_name
 from memsched.formats.onnx_types import SHAPE_ELEMENTS, element_bits, tensor_bytes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["KEPT_ELEMENTS", "ExternalData", "constant_bytes", "is_stripped", "lighten"]
+__all__ = ["KEPT_ELEMENTS", "ExternalData", "constant_bytes", "constant_sizes", "is_stripped", "lighten"]
 
 KEPT_ELEMENTS: Final = 256
 """Constants of up to this many elements keep their values."""
@@ -163,14 +163,30 @@ def constant_bytes(graph: GraphProto) -> int:
     Raises:
         ModelError: A shape is negative or absurd.
     """
-    total = sum(_tensor_size(tensor) for tensor in _tensors_of(graph))
+    return sum(constant_sizes(graph).values())
+
+
+def constant_sizes(graph: GraphProto) -> dict[str, int]:
+    """Return the bytes of each initializer and each output of a Constant node of one graph, external ones included.
+
+    Raises:
+        ModelError: A shape is negative or absurd.
+    """
+    sizes = {tensor.name: _tensor_size(tensor) for tensor in graph.initializer}
+    for sparse in graph.sparse_initializer:
+        sizes[sparse_name(sparse)] = _tensor_size(sparse.values) + _tensor_size(sparse.indices)
     for node in graph.node:
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                total += 4 * (len(attribute.floats) + (attribute.name == "value_float"))
-                total += 8 * (len(attribute.ints) + (attribute.name == "value_int"))
-                total += len(attribute.s) + sum(len(text) for text in attribute.strings)
-            total += sum(_tensor_size(tensor) for tensor in _attribute_tensors(iter([node])))
+        if node.op_type == "Constant" and node.output:
+            sizes[node.output[0]] = _node_size(node)
+    return sizes
+
+
+def _node_size(node: NodeProto) -> int:
+    total = sum(_tensor_size(tensor) for tensor in _attribute_tensors(iter([node])))
+    for attribute in node.attribute:
+        total += 4 * (len(attribute.floats) + (attribute.name == "value_float"))
+        total += 8 * (len(attribute.ints) + (attribute.name == "value_int"))
+        total += len(attribute.s) + sum(len(text) for text in attribute.strings)
     return total
 
 

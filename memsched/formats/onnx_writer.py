@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
@@ -11,9 +11,12 @@ from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_structure import Scope, analyse
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
-__all__ = ["native_order", "serialize", "set_metadata"]
+__all__ = ["FREE_INITIALIZERS", "list_initializers", "native_order", "serialize", "set_metadata"]
+
+FREE_INITIALIZERS: Final = 4
+"""The IR version since which initializers need not be listed as inputs."""
 
 
 def serialize(
@@ -68,6 +71,16 @@ def set_metadata(model: ModelProto, metadata: Mapping[str, str]) -> None:
         del model.metadata_props[:]
         for key, value in (*kept, *metadata.items()):
             model.metadata_props.add(key=key, value=value)
+
+
+def list_initializers(graph: GraphProto) -> None:
+    """List initializers as inputs in place, as the first versions of the format demand."""
+    from onnx import helper
+
+    listed = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        if tensor.name not in listed:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
 
 
 def native_order(native: OnnxNative, scopes: Sequence[Scope], graph: int, order: Sequence[int]) -> list[int]:

@@ -1,0 +1,163 @@
+"""Parts of a model as models of their own, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol
+
+from memsched.errors import InternalError
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.model import Graph
+
+__all__ = ["Cutter", "Segment", "annotate_stages", "check_segments", "cutter", "extract", "read_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a model's main graph that is to be a model of its own.
+
+    Attributes:
+        ops: Indices of ``module.graphs[0].ops`` in the order to be written, which is a topological one of them.
+        inputs: Names of the tensors that it is given, in order; those that no op of it reads are allowed.
+        outputs: Names of the tensors that it hands out, in order. One that is also in ``inputs`` is passed through.
+            Outputs of the model that are constants may be among them.
+    """
+
+    ops: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Cutter(Protocol):
+    """Makes models of parts of one module, which it has read once."""
+
+    def cut(self, segment: Segment, metadata: Mapping[str, str]) -> bytes:
+        """Return what `extract` returns."""
+
+
+def cutter(module: Module) -> Cutter:
+    """Return what makes many parts of ``module`` with less work than `extract` for each."""
+    if module.format == "onnx":
+        from memsched.formats.onnx_segments import OnnxCutter
+
+        return OnnxCutter(module)
+    from memsched.formats.tflite_segments import TfliteCutter
+
+    return TfliteCutter(module)
+
+
+def extract(module: Module, segment: Segment, metadata: Mapping[str, str]) -> bytes:
+    """Return ``segment`` as a file of the module's format that runs on its own.
+
+    It holds only the constants, functions, bodies and operator sets that its ops need. What computes constants from
+    constants alone goes to every segment that needs the result. A tensor that is passed through is input and output
+    of the main graph under one name, which ONNX's checker, ONNX Runtime and LiteRT accept; no op copies it. Inputs
+    that the model leaves open in a dimension stay open, and so does what follows from them where ONNX infers it.
+
+    Args:
+        metadata: Added to the file's metadata; an entry of the same key is replaced.
+
+    Raises:
+        InternalError: The segment does not fit the module.
+        ModelError: A tensor of it has a type that cannot be handed over, a state is shared with ops outside of it, or
+            the file would be too large.
+    """
+    return cutter(module).cut(segment, metadata)
+
+
+def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
+    """Return the whole ONNX model with the stage of every op in its nodes, for runtimes of many devices.
+
+    Each node gets a `NodeDeviceConfigurationProto` with its ``pipeline_stage``; nodes that compute constants get
+    none, as they belong to every stage that needs them. The IR version becomes 11, the first with that field, where
+    it is lower.
+
+    Args:
+        stages: Per op of the main graph, from 0.
+
+    Raises:
+        InternalError: The module is no ONNX model, or ``stages`` does not name a stage for each op.
+        ModelError: The installed onnx knows no IR version 11, or the file would be too large.
+    """
+    if module.format != "onnx":
+        raise InternalError("only ONNX has a place for the stages of nodes")
+    from memsched.formats import onnx_segments
+
+    return onnx_segments.annotate_stages(module, stages)
+
+
+def read_options(module: Module, segment: Segment) -> LoadOptions:
+    """Return the options with which a file that `extract` made is read, so that all its sizes are those of ``module``.
+
+    They state what was stated when ``module`` was read: segments leave open what the model leaves open.
+    """
+    if module.format == "tflite":
+        return LoadOptions()
+    graph = module.graphs[0]
+    made = {graph.tensors[tensor].name for op in segment.ops for tensor in graph.ops[op].outputs}
+    held = made.union(segment.inputs)
+    return LoadOptions(
+        {
+            tensor.name: tensor.shape
+            for tensor in graph.tensors
+            if tensor.name in held and tensor.sized and tensor.shape is not None
+        }
+    )
+
+
+def check_segments(module: Module, segments: Sequence[Segment]) -> None:
+    """Check that ``segments``, executed in a row, are the whole model; shares no code with what makes them.
+
+    Every op is in exactly one of them and after what it reads; every input is given to the model or made by an earlier
+    segment; the model's outputs are all handed out.
+
+    Raises:
+        InternalError: They are not.
+    """
+    graph = module.graphs[0]
+    names = [tensor.name for tensor in graph.tensors]
+    given = {names[tensor] for tensor in graph.inputs}
+    available = set(given)
+    place: dict[int, tuple[int, int]] = {}
+    for number, segment in enumerate(segments):
+        where = f"segment {number + 1} of {len(segments)}"
+        _check_one(graph, segment, available, where)
+        for at, op in enumerate(segment.ops):
+            if op in place:
+                raise InternalError(f"{where} holds op '{graph.ops[op].name}', which an earlier one holds as well")
+            place[op] = (number, at)
+        available.update(segment.outputs)
+    for number, one in enumerate(graph.ops):
+        if number not in place:
+            raise InternalError(f"op '{one.name}' is in no segment")
+    for before, after in graph.dependencies:
+        if place[before] >= place[after]:
+            raise InternalError(f"op '{graph.ops[after].name}' must stay behind '{graph.ops[before].name}'")
+    for tensor in graph.outputs:
+        if names[tensor] not in available:
+            raise InternalError(f"output '{names[tensor]}' of the model is handed out by no segment")
+
+
+def _check_one(graph: Graph, segment: Segment, available: AbstractSet[str], where: str) -> None:
+    """Check one segment, before which the values ``available`` are there."""
+    names = [tensor.name for tensor in graph.tensors]
+    for values in (segment.ops, segment.inputs, segment.outputs):
+        if len(set(values)) < len(values):
+            raise InternalError(f"{where} names an op, an input or an output twice")
+    local = {*segment.inputs, *(names[tensor] for tensor in graph.variables)}
+    if missing := [name for name in segment.inputs if name not in available]:
+        raise InternalError(f"{where} is given '{missing[0]}', which nothing before it hands out")
+    for op in segment.ops:
+        if not 0 <= op < len(graph.ops):
+            raise InternalError(f"{where} holds op {op}, which does not exist")
+        for tensor in graph.ops[op].inputs:
+            if names[tensor] not in local:
+                raise InternalError(f"{where}: op '{graph.ops[op].name}' reads '{names[tensor]}', not there yet")
+        local.update(names[tensor] for tensor in graph.ops[op].outputs)
+    computed = {names[tensor] for op in graph.ops for tensor in op.outputs} | {names[t] for t in graph.inputs}
+    for name in segment.outputs:
+        # What is no value of the graph is a constant.
+        if name in computed and name not in local:
+            raise InternalError(f"{where} hands out '{name}', which it has not")

@@ -1,0 +1,52 @@
+"""Which constants each op of a model reads, and how large they are in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memsched.formats.module import Module
+
+__all__ = ["Weights", "weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The constants that the ops of a model's main graph read.
+
+    Attributes:
+        names: Of the constants, each once, in the order of the ops that read them first.
+        sizes: Bytes of each as the file stores it.
+        per_op: Per op of the main graph the constants that it reads, as ascending indices into ``names``.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    per_op: tuple[tuple[int, ...], ...]
+
+
+def weights(module: Module) -> Weights:
+    """Return the constants that the ops of ``module``'s main graph read.
+
+    An op reads what its bodies read as well: what they capture, and constants of their own, whose names are then
+    "body/name". A constant that is computed from constants counts as those that it comes from, because these are what
+    a file of the op holds. In a TFLite file tensors that share a buffer are one constant. What ONNX functions hold
+    that could not be inlined is not counted.
+
+    Raises:
+        ModelError: A constant's shape is negative or absurd.
+    """
+    if module.format == "onnx":
+        from memsched.formats import onnx_weights
+
+        per_op, sizes = onnx_weights.read_constants(module)
+    else:
+        from memsched.formats import tflite_weights
+
+        per_op, sizes = tflite_weights.read_constants(module)
+    names = dict.fromkeys(name for read in per_op for name in read)
+    number = {name: at for at, name in enumerate(names)}
+    return Weights(
+        names=tuple(names),
+        sizes=tuple(sizes[name] for name in names),
+        per_op=tuple(tuple(sorted(number[name] for name in set(read))) for read in per_op),
+    )
