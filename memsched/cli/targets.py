@@ -33,8 +33,9 @@ def command(name: str | None, as_json: bool) -> int:
 def _show(values: dict[str, object]) -> None:
     """Print a target as the TOML that would describe it."""
     tables = {key: value for key, value in values.items() if isinstance(value, tuple)}
+    single = {key: value for key, value in values.items() if isinstance(value, dict)}
     for key, value in values.items():
-        if key not in tables:
+        if value is not None and key not in tables and key not in single:
             click.echo(f"{key} = {json.dumps(value)}")
     for key, rules in tables.items():
         for rule in rules:
@@ -42,3 +43,7 @@ def _show(values: dict[str, object]) -> None:
             for name, value in rule.items():
                 if value is not None:
                     click.echo(f"{name} = {json.dumps(value)}")
+    for key, table in single.items():
+        click.echo(f"\n[{key}]")
+        for name, value in table.items():
+            click.echo(f"{name} = {json.dumps(value)}")

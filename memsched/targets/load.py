@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from memsched.errors import TargetError, UsageError
 from memsched.suggestions import did_you_mean
-from memsched.targets.model import InPlaceRule, PartViewRule, Pool, Target, ViewRule, WorkspaceRule
+from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Pool, Target, ViewRule, WorkspaceRule
 from memsched.units import parse_size
 
 if sys.version_info >= (3, 11):
@@ -33,7 +33,7 @@ _RULES: Mapping[str, type] = {
 }
 _NOT_NEGATIVE = {
     "input", "inputs", "above_bytes", "outputs", "size", "cost",
-    "on_chip_bytes", "bandwidth_bytes_per_second", "flops_per_second",
+    "on_chip_bytes", "bandwidth_bytes_per_second", "flops_per_second", "parameter_cache_bytes", "parameter_bits",
 }  # fmt: skip
 
 
@@ -121,6 +121,8 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
         values["pools"] = _pools(path, values["pools"])
     if "on_chip_bytes" in values:
         values["on_chip_bytes"] = _size(f"{path}: key 'on_chip_bytes': ", values["on_chip_bytes"])
+    if "pipeline" in values:
+        values["pipeline"] = _pipeline(path, values["pipeline"])
     target: Target = _construct(f"{path}: ", Target, values)
     alignment = target.alignment_bytes
     if alignment < 1 or alignment & (alignment - 1):
@@ -171,6 +173,23 @@ def _pools(path: Path, tables: object) -> tuple[Pool, ...]:
     return tuple(result)
 
 
+def _pipeline(path: Path, table: object) -> PipelineRules:
+    """Return the accelerators in a row, whose rates must be above 0 and finite."""
+    if not isinstance(table, dict):
+        raise TargetError(f"{path}: key 'pipeline' must be a table, written as [pipeline]")
+    where = f"{path}: [pipeline]: "
+    cache = "parameter_cache_bytes"
+    sized = {**table, cache: _size(f"{where}key '{cache}': ", table[cache])} if cache in table else table
+    rules: PipelineRules = _construct(where, PipelineRules, sized)
+    for key in ("link_bytes_per_second", "ops_per_second", "utilisation"):
+        rate = getattr(rules, key)
+        if not 0 < rate < float("inf"):
+            raise TargetError(f"{where}key '{key}' must be above 0 and finite, not {rate!r}")
+    if rules.utilisation > 1:
+        raise TargetError(f"{where}key 'utilisation' must be at most 1, not {rules.utilisation!r}")
+    return rules
+
+
 def _size(where: str, value: object) -> object:
     """Return a size that may be written as text, such as "256KB", in bytes; anything else as it is."""
     if not isinstance(value, str):
@@ -201,7 +220,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _checked(where: str, key: str, hint: Any, value: Any) -> Any:
     """Return ``value`` as the type that the dataclass declares for ``key``."""
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, PipelineRules)):
         return value  # rules, built before
     if isinstance(hint, types.UnionType):
         hint = next(option for option in typing.get_args(hint) if option is not types.NoneType)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["InPlaceRule", "PartViewRule", "Pool", "Target", "ViewRule", "WorkspaceRule"]
+__all__ = ["InPlaceRule", "PartViewRule", "PipelineRules", "Pool", "Target", "ViewRule", "WorkspaceRule"]
 
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
@@ -95,6 +95,26 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineRules:
+    """Accelerators in a row, one per stage of a network.
+
+    Attributes:
+        parameter_cache_bytes: Of each accelerator's own memory, for parameters; what does not fit is sent to it for
+            every inference.
+        parameter_bits: Of one parameter as the accelerator holds it; 0 where it is as the model says.
+        link_bytes_per_second: Between the host and one accelerator, as far as transfers reach it.
+        ops_per_second: Nominal; two per multiply-accumulate.
+        utilisation: The share of ``ops_per_second`` that networks reach, above 0 and at most 1.
+    """
+
+    parameter_cache_bytes: int
+    link_bytes_per_second: float
+    ops_per_second: float
+    utilisation: float = 1.0
+    parameter_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The memory rules that a report's figures hold for.
 
@@ -119,6 +139,7 @@ class Target:
         bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
         pools: The memories that buffers may lie in, the cheapest first; none where there is one memory for all.
+        pipeline: Accelerators in a row; None where there are none.
     """
 
     name: str
@@ -143,3 +164,4 @@ class Target:
     in_place: tuple[InPlaceRule, ...] = ()
     workspace: tuple[WorkspaceRule, ...] = ()
     pools: tuple[Pool, ...] = ()
+    pipeline: PipelineRules | None = None

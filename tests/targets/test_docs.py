@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from memsched.targets.load import builtin_targets, load_target
-from memsched.targets.model import InPlaceRule, PartViewRule, Target, ViewRule, WorkspaceRule
+from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Target, ViewRule, WorkspaceRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
 
@@ -20,8 +20,8 @@ def test_the_example_loads(tmp_path: Path) -> None:
 
 def test_every_key_and_target_is_described() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for kind in (Target, ViewRule, PartViewRule, InPlaceRule, WorkspaceRule):
+    for kind in (Target, ViewRule, PartViewRule, InPlaceRule, WorkspaceRule, PipelineRules):
         for field in fields(kind):
-            assert f"`{field.name}`" in text or f"[[{field.name}]]" in text, field.name
+            assert f"`{field.name}`" in text or f"[{field.name}]" in text, field.name
     for name in builtin_targets():
         assert f"`{name}`" in text

@@ -10,7 +10,7 @@ import pytest
 
 from memsched.errors import TargetError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
-from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
+from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, ViewRule, WorkspaceRule
 
 
 def write(folder: Path, text: str, name: str = "own.toml") -> str:
@@ -20,7 +20,9 @@ def write(folder: Path, text: str, name: str = "own.toml") -> str:
 
 
 def test_built_in_targets_load_under_their_own_names() -> None:
-    assert builtin_targets() == ("diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-reference")
+    assert builtin_targets() == (
+        "coral_edgetpu", "diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-reference",
+    )  # fmt: skip
     for name in builtin_targets():
         target = load_target(name)
         assert target.name == name
@@ -30,10 +32,13 @@ def test_built_in_targets_load_under_their_own_names() -> None:
 def test_what_the_built_in_targets_say() -> None:
     alignments = {name: load_target(name).alignment_bytes for name in builtin_targets()}
     assert alignments == {
+        "coral_edgetpu": 1,
         "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16, "tflm-reference": 16,
     }  # fmt: skip
     chip = load_target("diannao")
     assert (chip.on_chip_bytes, chip.bandwidth_bytes_per_second, chip.flops_per_second) == (768 * 1024, 1.5e9, 200e9)
+    assert load_target("coral_edgetpu").pipeline == PipelineRules(8 << 20, 320e6, 4e12, 0.25, 8)
+    assert all(load_target(name).pipeline is None for name in builtin_targets() if name != "coral_edgetpu")
     onnxruntime, litert, tflm = load_target("onnxruntime"), load_target("litert"), load_target("tflm")
     assert (onnxruntime.runtime, onnxruntime.inputs, onnxruntime.default_order) == (
         "onnxruntime",
@@ -75,7 +80,7 @@ def test_targets_are_frozen() -> None:
     [
         ("idael", "did you mean 'ideal'?"),
         ("ONNXRUNTIME", "did you mean 'onnxruntime'?"),
-        ("zzz", "built-in targets: diannao"),
+        ("zzz", "built-in targets: coral_edgetpu"),
     ],
 )
 def test_an_unknown_name_gets_a_suggestion_and_the_list(name: str, hint: str) -> None:
@@ -119,6 +124,12 @@ def test_a_file_may_say_everything(tmp_path: Path) -> None:
         ops = ["CONV_2D"]
         outputs = 0.5
         when = "axis_not_last"
+        [pipeline]
+        parameter_cache_bytes = "1KB"
+        parameter_bits = 16
+        link_bytes_per_second = 1e6
+        ops_per_second = 2e6
+        utilisation = 1
         """,
     )
     expected = Target(
@@ -138,6 +149,7 @@ def test_a_file_may_say_everything(tmp_path: Path) -> None:
         part_views=(PartViewRule(("CONCATENATION",), "concatenation"),),
         in_place=(InPlaceRule(("RELU", "ADD"), (0, 1), "shape", True, True, 8),),
         workspace=(WorkspaceRule(("CONV_2D",), 0.5, "axis_not_last"),),
+        pipeline=PipelineRules(1024, 1e6, 2e6, 1.0, 16),
     )
     assert load_target(path) == expected
     assert {field.name for field in fields(Target)} == {field.name for field in fields(expected)}
@@ -155,6 +167,14 @@ def test_a_file_may_change_a_few_keys_of_another(tmp_path: Path) -> None:
 def test_the_name_of_a_file_without_one_is_its_stem(tmp_path: Path) -> None:
     assert load_target(write(tmp_path, "alignment_bytes = 4\n", "stm32.toml")).name == "stm32"
 
+
+_PIPELINE = """
+[pipeline]
+parameter_cache_bytes = 1
+ops_per_second = 1
+link_bytes_per_second = {link}
+utilisation = {share}
+"""
 
 BAD_FILES = {
     "aligment_bytes = 4": "unknown key 'aligment_bytes' (did you mean 'alignment_bytes'?)",
@@ -196,6 +216,15 @@ BAD_FILES = {
     '[[workspace]]\nops = ["A"]\noutputs = inf': "key 'outputs' must not be negative, infinite",
     '[[workspace]]\nops = ["A"]\noutputs = nan': "key 'outputs' must not be negative, infinite or no number",
     '[[views]]\nops = ["A"]\n[[in_place]]\nops = ["B", "A"]': "key 'in_place': 'A' is in 'views' as well",
+    "pipeline = 3": "key 'pipeline' must be a table, written as [pipeline]",
+    "[[pipeline]]\nops_per_second = 1": "key 'pipeline' must be a table, written as [pipeline]",
+    "[pipeline]\nlink_bytes_per_second = 1": "[pipeline]: key 'parameter_cache_bytes' is missing",
+    '[pipeline]\nparameter_cache_bytes = "8 apples"': "key 'parameter_cache_bytes': '8 apples' is not a size",
+    "[pipeline]\ncache = 1": "[pipeline]: unknown key 'cache'",
+    _PIPELINE.format(link=0, share=1): "[pipeline]: key 'link_bytes_per_second' must be above 0 and finite, not 0.0",
+    _PIPELINE.format(link="inf", share=1): "key 'link_bytes_per_second' must be above 0 and finite, not inf",
+    _PIPELINE.format(link=1, share="nan"): "key 'utilisation' must be above 0 and finite, not nan",
+    _PIPELINE.format(link=1, share=1.5): "key 'utilisation' must be at most 1, not 1.5",
     "extends = 3": "key 'extends' must be the name",
     'extends = "idael"': "key 'extends': unknown target 'idael' (did you mean 'ideal'?)",
     'extends = "nowhere.toml"': "nowhere.toml: no such target file",

@@ -1,0 +1,234 @@
+"""Exact stage schedules by a dynamic program over all places where a stage can end.
+
+The groups before a stage boundary are closed under predecessors. Networks are long and narrow, so that they have few
+such sets, often hardly more than layers; a schedule is a chain of them. What a stage holds and receives depends only on
+the sets before and after it, so that the least peak, and then the least communication at that peak, are least paths.
+
+At a boundary after j of k stages under a limit L per stage, what lies before fits into j L and what lies after into
+(k - j) L: near the optimum these windows leave few sets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsched.graph.dag import successors_of
+from memsched.pipeline.condense import Condensed, Loads
+
+__all__ = ["Boundaries", "ExhaustedError", "boundaries"]
+
+_MOST_PAIRS = 30_000_000
+"""Pairs of sets that one dynamic program may look at: some ten seconds."""
+
+
+class ExhaustedError(Exception):
+    """The dynamic program would take too long; another method has to do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """Groups before a boundary.
+
+    Attributes:
+        mask: Bit i for group i.
+        weight: Sum of the groups' own weights.
+        before: What a stage of them all would cost.
+        after: What a stage of all others would cost.
+    """
+
+    mask: int
+    weight: int
+    before: int
+    after: int
+
+
+def boundaries(condensed: Condensed, loads: Loads, most: int) -> Boundaries | None:
+    """Return the dynamic program for these groups; None where more than ``most`` boundaries are possible."""
+    needs = [_mask(befores) for befores in condensed.preds]
+    succs = successors_of(condensed.preds)
+    weights = loads.weights
+    first = tuple([group for group, before in enumerate(needs) if not before])
+    found = {0: 0}
+    waiting: list[tuple[int, tuple[int, ...]]] = [(0, first)]
+    while waiting:
+        mask, ready = waiting.pop()
+        weight = found[mask]
+        for group in ready:
+            grown = mask | 1 << group
+            if grown in found:
+                continue
+            if len(found) > most:
+                return None
+            found[grown] = weight + weights[group]
+            freed = tuple([after for after in succs[group] if not needs[after] & ~grown])
+            waiting.append((grown, tuple([other for other in ready if other != group]) + freed))
+    return Boundaries(condensed, loads, sorted(found.items()))
+
+
+class Boundaries:
+    """All sets of groups that may lie before a boundary, and the dynamic programs over them."""
+
+    def __init__(self, condensed: Condensed, loads: Loads, found: Sequence[tuple[int, int]]) -> None:
+        self.count = len(found)
+        self._condensed = condensed
+        self._shared = [(size, _mask(groups)) for size, groups in loads.shared]
+        everything = (1 << len(condensed.groups)) - 1
+        total = sum(loads.weights)
+        self._sets = [
+            _Set(
+                mask,
+                weight,
+                weight + self._shared_in(mask),
+                total - weight + self._shared_in(everything & ~mask),
+            )
+            for mask, weight in found
+        ]
+        self._weights = dict(found)
+        self._strict = _strict_masks(condensed.strict)
+        self._flows = [(1 << flow.producer, _mask(flow.readers), flow.size) for flow in condensed.flows]
+        self._pairs = 0
+
+    def least_peak(self, stages: int, low: int, high: int, deadline: float) -> int | None:
+        """Return the least cost of the largest stage; None where it is above ``high``.
+
+        Limits are tried from ``low``, a lower bound, in growing steps: a low limit leaves narrow windows.
+
+        Raises:
+            ExhaustedError: There are too many pairs, or it is later than ``deadline``.
+        """
+        limit, step = low, max((high - low) // 64, 1)
+        while True:
+            self._pairs = 0
+            peak = self._peak_within(stages, min(limit, high), deadline)
+            if peak is not None or limit >= high:
+                return peak
+            limit, step = limit + step, step * 3
+
+    def least_communication(self, stages: int, limit: int, deadline: float) -> tuple[int, list[int]] | None:
+        """Return the least communication where no stage costs more than ``limit``, and the stages of the groups.
+
+        Of several such schedules it is the one whose last stage, then the one before it, begins with the least set
+        before it, read as a number with bit i for group i.
+
+        Raises:
+            ExhaustedError: As for `least_peak`.
+        """
+        self._pairs = 0
+        levels: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
+        for level in range(1, stages + 1):
+            befores = sorted((cost, mask) for mask, (cost, _) in levels[-1].items())
+            reached = [(cost, mask, self._weights[mask], self._crossing(mask)) for cost, mask in befores]
+            following: dict[int, tuple[int, int]] = {}
+            for after in self._window(level, stages, limit):
+                best = self._cheapest(after, reached, limit, deadline)
+                if best is not None:
+                    following[after.mask] = best
+            levels.append(following)
+        mask = self._sets[-1].mask
+        if mask not in levels[stages]:
+            return None
+        communication = levels[stages][mask][0]
+        result = [0] * len(self._condensed.groups)
+        for level in range(stages, 0, -1):
+            before = levels[level][mask][1]
+            for group in _members(mask & ~before):
+                result[group] = level - 1
+            mask = before
+        return communication, result
+
+    def _peak_within(self, stages: int, limit: int, deadline: float) -> int | None:
+        """Return the least cost of the largest stage if it is at most ``limit``."""
+        reached = {0: 0}
+        for level in range(1, stages + 1):
+            befores = sorted((peak, mask, self._weights[mask]) for mask, peak in reached.items())
+            reached = {}
+            for after in self._window(level, stages, limit):
+                best = limit + 1
+                self._spend(len(befores), deadline)
+                for peak, mask, weight in befores:
+                    if peak >= best:
+                        break
+                    load = after.weight - weight
+                    if load >= best or mask & ~after.mask or mask == after.mask:
+                        continue
+                    stage = after.mask & ~mask
+                    if self._shared:
+                        load += self._shared_in(stage)
+                    if load < best and not (self._strict and self._forbidden(stage)):
+                        best = max(peak, load)
+                if best <= limit:
+                    reached[after.mask] = best
+        return reached.get(self._sets[-1].mask)
+
+    def _cheapest(
+        self,
+        after: _Set,
+        reached: Sequence[tuple[int, int, int, Sequence[tuple[int, int]]]],
+        limit: int,
+        deadline: float,
+    ) -> tuple[int, int] | None:
+        """Return the least communication up to the boundary ``after`` and the boundary before it."""
+        best: tuple[int, int] | None = None
+        self._spend(len(reached), deadline)
+        for cost, mask, weight, crossing in reached:
+            if best is not None and cost > best[0]:
+                break
+            if after.weight - weight > limit or mask & ~after.mask or mask == after.mask:
+                continue
+            stage = after.mask & ~mask
+            if self._shared and after.weight - weight + self._shared_in(stage) > limit:
+                continue
+            if self._strict and self._forbidden(stage):
+                continue
+            found = (cost + sum([size for readers, size in crossing if readers & stage]), mask)
+            if best is None or found < best:
+                best = found
+        return best
+
+    def _window(self, level: int, stages: int, limit: int) -> list[_Set]:
+        """Return the sets that may lie before the boundary after ``level`` stages."""
+        if level == stages:
+            return self._sets[-1:]
+        before, after = level * limit, (stages - level) * limit
+        return [each for each in self._sets[1:-1] if each.before <= before and each.after <= after]
+
+    def _crossing(self, mask: int) -> list[tuple[int, int]]:
+        """Return (readers, size) of what groups of ``mask`` hand to others."""
+        sizes: dict[int, int] = {}
+        for producer, readers, size in self._flows:
+            if producer & mask and readers & ~mask:
+                later = readers & ~mask
+                sizes[later] = sizes.get(later, 0) + size
+        return list(sizes.items())
+
+    def _shared_in(self, mask: int) -> int:
+        return sum([size for size, groups in self._shared if groups & mask])
+
+    def _forbidden(self, stage: int) -> bool:
+        return any(stage & before and stage & afters for before, afters in self._strict)
+
+    def _spend(self, pairs: int, deadline: float) -> None:
+        self._pairs += pairs
+        if self._pairs > _MOST_PAIRS or time.monotonic() > deadline:
+            raise ExhaustedError
+
+
+def _mask(groups: Sequence[int]) -> int:
+    result = 0
+    for group in groups:
+        result |= 1 << group
+    return result
+
+
+def _members(mask: int) -> list[int]:
+    return [group for group, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
+
+
+def _strict_masks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return per group with a cut after it its own bit and its readers'."""
+    afters: dict[int, int] = {}
+    for before, after in pairs:
+        afters[before] = afters.get(before, 0) | 1 << after
+    return [(1 << before, mask) for before, mask in sorted(afters.items())]

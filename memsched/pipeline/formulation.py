@@ -1,0 +1,153 @@
+"""Stage schedules as an integer program on CP-SAT, for networks with more places to cut than can be listed.
+
+A Boolean per group and boundary says whether the group lies before it. Precedence orders these Booleans; a stage's load
+is the difference of two weighted sums of them. A flow is received by a stage that holds a reader and not the producer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsched.errors import InternalError
+from memsched.pipeline.condense import Condensed, Loads
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Solution", "least_communication", "least_peak"]
+
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What CP-SAT found.
+
+    Attributes:
+        stages: Per group; None when nothing was found.
+        bound: No schedule has less of what was minimised.
+    """
+
+    stages: list[int] | None
+    bound: int
+
+
+def least_peak(
+    condensed: Condensed, loads: Loads, hint: Sequence[int], low: int, high: int, *, seed: int, deadline: float
+) -> Solution:
+    """Return the least cost of the largest stage, known to be from ``low`` to ``high``, with groups' stages."""
+    model = _Model(condensed, hint)
+    unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
+    peak = model.model.new_int_var(-(-low // unit), high // unit, "peak")
+    model.limit(loads, unit, peak)
+    model.model.minimize(peak)
+    return model.search(unit, 0, seed, deadline)
+
+
+def least_communication(
+    condensed: Condensed, loads: Loads, hint: Sequence[int], limit: int, *, seed: int, deadline: float
+) -> Solution:
+    """Return the least communication where no stage costs more than ``limit``, with groups' stages."""
+    model = _Model(condensed, hint)
+    unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
+    model.limit(loads, unit, limit // unit)
+    size = model.minimise_communication()
+    return model.search(size, 0, seed, deadline)
+
+
+class _Model:
+    def __init__(self, condensed: Condensed, hint: Sequence[int]) -> None:
+        from ortools.sat.python import cp_model
+
+        self.model = cp_model.CpModel()
+        self._condensed = condensed
+        self._hint = hint
+        self._count = max(hint) + 1
+        last = self._count - 1
+        self._before = [[self.model.new_bool_var("") for _ in range(last)] for _ in condensed.groups]
+        for group, row in enumerate(self._before):
+            for boundary, literal in enumerate(row):
+                self.model.add_hint(literal, hint[group] <= boundary)
+                if boundary:
+                    self.model.add_implication(row[boundary - 1], literal)
+        cuts = set(condensed.strict)
+        for group, befores in enumerate(condensed.preds):
+            for other in befores:
+                apart = int((other, group) in cuts)
+                for boundary, literal in enumerate(self._before[group]):
+                    if boundary >= apart:
+                        self.model.add_implication(literal, self._before[other][boundary - apart])
+                    else:
+                        self.model.add(literal == 0)
+                if apart and last:
+                    self.model.add(self._before[other][last - 1] == 1)
+        for stage in range(self._count):
+            self.model.add(sum(self._in(group, stage) for group in range(len(condensed.groups))) >= 1)
+
+    def limit(self, loads: Loads, unit: int, most: cp_model.LinearExprT) -> None:
+        """No stage costs more than ``most`` units."""
+        for stage in range(self._count):
+            terms = [self._in(group, stage) * (weight // unit) for group, weight in enumerate(loads.weights) if weight]
+            for size, groups in loads.shared:
+                held = self.model.new_bool_var("")
+                self.model.add_hint(held, any(self._hint[group] == stage for group in groups))
+                for group in groups:
+                    self.model.add(held >= self._in(group, stage))
+                terms.append(held * (size // unit))
+            self.model.add(sum(terms) <= most)
+
+    def minimise_communication(self) -> int:
+        """Minimise what stages receive; return the unit of the objective, bytes."""
+        flows = self._condensed.flows
+        unit = math.gcd(*[flow.size for flow in flows]) or 1
+        terms = []
+        for flow in flows:
+            for stage in range(1, self._count):
+                receives = self.model.new_bool_var("")
+                reading = any(self._hint[reader] == stage for reader in flow.readers)
+                self.model.add_hint(receives, reading and self._hint[flow.producer] != stage)
+                for reader in flow.readers:
+                    self.model.add(receives >= self._in(reader, stage) - self._in(flow.producer, stage))
+                terms.append(receives * (flow.size // unit))
+        self.model.minimize(sum(terms))
+        return unit
+
+    def search(self, unit: int, constant: int, seed: int, deadline: float) -> Solution:
+        """Run CP-SAT in another thread, so that Ctrl-C is heard; one worker, so that the result is always the same."""
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = seed
+        solver.parameters.catch_sigint_signal = False
+        if deadline < math.inf:
+            solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
+        with ThreadPoolExecutor(max_workers=1) as threads:
+            running = threads.submit(solver.solve, self.model)
+            try:
+                while not wait([running], timeout=_POLL_SECONDS).done:
+                    pass
+            except BaseException:
+                while not wait([running], timeout=_POLL_SECONDS).done:
+                    solver.stop_search()
+                raise
+        status = running.result()
+        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN}:
+            raise InternalError(f"CP-SAT finds no stage schedule where one is known: {self.model.validate()}")
+        bound = constant + unit * max(0, math.ceil(solver.best_objective_bound - 1e-6))
+        if status == cp_model.UNKNOWN:
+            return Solution(None, bound)
+        stages = [sum(not solver.boolean_value(literal) for literal in row) for row in self._before]
+        return Solution(stages, bound)
+
+    def _in(self, group: int, stage: int) -> cp_model.LinearExprT:
+        """Whether ``group`` is in ``stage``, 0 or 1."""
+        row = self._before[group]
+        if not stage:
+            return row[0] if row else 1
+        return row[stage] - row[stage - 1] if stage < len(row) else row[stage - 1].negated()
