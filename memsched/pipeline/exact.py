@@ -103,7 +103,9 @@ def _solve(condensed: Condensed, loads: Loads, count: int, limits: Limits, start
     start = even_split(condensed, loads.weights, count)
     if count == 1 or count == len(condensed.groups):
         peak = max(loads.of(start, count))
-        return _Found(start, peak, condensed.communication(start), "there is only one schedule")
+        return _Found(
+            start, peak, condensed.communication(start), "one stage for everything, or one for each group of layers"
+        )
     program = boundaries(condensed, loads, _MOST_BOUNDARIES)
     if program is not None:
         try:

@@ -46,7 +46,7 @@ def least_peak(
     peak = model.model.new_int_var(-(-low // unit), high // unit, "peak")
     model.limit(loads, unit, peak)
     model.model.minimize(peak)
-    return model.search(unit, 0, seed, deadline)
+    return model.search(unit, seed, deadline)
 
 
 def least_communication(
@@ -57,7 +57,7 @@ def least_communication(
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
     model.limit(loads, unit, limit // unit)
     size = model.minimise_communication()
-    return model.search(size, 0, seed, deadline)
+    return model.search(size, seed, deadline)
 
 
 class _Model:
@@ -117,7 +117,7 @@ class _Model:
         self.model.minimize(sum(terms))
         return unit
 
-    def search(self, unit: int, constant: int, seed: int, deadline: float) -> Solution:
+    def search(self, unit: int, seed: int, deadline: float) -> Solution:
         """Run CP-SAT in another thread, so that Ctrl-C is heard; one worker, so that the result is always the same."""
         from ortools.sat.python import cp_model
 
@@ -139,15 +139,15 @@ class _Model:
         status = running.result()
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN}:
             raise InternalError(f"CP-SAT finds no stage schedule where one is known: {self.model.validate()}")
-        bound = constant + unit * max(0, math.ceil(solver.best_objective_bound - 1e-6))
+        bound = unit * max(0, math.ceil(solver.best_objective_bound - 1e-6))
         if status == cp_model.UNKNOWN:
             return Solution(None, bound)
         stages = [sum(not solver.boolean_value(literal) for literal in row) for row in self._before]
         return Solution(stages, bound)
 
-    def _in(self, group: int, stage: int) -> cp_model.LinearExprT:
-        """Whether ``group`` is in ``stage``, 0 or 1."""
+    def _in(self, group: int, stage: int) -> cp_model.LinearExpr:
+        """Whether ``group`` is in ``stage`` of two or more, 0 or 1."""
         row = self._before[group]
         if not stage:
-            return row[0] if row else 1
-        return row[stage] - row[stage - 1] if stage < len(row) else row[stage - 1].negated()
+            return row[0]
+        return row[stage] - row[stage - 1] if stage < len(row) else 1 - row[stage - 1]
