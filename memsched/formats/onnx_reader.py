@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import MemschedError, ModelError
-from memsched.formats import onnx_checks, onnx_external, onnx_functions, onnx_graphs, onnx_light, onnx_shapes
+from memsched.formats import (
+    onnx_checks,
+    onnx_external,
+    onnx_functions,
+    onnx_graphs,
+    onnx_light,
+    onnx_ranks,
+    onnx_shapes,
+)
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_structure import Scope, analyse
@@ -55,6 +63,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     onnx_checks.check_nodes(scopes)
     onnx_checks.check_inputs(light.graph, scopes[0])
     onnx_checks.import_operators(light, scopes)
+    onnx_ranks.check_ranks(scopes)
     weights_bytes = sum(onnx_light.constant_bytes(scope.graph) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
     built = onnx_graphs.build(scopes, shapes)
