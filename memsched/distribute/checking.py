@@ -1,0 +1,124 @@
+"""The independent check of a plan, with needs by region deduction on real regions instead of the planner's tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from memsched.distribute.boxes import Box, extents_of, hull, layout_of
+from memsched.distribute.space import constant_bytes
+from memsched.errors import InternalError
+from memsched.graph.distribution import Distribution
+from memsched.graph.distribution_checker import check_distribution
+from memsched.graph.model import Graph, Region
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import Needed, deduce, whole
+from memsched.regions.rules import Geometry, Refusal
+from memsched.targets.cluster import Cluster
+
+__all__ = ["check_plan"]
+
+
+def check_plan(
+    graph: Graph, plan: Distribution, cluster: Cluster, weights: Mapping[int, Mapping[int, int]] | None = None
+) -> None:
+    """Check that ``plan`` computes ``graph`` on ``cluster`` in its memory, and takes as long as it claims.
+
+    Args:
+        weights: As for `Space.of`.
+
+    Raises:
+        InternalError: It does not.
+    """
+    if plan.devices != len(cluster.devices):
+        raise InternalError(f"a plan for {plan.devices} devices was made for a cluster of {len(cluster.devices)}")
+    operators = _Operators(graph, weights or {})
+    check_distribution(graph, plan, operators.needs, operators.constants)
+    for device, used in zip(cluster.devices, plan.memory, strict=True):
+        if used > device.memory:
+            raise InternalError(f"a plan needs {used} bytes on '{device.name}', which has {device.memory}")
+    seconds = _seconds(graph, plan, cluster, operators)
+    if not math.isclose(seconds, plan.latency, rel_tol=1e-9, abs_tol=1e-15):
+        raise InternalError(f"a plan takes {seconds} s by its cluster's model, not {plan.latency} s")
+
+
+class _Operators:
+    """What parts of ops read."""
+
+    def __init__(self, graph: Graph, weights: Mapping[int, Mapping[int, int]]) -> None:
+        self.graph = graph
+        self._sizes = [{**constant_bytes(graph, op), **weights.get(place, {})} for place, op in enumerate(graph.ops)]
+        layout = layout_of(graph)
+        self._extents = [extents_of(tensor, layout) for tensor in graph.tensors]
+        self._geometries: dict[int, Geometry | Refusal] = {}
+
+    def _needed(self, op: int, region: Region) -> Needed | None:
+        """Return what a part needs; None where it is the whole op."""
+        output = self.graph.tensors[self.graph.ops[op].outputs[0]]
+        if region == whole(output.shape or ()):
+            return None
+        if op not in self._geometries:
+            self._geometries[op] = describe(self.graph, op)
+        geometry = self._geometries[op]
+        found = geometry if isinstance(geometry, Refusal) else deduce(geometry, self.graph.ops[op], region)
+        if isinstance(found, Refusal):
+            raise InternalError(f"a plan computes {region.ranges} of an op, but {found.reason}")
+        if any(margin != (0, 0) for margin in found.crop):
+            raise InternalError(f"a plan computes a part of op '{self.graph.ops[op].name}' that needs a margin")
+        return found
+
+    def needs(self, op: int, region: Region) -> Sequence[Region | None]:
+        """Return the region of each input that is read."""
+        found = self._needed(op, region)
+        if found is None:
+            return [whole(self.graph.tensors[tensor].shape or ()) for tensor in self.graph.ops[op].inputs]
+        return [one.region for one in found.inputs]
+
+    def read_bytes(self, op: int, region: Region) -> int:
+        """Return the bytes of activations that are read: of each tensor the smallest box around what is needed."""
+        boxes: dict[int, list[Box]] = {}
+        for tensor, needed in zip(self.graph.ops[op].inputs, self.needs(op, region), strict=True):
+            mine = boxes.setdefault(tensor, [])
+            if needed is not None:
+                mine.append(self._extents[tensor].box(needed))
+        return sum(self._extents[tensor].size(hull(mine)) for tensor, mine in boxes.items())
+
+    def constants(self, op: int, region: Region) -> int:
+        """Return the bytes of the constants that are read."""
+        found = self._needed(op, region)
+        sizes = self._sizes[op]
+        if found is None:
+            return sum(sizes.values())
+        geometry = self._geometries[op]
+        left = dict(sizes)
+        for part in found.weights:
+            if part.position in left and isinstance(geometry, Geometry):
+                length = geometry.shapes[part.position][part.axis]
+                left[part.position] = left[part.position] * (part.stop - part.start) // length
+        return sum(left.values())
+
+
+def _seconds(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operators) -> float:
+    """Return the sum over steps of the slowest device's communication and computation."""
+    once = cluster.router.mode == "broadcast"
+    total = 0.0
+    for number in range(len(plan.steps) + 1):
+        transfers = plan.steps[number].transfers if number < len(plan.steps) else plan.results
+        sent = dict.fromkeys(range(-1, plan.devices), 0)
+        received = dict(sent)
+        for one in transfers:
+            sent[one.source] += one.size if once else one.size * len(one.targets)
+            for target in one.targets:
+                received[target] += one.size
+        busy = {device: cluster.router.seconds(sent[device], received[device]) for device in sent}
+        for device, mine in enumerate(plan.steps[number].computations if number < len(plan.steps) else ()):
+            for part in mine:
+                op = graph.ops[part.op]
+                shape = graph.tensors[op.outputs[0]].shape or ()
+                share = math.prod(stop - start for start, stop in part.region.ranges) / max(1, math.prod(shape))
+                touched: float = operators.read_bytes(part.op, part.region)
+                touched += share * sum(graph.tensors[tensor].size for tensor in op.outputs)
+                touched += operators.constants(part.op, part.region)
+                busy[device] += cluster.devices[device].time_of(op.type).seconds(op.macs * share, touched)
+        total += max(busy.values())
+    return total

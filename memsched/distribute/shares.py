@@ -1,0 +1,90 @@
+"""Shares by rule: one device, even, in proportion to speed; and the axis by memory of document 5, section 3.3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memsched.distribute.divisions import Division
+from memsched.distribute.space import Space
+from memsched.graph.distribution import Axis, Share
+from memsched.targets.cluster import Cluster
+
+__all__ = ["axis_by_memory", "by_weights", "even", "most_parts", "proportional", "single"]
+
+
+def most_parts(space: Space, position: int, memory: int) -> tuple[float, float]:
+    """Return k_1 and k_2: into how many parts ``memory`` bytes allow an op to be divided, by rows and by channels.
+
+    Source: "MemoriaNova", section 3.3.1. Its table of memory calculations is not reproduced in its text; this is our
+    reading of it. By rows every device holds all weights: k_1 * weights + input + output <= memory. By channels every
+    device holds the whole input: k_2 * input + weights + output <= memory.
+    """
+    division = space.divisions[position]["whole"]
+    weights = division.weight_bytes(0, 1)
+    read = sum(space.graph.tensors[tensor].size for tensor in division.tensors)
+    made = int(space.output_bytes(position))
+    rows = (memory - read - made) / weights if weights else float("inf")
+    channels = (memory - weights - made) / read if read else float("inf")
+    return rows, channels
+
+
+def axis_by_memory(space: Space, position: int, memory: int) -> Axis:
+    """Return the axis that permits more parts: channels if k_1 < k_2, else rows; the other where there is one alone.
+
+    Source: "MemoriaNova", section 3.3.1.
+
+    Args:
+        memory: Of all devices together, bytes.
+    """
+    found = space.divisions[position]
+    rows, channels = most_parts(space, position, memory)
+    wanted: tuple[Axis, ...] = ("channels", "rows") if rows < channels else ("rows", "channels")
+    return next((axis for axis in wanted if axis in found), "whole")
+
+
+def by_weights(op: int, division: Division, weights: Sequence[float]) -> Share:
+    """Return a share of op ``op`` whose parts are as near to ``weights`` as units permit.
+
+    An op that is not divided goes to the device of the largest weight, the first of equals.
+    """
+    if division.axis == "whole":
+        best = max(range(len(weights)), key=lambda device: (weights[device], -device))
+        return Share(op, "whole", (0,) * (best + 1) + (1,) * (len(weights) - best))
+    total, reached = sum(weights), 0.0
+    bounds = [0]
+    for weight in weights:
+        reached += weight
+        bounds.append(max(bounds[-1], division.bound_of(int(division.units * reached / total + 0.5))))
+    bounds[-1] = division.length
+    return Share(op, division.axis, tuple(bounds))
+
+
+def even(space: Space, axes: Sequence[Axis], devices: int) -> tuple[Share, ...]:
+    """Return equal shares for all devices."""
+    return tuple(
+        by_weights(space.order[position], space.divisions[position][axis], [1.0] * devices)
+        for position, axis in enumerate(axes)
+    )
+
+
+def proportional(space: Space, axes: Sequence[Axis], cluster: Cluster) -> tuple[Share, ...]:
+    """Return shares in proportion to each device's speed at each op, as computed whole."""
+    result = []
+    for position, axis in enumerate(axes):
+        op = space.op(position)
+        whole = space.divisions[position]["whole"]
+        touched = (
+            sum(space.graph.tensors[tensor].size for tensor in whole.tensors)
+            + space.output_bytes(position)
+            + whole.weight_bytes(0, 1)
+        )
+        seconds = [device.time_of(op.type).seconds(op.macs, touched) for device in cluster.devices]
+        speeds = [1 / max(one, 1e-12) for one in seconds]
+        result.append(by_weights(space.order[position], space.divisions[position][axis], speeds))
+    return tuple(result)
+
+
+def single(space: Space, device: int, devices: int) -> tuple[Share, ...]:
+    """Return shares that give every op to one device."""
+    bounds = (0,) * (device + 1) + (1,) * (devices - device)
+    return tuple(Share(op, "whole", bounds) for op in space.order)

@@ -1,0 +1,86 @@
+"""Algorithm 2 made exact: what devices need of a tensor and do not hold, cut into boxes that one device sends.
+
+Source: "MemoriaNova", section 3.3.2. Its three cases (a channel-divided reader needs everything; a row-divided reader
+of a channel-divided tensor needs its rows of every channel; rows of rows, with halos) are one here: what a device
+needs minus what it holds, with needs by region deduction.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsched.distribute.boxes import Box, volume
+from memsched.targets.cluster import Mode
+
+__all__ = ["SENDER_OUTSIDE", "Parcel", "parcels"]
+
+SENDER_OUTSIDE = -1
+"""Who gives the network its inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A box that ``source`` sends to ``targets``."""
+
+    box: Box
+    source: int
+    targets: tuple[int, ...]
+
+
+def parcels(
+    needs: Sequence[Box], holds: Sequence[Sequence[Box]], owners: Sequence[tuple[int, Box]], mode: Mode
+) -> list[Parcel]:
+    """Return what has to be sent so that device k has all of ``needs[k]``.
+
+    Args:
+        needs: Per device.
+        holds: Per device the boxes that it has.
+        owners: Who sends which box; the boxes are disjoint and cover all that is needed and not held.
+    """
+    boxes = [*needs, *(box for held in holds for box in held), *(box for _, box in owners)]
+    channels = sorted({edge for box in boxes if volume(box) for edge in box[:2]})
+    rows = sorted({edge for box in boxes if volume(box) for edge in box[2:]})
+    result: list[Parcel] = []
+    running: dict[tuple[int, int, int, tuple[int, ...]], int] = {}
+    for low, high in itertools.pairwise(channels):
+        column = _column(low, high, rows, needs, holds, owners)
+        for top, bottom, source, targets in column:
+            for receivers in [(one,) for one in targets] if mode == "point-to-point" else [targets]:
+                # A box that goes on where the one before it ended is one parcel with it.
+                key = (top, bottom, source, receivers)
+                before = running.get(key)
+                if before is not None and result[before].box[1] == low:
+                    result[before] = Parcel((result[before].box[0], high, top, bottom), source, receivers)
+                else:
+                    running[key] = len(result)
+                    result.append(Parcel((low, high, top, bottom), source, receivers))
+    return result
+
+
+def _column(
+    low: int, high: int, rows: Sequence[int], needs: Sequence[Box], holds: Sequence[Sequence[Box]],
+    owners: Sequence[tuple[int, Box]],
+) -> list[tuple[int, int, int, tuple[int, ...]]]:  # fmt: skip
+    """Return (first row, end, source, targets) of the channels [low, high), between which no boundary lies."""
+    result: list[tuple[int, int, int, tuple[int, ...]]] = []
+    for top, bottom in itertools.pairwise(rows):
+        cell = (low, high, top, bottom)
+        targets = tuple(
+            device
+            for device, need in enumerate(needs)
+            if _covers(need, cell) and not any(_covers(held, cell) for held in holds[device])
+        )
+        if not targets:
+            continue
+        source = next(device for device, box in owners if _covers(box, cell))
+        if result and result[-1][1] == top and result[-1][2:] == (source, targets):
+            result[-1] = (result[-1][0], bottom, source, targets)
+        else:
+            result.append((top, bottom, source, targets))
+    return result
+
+
+def _covers(box: Box, cell: Box) -> bool:
+    return box[0] <= cell[0] and cell[1] <= box[1] and box[2] <= cell[2] and cell[3] <= box[3]
