@@ -71,6 +71,7 @@ def analyze(
     source: Source,
     *,
     target: str | None = None,
+    budget: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     in_place: bool = True,
@@ -95,6 +96,7 @@ def analyze(
     started = time.monotonic()
     limits = Limits(time_limit, seed)
     _check_percentage(max_extra_macs)
+    budget_bytes = _budget(budget)
     module = load(source, input_shapes=input_shapes, dims=dims)
     prepared = _prepare(module, target, in_place)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
@@ -108,7 +110,7 @@ def analyze(
         request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
         found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
     outcome = Outcome(
-        *("analyze", module, prepared, plans, allocation),
+        *("analyze", module, prepared, plans, allocation, budget_bytes),
         notes=() if found is None or found.finished else (_FRONTIER_ENDED,),
         interrupted=found is not None and stop is not None and stop(),
         tflm=facts,

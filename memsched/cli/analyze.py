@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from memsched.cli.options import (
     output_options,
     parse_dims,
     parse_shapes,
+    size_option,
 )
 from memsched.errors import UsageError
 
@@ -26,6 +28,7 @@ __all__ = ["command"]
 
 _STANDARD = "-"
 _OPERATORS_SHOWN = 8
+_BUDGET_NOT_MET = 3
 _INTERRUPTED = 130
 
 
@@ -34,6 +37,7 @@ _INTERRUPTED = 130
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @header_option
 @model_options
+@size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when the model as it stands needs more.")
 @allow_option
 @frontier_options
 @output_options
@@ -63,7 +67,20 @@ def command(**options: Any) -> int:
     if print_report:
         write_standard_output(result.report.to_json().encode())
     _print(result, options, path, stderr=print_report)
-    return _INTERRUPTED if result.report["result"]["interrupted"] else 0
+    if result.report["result"]["interrupted"]:
+        return _INTERRUPTED
+    return _exit_code(result.report.data, options["quiet"])
+
+
+def _exit_code(report: Mapping[str, Any], quiet: bool) -> int:
+    """Return whether the budget is met; if not, that is said even to those who asked for quiet."""
+    from memsched.report.console import budget_verdict
+
+    if report["budget"] is None or report["budget"]["met"]:
+        return 0
+    if quiet:
+        click.echo(f"memsched: {budget_verdict(report)}", err=True)
+    return _BUDGET_NOT_MET
 
 
 def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
@@ -95,6 +112,7 @@ def _analyze(options: dict[str, Any]) -> AnalyzeResult:
         result = analyze(
             options["model"],
             target=options["target"],
+            budget=options["budget"],
             input_shapes=parse_shapes(options["input_shapes"]),
             dims=parse_dims(options["dims"]),
             in_place="inplace" in allowed,

@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "analyze": (
         ("Peak, bound, tensors at the peak", "memsched analyze model.onnx"),
-        ("By the rules of another runtime", "memsched analyze model.tflite --target tflm"),
+        ("Does it fit as it stands?", "memsched analyze model.tflite --target tflm --budget 256KB"),
         ("What less memory would cost", "memsched analyze model.onnx --frontier --plot frontier.svg"),
     ),
     "verify": (

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from memsched.report.text import shortened
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -134,8 +136,8 @@ class ProgressDisplay:
         if last is None:
             return f"reading the model  {seconds:.1f} s"
         gap = 100 * (last.best_peak - last.lower_bound) / last.best_peak if last.best_peak else 0.0
-        stage = last.stage if len(last.stage) <= 28 else last.stage[:25] + "..."
-        return f"{stage}: {last.best_peak:,} B, bound {last.lower_bound:,}, gap {gap:.1f} %  {seconds:.1f} s"
+        rest = f": {last.best_peak:,} B, bound {last.lower_bound:,}, gap {gap:.1f} %  {seconds:.1f} s"
+        return shortened(last.stage, min(28, self._console.width - 1 - len(rest))) + rest
 
 
 def write_standard_output(data: bytes) -> None:

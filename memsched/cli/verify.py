@@ -75,12 +75,12 @@ def _values(found: ModelComparison) -> dict[str, Any]:
 
 
 def _print(console: Console, found: ModelComparison) -> None:
-    from memsched.report.text import printable
+    from memsched.report.text import print_line
 
     verification = found.verification
 
     def line(text: str, style: str | None = None) -> None:
-        console.print(printable(text), style=style, soft_wrap=True)
+        print_line(console, text, style)
 
     for name, peak in (
         ("A", verification.measured_peak_before_bytes),

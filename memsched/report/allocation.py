@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import printable
+from memsched.report.text import print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ def print_allocation(console: Console, report: Mapping[str, Any], *, report_path
 
     source, result, output = report["input"], report["result"], report["output"]
     given = f", {source['given']:,} with given addresses" if source["given"] else ""
-    _line(console, f"{source['path']}: {source['buffers']:,} buffers{given}", style="bold")
+    print_line(console, f"{source['path']}: {source['buffers']:,} buffers{given}", style="bold")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -61,22 +61,22 @@ def print_allocation(console: Console, report: Mapping[str, Any], *, report_path
         table.add_row(label, value)
     console.print(table)
     fits = result["fits"]
-    _line(console, verdict(report), style=None if fits is None else "green" if fits else "red")
+    print_line(console, verdict(report), style=None if fits is None else "green" if fits else "red")
     method = f"found by {result['method']} in " if result["height_bytes"] is not None else ""
-    _line(console, f"{method}{report['seconds']:.2f} s")
+    print_line(console, f"{method}{report['seconds']:.2f} s")
     if source["carried_columns"]:
         names = ", ".join(f"'{name}'" for name in source["carried_columns"])
-        _line(console, f"note: carried through, without a meaning here: {names}", style="dim")
+        print_line(console, f"note: carried through, without a meaning here: {names}", style="dim")
     if result["interrupted"]:
-        _line(console, "note: interrupted: these are the best addresses found so far", style="dim")
+        print_line(console, "note: interrupted: these are the best addresses found so far", style="dim")
     if verbose:
-        _line(console, f"bound: {result['proof'] or 'none'}; states: {result['states']:,}")
+        print_line(console, f"bound: {result['proof'] or 'none'}; states: {result['states']:,}")
         for buffer in report["buffers"] or ():
-            _line(console, f"  {buffer['offset_bytes']:>14,}  {buffer['size_bytes']:>14,}  {buffer['id']}")
+            print_line(console, f"  {buffer['offset_bytes']:>14,}  {buffer['size_bytes']:>14,}  {buffer['id']}")
     if output is not None:
-        _line(console, f"addresses: {output['path']}")
+        print_line(console, f"addresses: {output['path']}", whole=True)
     if report_path is not None:
-        _line(console, f"report: {report_path}")
+        print_line(console, f"report: {report_path}", whole=True)
 
 
 def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -95,7 +95,3 @@ def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("fragmentation", f"{result['fragmentation_percent']:.2f} %"),
         ]
     return [*rows, ("status", result["status"])]
-
-
-def _line(console: Console, text: str, style: str | None = None) -> None:
-    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)

@@ -66,7 +66,7 @@ def print_summary(
         print_line(console, f"note: {note}", style="dim")
     if verbose:
         for record in report["passes"]:
-            _line(
+            print_line(
                 console,
                 f"pass {record['name']}: {record['ops_before']:,} -> {record['ops_after']:,} ops, "
                 f"{record['peak_before_bytes']:,} -> {record['peak_after_bytes']:,} B, {record['seconds']:.2f} s",
@@ -234,6 +234,8 @@ def budget_verdict(report: Mapping[str, Any]) -> str:
         verdict = "no rewrite that was tried meets it"
     elif bound > available:
         verdict = f"no order can meet it, as each has a peak of {bound:,} B or more"
+    elif report["command"] == "analyze":
+        verdict = f"another order may meet it, as the bound is {bound:,} B: see memsched optimize"
     else:
         verdict = "it is not proven that no order can meet it"
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import printable
+from memsched.report.text import print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,4 +36,4 @@ def print_firmware(console: Console, report: Mapping[str, Any], *, verbose: bool
         )
     lines += [f"  holds for: {assumption}" for assumption in section["assumptions"] if verbose]
     for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ __all__ = ["counted", "error_line", "one_line", "print_line", "printable", "shor
 
 _LEAST = 16
 """Columns that are left of a name however narrow the terminal."""
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:B|KB|MB|GB|s|%)(?!\w))")
+_TOGETHER = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, where a line is not broken."""
 
 _LONGEST_ERROR = 2_000
 
@@ -57,7 +62,7 @@ def print_line(console: Console, text: str, style: str | None = None, *, whole: 
     if console.is_terminal and not whole:
         indent = shown[: len(shown) - len(shown.lstrip())]
         lines = textwrap.wrap(
-            shown.strip(),
+            _UNIT.sub(_TOGETHER, shown.strip()),
             max(console.width, 2 * _LEAST),
             initial_indent=indent,
             subsequent_indent=f"{indent}  ",
@@ -67,4 +72,4 @@ def print_line(console: Console, text: str, style: str | None = None, *, whole: 
     else:
         lines = [shown]
     for line in lines or [""]:
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(line.replace(_TOGETHER, " "), style=style, markup=False, highlight=False, soft_wrap=True)
