@@ -11,6 +11,7 @@ from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_structure import analyse, domain_of, graphs_of, initializers, sparse_name
 from memsched.formats.onnx_value_types import ValueTypes
 from memsched.formats.onnx_writer import FREE_INITIALIZERS, list_initializers, set_metadata
+from memsched.formats.segments import check_fit
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto, NodeProto
@@ -48,7 +49,7 @@ class OnnxCutter:
 
     def cut(self, segment: Segment, metadata: Mapping[str, str]) -> bytes:
         """Return what `memsched.formats.segments.extract` returns."""
-        self._check(segment)
+        check_fit(self._module, segment, self._constants)
         nodes, needed = self._nodes(segment)
         model = self._shell([self._model.graph.node[node] for node in nodes])
         self._fill(model, segment, needed)
@@ -58,21 +59,6 @@ class OnnxCutter:
         except ValueError as error:
             raise ModelError(f"{self._module.path}: a segment cannot be written: {error}") from error
         return result
-
-    def _check(self, segment: Segment) -> None:
-        graph = self._module.graphs[0]
-        names = [tensor.name for tensor in graph.tensors]
-        there = set(segment.inputs)
-        if strange := there.difference(names):
-            raise InternalError(f"a segment is given '{min(strange)}', which is no value of the model")
-        for op in segment.ops:
-            missing = next((names[tensor] for tensor in graph.ops[op].inputs if names[tensor] not in there), None)
-            if missing is not None:
-                raise InternalError(f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there")
-            there.update(names[tensor] for tensor in graph.ops[op].outputs)
-        for name in segment.outputs:
-            if name not in there and name not in self._constants:
-                raise InternalError(f"a segment hands out '{name}', which it does not have")
 
     def _nodes(self, segment: Segment) -> tuple[list[int], set[str]]:
         """Return the nodes of a segment in order and the constants that they, or its outputs, need.

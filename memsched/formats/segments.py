@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,8 @@ from memsched.errors import InternalError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 
-__all__ = ["Cutter", "Segment", "annotate_stages", "check_segments", "cutter", "extract", "read_options"]
+__all__ = ["Cutter", "Segment", "annotate_stages", "check_fit", "check_segments", "cutter", "extract"]
+__all__ += ["read_options", "together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,40 @@ def extract(module: Module, segment: Segment, metadata: Mapping[str, str]) -> by
             the file would be too large.
     """
     return cutter(module).cut(segment, metadata)
+
+
+def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> None:
+    """Check that ``segment`` is a part of ``module`` that can be executed, before it is made.
+
+    Args:
+        constants: Names of values that it may hand out though no op of it makes them.
+
+    Raises:
+        InternalError: It is not.
+    """
+    graph = module.graphs[0]
+    names = [tensor.name for tensor in graph.tensors]
+    there = set(segment.inputs)
+    if strange := there.difference(names):
+        raise InternalError(f"a segment is given '{min(strange)}', which is no value of the model")
+    there.update(names[tensor] for tensor in graph.variables)
+    for op in segment.ops:
+        missing = next((names[tensor] for tensor in graph.ops[op].inputs if names[tensor] not in there), None)
+        if missing is not None:
+            raise InternalError(f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there")
+        there.update(names[tensor] for tensor in graph.ops[op].outputs)
+    for name in segment.outputs:
+        if name not in there and name not in constants:
+            raise InternalError(f"a segment hands out '{name}', which it does not have")
+
+
+def together(module: Module) -> tuple[tuple[int, ...], ...]:
+    """Return groups of ops of the main graph that use one state, and so must be in one segment; ONNX has none."""
+    if module.format == "onnx":
+        return ()
+    from memsched.formats import tflite_segments
+
+    return tflite_segments.together(module)
 
 
 def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:

@@ -14,7 +14,19 @@ from typing import Literal
 
 from memsched.errors import InternalError, ModelError
 
-__all__ = ["Blob", "Item", "Kind", "Numbers", "Old", "References", "Scalar", "TableItem", "Text", "assemble"]
+__all__ = [
+    "Blob",
+    "Item",
+    "Kind",
+    "Numbers",
+    "Old",
+    "RawTable",
+    "References",
+    "Scalar",
+    "TableItem",
+    "Text",
+    "assemble",
+]
 
 Kind = Literal["int8", "uint8", "int32", "uint32", "float32", "int64", "uint64"]
 
@@ -59,9 +71,10 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Blob:
-    """A vector of bytes whose first is aligned to 16, as the schema asks of weights."""
+    """A vector, as bytes, of elements of ``width`` bytes; the first is aligned to 16, as the schema asks of weights."""
 
     data: bytes
+    width: int = 1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,7 +98,24 @@ class References:
     items: Sequence[Item]
 
 
-Item = Old | Numbers | Blob | Text | TableItem | References
+@dataclass(frozen=True, eq=False, slots=True)
+class RawTable:
+    """A table as it lies in another file: its fields need not be known but for those that are references.
+
+    Attributes:
+        inline: Its own bytes, from the signed offset to its vtable on.
+        offsets: Per slot the field's offset in ``inline``; 0: absent.
+        phase: Where it lay, modulo 8: fields of 8 bytes are aligned in the file, not in the table.
+        fields: What to write in the place of fields that are there.
+    """
+
+    inline: bytes
+    offsets: tuple[int, ...]
+    phase: int
+    fields: Mapping[int, Scalar | Item]
+
+
+Item = Old | Numbers | Blob | Text | TableItem | RawTable | References
 
 
 def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[bytes, int]:
@@ -113,7 +143,7 @@ def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[
 
 
 def _children(item: Item) -> list[Item]:
-    if isinstance(item, TableItem):
+    if isinstance(item, (TableItem, RawTable)):
         return [value for value in item.fields.values() if not isinstance(value, Scalar)]
     return list(item.items) if isinstance(item, References) else []
 
@@ -143,6 +173,9 @@ def _place(item: Item, end: int) -> tuple[int, int]:
     if isinstance(item, TableItem):
         place = _up(end + _vtable_size(item), 8)
         return place, place + _field_offsets(item)[1]
+    if isinstance(item, RawTable):
+        place = _up(end + 4 + 2 * len(item.offsets) - item.phase, 8) + item.phase
+        return place, place + len(item.inline)
     if isinstance(item, Numbers):
         width = _CODES[item.kind][1]
         place = _up(end + 4, max(width, 4)) - 4
@@ -183,24 +216,28 @@ class _Writer:
     def write(self, item: Item) -> None:
         place = self._places[id(item)]
         if isinstance(item, TableItem):
-            self._write_table(item, place)
+            offsets, size = _field_offsets(item)
+            highest = max(item.fields, default=-1) + 1
+            self._write_table(item, place, [offsets.get(slot, 0) for slot in range(highest)], size)
+        elif isinstance(item, RawTable):
+            self._front[place : place + len(item.inline)] = item.inline
+            self._write_table(item, place, item.offsets, len(item.inline))
         elif isinstance(item, Numbers):
             code = _CODES[item.kind][0]
             struct.pack_into(f"<I{len(item.values)}{code}", self._front, place, len(item.values), *item.values)
         elif isinstance(item, (Blob, Text)):
-            struct.pack_into(f"<I{len(item.data)}s", self._front, place, len(item.data), item.data)
+            count = len(item.data) // (item.width if isinstance(item, Blob) else 1)
+            struct.pack_into(f"<I{len(item.data)}s", self._front, place, count, item.data)
         elif isinstance(item, References):
             struct.pack_into("<I", self._front, place, len(item.items))
             for index, child in enumerate(item.items):
                 self._write_offset(place + 4 + 4 * index, child)
 
-    def _write_table(self, item: TableItem, place: int) -> None:
-        offsets, size = _field_offsets(item)
-        vtable = place - _vtable_size(item)
-        struct.pack_into("<HH", self._front, vtable, _vtable_size(item), size)
+    def _write_table(self, item: TableItem | RawTable, place: int, offsets: Sequence[int], size: int) -> None:
+        vtable = place - 4 - 2 * len(offsets)
+        struct.pack_into(f"<HH{len(offsets)}H", self._front, vtable, 4 + 2 * len(offsets), size, *offsets)
         struct.pack_into("<i", self._front, place, place - vtable)
         for slot, value in item.fields.items():
-            struct.pack_into("<H", self._front, vtable + 4 + 2 * slot, offsets[slot])
             at = place + offsets[slot]
             if isinstance(value, Scalar):
                 number = value.value + (self._shift if value.moved else 0)

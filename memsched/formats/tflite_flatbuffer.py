@@ -99,6 +99,19 @@ class Table:
         offset = self._fields[slot] if slot < self.slots else 0
         return self.position + offset if offset else None
 
+    def raw(self) -> tuple[bytes, tuple[int, ...]]:
+        """Return the table's own bytes, and per slot the field's offset in them (0: absent).
+
+        Raises:
+            ModelError: A field lies outside of the table.
+        """
+        vtable = self.position - self._file.scalar("int32", self.position)
+        size = self._file.scalar("uint16", vtable + 2)
+        if self.position + size > len(self._file.data) or any(offset >= max(size, 4) for offset in self._fields):
+            raise ModelError("a table's fields lie outside of it; the file is damaged")
+        self._file.spend(size)
+        return self._file.data[self.position : self.position + max(size, 4)], self._fields
+
     def number(self, slot: int, kind: str, default: int = 0) -> int:
         """Return an integer field."""
         place = self.place(slot)

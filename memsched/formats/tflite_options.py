@@ -11,7 +11,8 @@ from memsched.formats.tflite_flatbuffer import Table
 from memsched.formats.tflite_schema import ACTIVATIONS, PADDINGS, OperatorSlot
 from memsched.graph.model import AttributeValue
 
-__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "subgraph_references", "with_masks", "with_padding"]
+__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "SUBGRAPH_FIELDS"]
+__all__ += ["attributes", "subgraph_references", "with_masks", "with_padding"]
 
 _Field = tuple[str, str, tuple[int, ...], int]
 """Attribute, how to read it, the slots of the options table that hold it, and the default."""
@@ -113,7 +114,7 @@ CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
 
 _SCALARS = frozenset({("SPLIT", "axis"), ("SPLIT_V", "axis"), ("EXPAND_DIMS", "axis")})
 
-_SUBGRAPHS: Mapping[str, tuple[int, tuple[int, ...], str]] = {
+SUBGRAPH_FIELDS: Mapping[str, tuple[int, tuple[int, ...], str]] = {
     "IF": (OperatorSlot.OPTIONS, (0, 1), "int32"),
     "WHILE": (OperatorSlot.OPTIONS, (0, 1), "int32"),
     "CALL": (OperatorSlot.OPTIONS, (0,), "uint32"),
@@ -132,9 +133,9 @@ _SUBGRAPHS: Mapping[str, tuple[int, tuple[int, ...], str]] = {
 
 def subgraph_references(kind: str, operator: Table) -> tuple[int, ...]:
     """Return the subgraphs that an operator executes, as the file names them: indices not yet checked."""
-    if kind not in _SUBGRAPHS:
+    if kind not in SUBGRAPH_FIELDS:
         return ()
-    slot, fields, how = _SUBGRAPHS[kind]
+    slot, fields, how = SUBGRAPH_FIELDS[kind]
     options = operator.table(slot)
     if options is None:
         return ()

@@ -94,6 +94,7 @@ class SubgraphSlot:
     OUTPUTS = 2
     OPERATORS = 3
     NAME = 4
+    DEBUG_METADATA = 5
 
 
 class TensorSlot:
@@ -107,6 +108,7 @@ class TensorSlot:
     IS_VARIABLE = 5
     SPARSITY = 6
     SHAPE_SIGNATURE = 7
+    VARIANT_TENSORS = 9
     EXTERNAL_BUFFER = 10
 
 
@@ -117,6 +119,8 @@ class QuantizationSlot:
     MAXIMUM = 1
     SCALE = 2
     ZERO_POINT = 3
+    DETAILS_TYPE = 4
+    DETAILS = 5
     AXIS = 6
 
 
@@ -129,9 +133,13 @@ class OperatorSlot:
     OPTIONS_TYPE = 3
     OPTIONS = 4
     CUSTOM_OPTIONS = 5
+    MUTATING_VARIABLES = 7
     INTERMEDIATES = 8
     LARGE_CUSTOM_OPTIONS_OFFSET = 9
+    LARGE_CUSTOM_OPTIONS_SIZE = 10
+    OPTIONS_2_TYPE = 11
     OPTIONS_2 = 12
+    DEBUG_METADATA = 13
 
 
 class OperatorCodeSlot:

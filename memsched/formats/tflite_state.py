@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph
 
-__all__ = ["dependencies", "has_state", "stateful_subgraphs"]
+__all__ = ["dependencies", "has_state", "stateful_subgraphs", "together"]
 
 _RANDOM = frozenset({"RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR"})
 _READERS = frozenset({"READ_VARIABLE", "HASHTABLE_FIND", "HASHTABLE_SIZE"})
@@ -89,6 +89,42 @@ def dependencies(
         for state, writes in _touched(operator, subgraph, resources).items():
             chains.touch(place, state, writes=writes)
     return chains.edges()
+
+
+def together(subgraph: FileSubgraph, operators: Sequence[int], stateful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of places in ``operators`` that use one state: no two models can hold parts of a group.
+
+    Generators of random numbers keep a state each, which no other operator uses.
+    """
+    group = list(range(len(operators)))
+
+    def leader(place: int) -> int:
+        while group[place] != place:
+            group[place] = place = group[group[place]]
+        return place
+
+    types = [subgraph.operators[index].type for index in operators]
+    pairs = [
+        (before, after)
+        for before, after in dependencies(subgraph, operators, stateful)
+        if types[before] not in _RANDOM and types[after] not in _RANDOM
+    ]
+    makers: dict[int, int] = {}
+    for place, index in enumerate(operators):
+        operator = subgraph.operators[index]
+        present = (tensor for tensor in (*operator.inputs, *operator.outputs) if tensor >= 0)
+        pairs.extend(
+            (makers.setdefault(tensor, place), place)
+            for tensor in present
+            if subgraph.tensors[tensor].variable or subgraph.tensors[tensor].dtype in _RESOURCES
+        )
+    for one, other in pairs:
+        first, second = sorted((leader(one), leader(other)))
+        group[second] = first
+    groups: dict[int, list[int]] = {}
+    for place in range(len(operators)):
+        groups.setdefault(leader(place), []).append(place)
+    return tuple(tuple(members) for members in groups.values() if len(members) > 1)
 
 
 def _name_resource(operator: FileOperator, resources: dict[int, Hashable]) -> None:
