@@ -1,0 +1,249 @@
+"""A plan for several devices, followed step by step: what each device holds, and from what it makes what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memsched.errors import InternalError, ModelError
+from memsched.graph.dialect import Dialect
+from memsched.graph.distribution import Computation, Distribution
+from memsched.graph.model import Graph, Region
+from memsched.regions.cover import Cover, Joined, Taken, cover, leaves
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import deduce, whole
+from memsched.regions.rules import Geometry, Refusal, Shifted
+from memsched.tiling.runs import OpPiece, run_of
+
+__all__ = ["COMPUTING", "TRANSFERRING", "Followed", "Holder", "Piece", "Run", "follow", "whole_of"]
+
+TRANSFERRING, COMPUTING = 0, 1
+"""The two halves of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a tensor that a device holds, as its array ``key``.
+
+    Attributes:
+        born: Step and half in which it came or was computed.
+    """
+
+    key: str
+    tensor: int
+    region: Region
+    born: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One op, or a part of it, on a device.
+
+    Attributes:
+        piece: How the op runs; None for the op as it is.
+        axis: Of a concatenation of which only some inputs are needed; None for any other op.
+        reads: Per input how it is made of the device's pieces; `Taken.part` is the number of a piece.
+        made: Numbers of the pieces that it makes, one per output.
+    """
+
+    op: int
+    piece: OpPiece | None
+    axis: int | None
+    reads: tuple[tuple[int, Cover], ...]
+    made: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Holder:
+    """What one device does and holds.
+
+    Attributes:
+        pieces: All that it ever holds.
+        last: Per piece the step and half of its last use; before its birth where there is none.
+        runs: Per step.
+        outside: Numbers of computed pieces that are used after their step.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    last: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[tuple[Run, ...]] = field(default_factory=list)
+    outside: set[int] = field(default_factory=set)
+    _of: dict[int, list[int]] = field(default_factory=dict)
+    _keys: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, graph: Graph, tensor: int, region: Region, born: tuple[int, int]) -> int:
+        """Add a piece and return its number."""
+        label = _label(graph, tensor, region)
+        count = self._keys.get(label, 0)
+        self._keys[label] = count + 1
+        self.pieces.append(Piece(f"{label} #{count + 1}" if count else label, tensor, region, born))
+        self.last.append((-1, -1))
+        self._of.setdefault(tensor, []).append(len(self.pieces) - 1)
+        return len(self.pieces) - 1
+
+    def find(self, tensor: int, region: Region, when: tuple[int, int]) -> Cover | None:
+        """Return how ``region`` is made of the pieces held, and note their use; None where something is missing."""
+        near = self._of.get(tensor, [])
+        found = cover(region, [self.pieces[number].region for number in near])
+        if found is None:
+            return None
+        result = _renumbered(found, near)
+        for number in {leaf.part for leaf in leaves(result)}:
+            self.last[number] = max(self.last[number], when)
+            if self.pieces[number].born != when:
+                self.outside.add(number)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A plan with everything resolved.
+
+    Attributes:
+        sent: Per step and transfer how its source makes it; the results' transfers are the last step's. None for
+            what the caller sends.
+        received: Per step and transfer the number of the piece that it becomes at each target, in their order.
+        outputs: How the home device makes each output of the network.
+        names: Of all ops.
+    """
+
+    graph: Graph
+    plan: Distribution
+    names: frozenset[str]
+    devices: tuple[Holder, ...]
+    sent: tuple[tuple[Cover | None, ...], ...]
+    received: tuple[tuple[tuple[int, ...], ...], ...]
+    outputs: tuple[tuple[int, Cover], ...]
+
+
+def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> Followed:
+    """Return what happens on every device.
+
+    Raises:
+        InternalError: A device needs or sends what it does not hold.
+        ModelError: The plan divides an op that cannot be computed in parts.
+    """
+    devices = tuple(Holder() for _ in range(plan.devices))
+    runs = _Runs(graph, dialect)
+    sent: list[tuple[Cover | None, ...]] = []
+    received: list[tuple[tuple[int, ...], ...]] = []
+    for step, transfers in enumerate([*(one.transfers for one in plan.steps), plan.results]):
+        when = (step, TRANSFERRING)
+        sent.append(
+            tuple(
+                _found(graph, devices, one.source, one.tensor, one.region, when) if one.source >= 0 else None
+                for one in transfers
+            )
+        )
+        received.append(
+            tuple(
+                tuple(devices[target].hold(graph, one.tensor, one.region, when) for target in one.targets)
+                for one in transfers
+            )
+        )
+        if step < len(plan.steps):
+            for device, computations in enumerate(plan.steps[step].computations):
+                made = tuple(runs.run(devices, device, one, (step, COMPUTING)) for one in computations)
+                devices[device].runs.append(made)
+    end = (len(plan.steps), COMPUTING)
+    outputs = tuple(
+        (tensor, _found(graph, devices, plan.home, tensor, whole_of(graph, tensor), end)) for tensor in graph.outputs
+    )
+    names = frozenset(op.name for op in graph.ops)
+    return Followed(graph, plan, names, devices, tuple(sent), tuple(received), outputs)
+
+
+class _Runs:
+    """Turns computations into runs of ops."""
+
+    def __init__(self, graph: Graph, dialect: Dialect) -> None:
+        self._graph, self._dialect = graph, dialect
+        self._geometries: dict[int, Geometry | Refusal] = {}
+
+    def run(self, devices: Sequence[Holder], device: int, one: Computation, when: tuple[int, int]) -> Run:
+        """Return the run of ``one`` on ``device``, which holds its results from then on."""
+        graph, value = self._graph, self._graph.ops[one.op]
+        piece, axis, wanted = self._expressed(one)
+        reads = tuple(
+            (tensor, _found(graph, devices, device, tensor, region, when, value.name)) for tensor, region in wanted
+        )
+        regions = [one.region, *(whole_of(graph, tensor) for tensor in value.outputs[1:])]
+        made = tuple(
+            devices[device].hold(graph, tensor, region, when)
+            for tensor, region in zip(value.outputs, regions, strict=False)
+        )
+        return Run(one.op, piece, axis, reads, made)
+
+    def _expressed(self, one: Computation) -> tuple[OpPiece | None, int | None, list[tuple[int, Region]]]:
+        """Return how an op runs for a region, the axis of a partial concatenation, and what it reads."""
+        graph, value = self._graph, self._graph.ops[one.op]
+        if one.op not in self._geometries:
+            self._geometries[one.op] = describe(graph, one.op)
+        geometry = self._geometries[one.op]
+        everything = [(tensor, whole_of(graph, tensor)) for tensor in value.inputs]
+        complete = not value.outputs or one.region == whole_of(graph, value.outputs[0])
+        if isinstance(geometry, Refusal):
+            if not complete:
+                raise ModelError(f"the plan divides what cannot be divided: {geometry.reason}")
+            return None, None, everything
+        if value.type == self._dialect.concat_type and not complete:
+            return self._concatenation(one, geometry)
+        found = run_of(value, one.op, geometry, one.region, self._dialect)
+        if isinstance(found, Refusal):
+            if not complete:
+                raise ModelError(f"the plan divides what cannot be divided: {found.reason}")
+            return None, None, everything
+        reads = list(zip(value.inputs, found.reads, strict=True))
+        if complete and reads == everything:
+            return None, None, everything
+        return found, None, reads
+
+    def _concatenation(
+        self, one: Computation, geometry: Geometry
+    ) -> tuple[OpPiece | None, int | None, list[tuple[int, Region]]]:
+        value = self._graph.ops[one.op]
+        needed = deduce(geometry, value, one.region)
+        if isinstance(needed, Refusal) or len(geometry.operands) > len(value.positions):
+            reason = needed.reason if isinstance(needed, Refusal) else f"op '{value.name}' joins constants"
+            raise ModelError(f"the plan divides what cannot be divided: {reason}")
+        maps = geometry.operands[value.positions[0]]
+        axis = next(place for place, entry in enumerate(maps) if isinstance(entry.rule, Shifted))
+        pairs = zip(value.inputs, needed.inputs, strict=True)
+        return None, axis, [(tensor, entry.region) for tensor, entry in pairs if entry.region is not None]
+
+
+def whole_of(graph: Graph, tensor: int) -> Region:
+    """Return the region that is all of a tensor."""
+    return whole(graph.tensors[tensor].shape or ())
+
+
+def _found(
+    graph: Graph,
+    devices: Sequence[Holder],
+    device: int,
+    tensor: int,
+    region: Region,
+    when: tuple[int, int],
+    reader: str = "",
+) -> Cover:
+    found = devices[device].find(tensor, region, when)
+    if found is None:
+        purpose = f"op '{reader}'" if reader else "a transfer or an output"
+        raise InternalError(
+            f"in step {when[0]} device {device} lacks a part of {_label(graph, tensor, region)} for {purpose}"
+        )
+    return found
+
+
+def _label(graph: Graph, tensor: int, region: Region) -> str:
+    name = graph.tensors[tensor].name
+    if region == whole_of(graph, tensor):
+        return name
+    return f"{name}[{', '.join(f'{start}:{stop}' for start, stop in region.ranges)}]"
+
+
+def _renumbered(found: Cover, numbers: Sequence[int]) -> Cover:
+    """Return the cover with other numbers for its parts; it is no deeper than a tensor has axes."""
+    if isinstance(found, Taken):
+        return Taken(numbers[found.part], found.region)
+    return Joined(found.axis, found.region, tuple(_renumbered(child, numbers) for child in found.children))

@@ -1,0 +1,95 @@
+"""What each process of a distributed run does, step by step, without a notion of networks or plans.
+
+A process holds arrays under keys. In every step it sends parts of them, receives new ones, and runs one model on some.
+The processes are numbered from 0; -1 is whoever gives the inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CALLER", "Cut", "ModelRun", "Program", "Receive", "Send", "StepProgram", "Value"]
+
+CALLER = -1
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Elements ``source`` of the array ``key``, which are elements ``target`` of the value made of cuts."""
+
+    key: str
+    source: Ranges
+    target: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An array to be put together from cuts of others."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    cuts: tuple[Cut, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """``value`` goes to ``targets`` as transfer number ``transfer`` of the step."""
+
+    transfer: int
+    targets: tuple[int, ...]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Transfer number ``transfer`` of the step comes from ``source`` and is held as ``key``."""
+
+    transfer: int
+    source: int
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """The model of a step.
+
+    Attributes:
+        inputs: Pairs of a name in the model and the key of what it is given.
+        outputs: Pairs of a name in the model and the key under which the result is held.
+    """
+
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgram:
+    """What one process does in one step, in this order.
+
+    Attributes:
+        sent: Keys that are dropped after all transfers.
+        run: None where the process computes nothing.
+        done: Keys that are dropped at the end.
+    """
+
+    sends: tuple[Send, ...]
+    receives: tuple[Receive, ...]
+    sent: tuple[str, ...]
+    run: ModelRun | None
+    done: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All steps of one process.
+
+    Attributes:
+        outputs: Names of the network's outputs and how they are made in the end; empty but for one process.
+    """
+
+    steps: tuple[StepProgram, ...]
+    outputs: tuple[tuple[str, Value], ...]

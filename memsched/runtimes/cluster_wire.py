@@ -1,0 +1,176 @@
+"""How the processes of a distributed run talk: messages on one connection, frames of raw elements on the others.
+
+A frame is 16 bytes that say which transfer it is, and the elements, in the machine's byte order. All connections are
+on the loopback interface, and each begins with the run's secret: no other program can take part.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = [
+    "HEADER_BYTES",
+    "HOST",
+    "LostError",
+    "elements_of",
+    "hear",
+    "introduce",
+    "listen",
+    "meet",
+    "read_header",
+    "receive_into",
+    "send_array",
+    "tell",
+]
+
+HOST: Final = "127.0.0.1"
+TOKEN_BYTES: Final = 32
+
+_HEADER: Final = struct.Struct("!IIQ")
+HEADER_BYTES: Final = _HEADER.size
+_HELLO: Final = struct.Struct(f"!{TOKEN_BYTES}si")
+_LENGTH: Final = struct.Struct("!I")
+_GREETING_SECONDS: Final = 5.0
+_LEAST_CHUNK: Final = 4096
+"""Bytes from which parts of an array are sent where they lie; smaller ones are copied together first."""
+
+
+class LostError(Exception):
+    """The other side has closed the connection, or is nobody of this run."""
+
+
+def listen() -> socket.socket:
+    """Return a socket that others of this machine can connect to."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((HOST, 0))
+    listener.listen()
+    return listener
+
+
+def introduce(port: int, token: bytes, number: int, timeout: float | None) -> socket.socket:
+    """Connect to a process and say who calls."""
+    connection = socket.create_connection((HOST, port), timeout)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(_HELLO.pack(token, number))
+    return connection
+
+
+def meet(listener: socket.socket, token: bytes) -> tuple[int, socket.socket]:
+    """Return the next process that connects, with its number.
+
+    Raises:
+        TimeoutError: Nobody came within the listener's time.
+        LostError: Whoever came does not say the secret.
+    """
+    connection, _ = listener.accept()
+    connection.settimeout(_GREETING_SECONDS)
+    hello = bytearray(_HELLO.size)
+    try:
+        receive_into(connection, memoryview(hello))
+        said, number = _HELLO.unpack(hello)
+        if said != token:
+            raise LostError("a stranger")
+    except TimeoutError:
+        connection.close()
+        raise LostError("nobody") from None
+    except BaseException:
+        connection.close()
+        raise
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return number, connection
+
+
+# Messages ---------------------------------------------------------------------------------------------------------
+
+
+def tell(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Send a message."""
+    text = json.dumps(message).encode()
+    connection.sendall(_LENGTH.pack(len(text)) + text)
+
+
+def hear(connection: socket.socket) -> dict[str, Any]:
+    """Return the next message.
+
+    Raises:
+        LostError: The connection is closed.
+    """
+    length = bytearray(_LENGTH.size)
+    receive_into(connection, memoryview(length))
+    text = bytearray(_LENGTH.unpack(length)[0])
+    receive_into(connection, memoryview(text))
+    message: dict[str, Any] = json.loads(text)
+    return message
+
+
+# Frames -----------------------------------------------------------------------------------------------------------
+
+
+def send_array(connection: socket.socket, step: int, transfer: int, array: np.ndarray[Any, Any]) -> int:
+    """Send an array, which may be a part of another; return the bytes of its elements that the socket took."""
+    connection.sendall(_HEADER.pack(step, transfer, array.nbytes))
+    taken = 0
+    for chunk in elements_of(array):
+        at = 0
+        while at < len(chunk):
+            at += connection.send(chunk[at:])
+        taken += at
+    return taken
+
+
+def read_header(connection: socket.socket) -> tuple[int, int, int]:
+    """Return step, transfer and number of bytes of the next frame.
+
+    Raises:
+        LostError: The connection is closed.
+    """
+    header = bytearray(HEADER_BYTES)
+    receive_into(connection, memoryview(header))
+    step, transfer, length = _HEADER.unpack(header)
+    return step, transfer, length
+
+
+def receive_into(connection: socket.socket, view: memoryview) -> int:
+    """Fill ``view``; return the bytes that came.
+
+    Raises:
+        LostError: The connection is closed before it is full.
+    """
+    at = 0
+    while at < len(view):
+        came = connection.recv_into(view[at:])
+        if not came:
+            raise LostError("the connection was closed")
+        at += came
+    return at
+
+
+def elements_of(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
+    """Yield an array's bytes, row-major, without a copy where its contiguous stretches are not tiny."""
+    whole = [axis for axis in range(array.ndim + 1) if _contiguous_from(array, axis)]
+    first = whole[0]
+    stretch = array.itemsize * int(np.prod(array.shape[first:], dtype=np.int64))
+    if first and stretch < _LEAST_CHUNK:
+        array, first = np.ascontiguousarray(array), 0
+    for index in np.ndindex(array.shape[:first]):
+        yield _bytes_of(array[index])
+
+
+def _contiguous_from(array: np.ndarray[Any, Any], axis: int) -> bool:
+    """Whether the axes from ``axis`` on lie in one stretch."""
+    expected = array.itemsize
+    for size, stride in zip(array.shape[axis:][::-1], array.strides[axis:][::-1], strict=True):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
