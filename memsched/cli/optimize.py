@@ -63,7 +63,7 @@ class _Outputs:
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "exact", "cpsat", "greedy", "file"]),
+    type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
     default="auto",
     show_default=True,
     help="auto tries all in turn.",

@@ -24,7 +24,7 @@ from memsched.schedule.refine import Incumbent, Search
 
 __all__ = ["SOLVERS", "PassRecord", "Progress", "ScheduleResult", "schedule_graph"]
 
-SOLVERS = ("auto", "exact", "cpsat", "greedy", "file")
+SOLVERS = ("auto", "exact", "cpsat", "backtrack", "greedy", "file")
 """Names that ``solver`` may have."""
 
 
@@ -82,7 +82,8 @@ def schedule_graph(
     Args:
         graph: Valid, with the target's rules applied.
         solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" document 1's integer program on
-            the fused graph alone, "greedy" the best cheap order, "file" the file's own.
+            the fused graph alone, "backtrack" document 5's BTSearch on it alone, "greedy" the best cheap order,
+            "file" the file's own.
         on_progress: Told about each new stage, order and bound.
         stop: Asked often; True ends the search with the best order so far.
         storage: What `Storage.of(graph)` gives, where the caller has it already.

@@ -16,7 +16,7 @@ from typing import Literal
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
 from memsched.graph.limits import Limits
-from memsched.schedule import cpsat, exact, windows
+from memsched.schedule import backtrack, cpsat, exact, windows
 from memsched.schedule.bounds import necessary_bytes
 from memsched.schedule.exact import ExactResult
 from memsched.schedule.parallel import Job, search_all
@@ -27,6 +27,7 @@ __all__ = ["Incumbent", "Outcome", "Search", "run"]
 
 _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
+_BACKTRACKED = "backtracking over all states that could need less found no order below it"
 _NECESSARY = "tensors that are live during one step in every order"
 _FIRST_STATES = 100_000
 _PARALLEL_STATES = 20_000
@@ -109,6 +110,8 @@ def _plan(state: _State, solver: str, partitions: int | Literal["auto"]) -> list
     """
     if solver == "cpsat":
         return [partial(state.cpsat, 1.0)]
+    if solver == "backtrack":
+        return [partial(state.backtrack, 1.0)]
     if partitions not in {1, "auto"}:
         return [partial(state.partitioned, 1.0, partitions)]
     improvement = [
@@ -269,6 +272,23 @@ class _State:
                     # All below was exhausted, although the walk began above the proven bound.
                     self._raise(result.lower_bound, _EXHAUSTED)
                 low = max(self.lower_bound, middle)
+
+    def backtrack(self, share: float) -> None:
+        """Search the open segments by BTSearch, the most demanding first."""
+        stop = self.search.stopper(share)
+        for index in self._open_parts():
+            if self._peaks[index] <= self.lower_bound:
+                continue
+            result = backtrack.search(
+                self._parts[index],
+                start=self._orders[index],
+                lower_bound=self.lower_bound,
+                stop=stop,
+                on_order=partial(self._offer, index, method="backtracking"),
+            )
+            self.states += result.states
+            if result.complete:
+                self._raise(result.cost, _BACKTRACKED)
 
     def cpsat(self, share: float) -> None:
         """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from memsched.errors import MemschedError
 from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import SOLVERS
-from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
+from scripts.bench_schedule import ablation, backtrack, cells, determinism, fusion, networks, peers
 from scripts.bench_schedule.common import machine
 from scripts.bench_schedule.published import ABLATION
-from scripts.networks.catalogue import NAMES
+from scripts.networks.catalogue import CLASSIFIERS, NAMES
 
 _TABLES = {
     "networks": "every network: peaks, bounds, seconds per stage, reductions",
@@ -20,8 +20,11 @@ _TABLES = {
     "ablation": "what partitioning, fusion and pruning each do for the integer program",
     "onnxsim": "every network: onnxsim's memory planner on the file's order and on ours",
     "cells": "single RandWire stages of 48, 64 and 96 nodes",
+    "backtrack": "BTSearch: beside the threshold search, against random orders, on series-parallel graphs",
     "determinism": "the same bytes whatever --workers and PYTHONHASHSEED",
 }
+
+_CHOSEN = {"ablation": "those of the published table", "backtrack": ", ".join(backtrack.NETWORKS)}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -29,16 +32,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bench_schedule",
         description="Measure the scheduler on networks of the literature; print the tables as Markdown.",
-        epilog=f"Networks: {', '.join(NAMES)}.",
+        epilog=f"Networks: {', '.join(NAMES)}; for backtrack also {', '.join(CLASSIFIERS)}.",
     )
     tables = parser.add_subparsers(dest="table", required=True, metavar="TABLE")
     added = {name: tables.add_parser(name, help=text, description=text) for name, text in _TABLES.items()}
-    for name in ("networks", "fusion", "ablation", "onnxsim"):
-        chosen = "those of the published table" if name == "ablation" else "all"
+    for name in ("networks", "fusion", "ablation", "onnxsim", "backtrack"):
+        chosen = _CHOSEN.get(name, "all")
         added[name].add_argument("names", nargs="*", metavar="NETWORK", help=f"default: {chosen}")
-    for name in ("networks", "fusion", "ablation", "cells"):
+    for name in ("networks", "fusion", "ablation", "cells", "backtrack"):
         added[name].add_argument("--target", default="paper", help="memory rules; default: %(default)s")
-    for name in ("networks", "ablation", "cells"):
+    for name in ("networks", "ablation", "cells", "backtrack"):
         added[name].add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="of each search")
     added["ablation"].add_argument("--parts", type=int, default=4, help="of the partitions; default: %(default)s")
     for name in ("networks", "fusion"):
@@ -47,11 +50,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     added["cells"].add_argument("--nodes", nargs="+", type=int, default=[48, 64, 96])
     added["cells"].add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     added["cells"].add_argument("--solver", choices=SOLVERS, default="auto", help="default: %(default)s")
+    added["backtrack"].add_argument("--orders", type=int, default=100, help="random ones; default: %(default)s")
     added["determinism"].add_argument("options", nargs="*", help="options of memsched optimize, after --")
     parsed = parser.parse_args(arguments)
-    unknown = [name for name in getattr(parsed, "names", ()) if name not in NAMES]
+    known = (*NAMES, *CLASSIFIERS) if parsed.table == "backtrack" else NAMES
+    unknown = [name for name in getattr(parsed, "names", ()) if name not in known]
     if unknown:
-        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join(NAMES)}")
+        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join(known)}")
     return parsed
 
 
@@ -71,6 +76,9 @@ def lines(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.table == "cells":
         limits = Limits(time_limit=arguments.time_limit)
         return cells.table(arguments.nodes, arguments.seeds, arguments.target, limits, arguments.solver)
+    if arguments.table == "backtrack":
+        names = arguments.names or backtrack.NETWORKS
+        return backtrack.tables(names, arguments.target, arguments.time_limit, arguments.orders)
     return determinism.table(arguments.options)
 
 
