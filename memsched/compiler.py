@@ -152,7 +152,7 @@ def optimize(
         target: Name of a built-in target or path of a TOML file; by default the format's runtime.
         budget: What the arena may take, in bytes or as "256KB"; the result says whether it is met.
         time_limit: Seconds for the search; None for no limit.
-        solver: "auto", "exact", "cpsat", "greedy" or "file".
+        solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
