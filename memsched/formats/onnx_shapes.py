@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Shapes", "infer"]
 
 _ROUNDS: Final = 16
+_FREE_INITIALIZERS: Final = 4
+"""The IR version since which initializers need not be inputs."""
 _DEFERRED: Final = "deferred."
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
@@ -239,6 +241,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
 
     model = ModelProto()
     model.CopyFrom(light)
+    # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
+    model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
     imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
     for domain in sorted({domain_of(node) for scope in scopes for node in scope.graph.node} - imported):
         model.opset_import.add(domain=domain, version=1)

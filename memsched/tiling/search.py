@@ -300,7 +300,7 @@ class _Search:
     def _least_peak(self, peaks: list[int]) -> FrontierPoint:
         """Return the point of least peak within the limit of work; the work falls as the peak rises."""
         low, high = 0, len(peaks) - 1
-        best = FrontierPoint(max(self._footprints), 0, ())
+        best = FrontierPoint(max(self._footprints, default=0), 0, ())
         while low <= high:
             middle = (low + high) // 2
             point = self._cheapest(peaks[middle])

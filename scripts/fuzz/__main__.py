@@ -32,10 +32,17 @@ _ADDRESSES = 8 * 2**30
 
 _POLL_SECONDS = 0.2
 
+_KEPT_ALIKE = 3
+"""Defects with the same last line that are kept."""
+
+_SHOWN = 200
+"""Characters of a message that are shown."""
+
 
 @dataclass(slots=True)
 class _Found:
     counts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     defects: list[dict[str, object]] = field(default_factory=list)
 
 
@@ -63,7 +70,7 @@ def main() -> int:
     for name, share in shares.items():
         kind_started = time.monotonic()
         found = _fuzz(name, args.first, args.first + round(args.executions * share), args.out)
-        defects += len(found.defects)
+        defects += found.counts["defect"]
         seconds = time.monotonic() - kind_started
         summary[name] = {**found.counts, "seconds": round(seconds, 1), "defects_found": found.defects}
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(found.counts.items()))
@@ -136,11 +143,15 @@ def _resident(pid: int) -> int:
 
 
 def _keep(name: str, number: int, message: str, out: Path, found: _Found) -> None:
+    """Note a defect; its file and traceback are kept for the first few with the same last line."""
+    last = ([line for line in message.strip().split("\n") if line.strip()] or [""])[-1][:_SHOWN]
+    found.kinds[last] += 1
+    if found.kinds[last] > _KEPT_ALIKE:
+        return
+    found.defects.append({"case": number, "message": last})
     (out / f"{name}-{number}.bin").write_bytes(case(name, number))
-    last = [line for line in message.strip().split("\n") if line.strip()][-1:]
-    found.defects.append({"case": number, "message": last[0] if last else ""})
     (out / f"{name}-{number}.txt").write_text(message)
-    print(f"  defect: {name} {number}: {last[0] if last else ''}", flush=True)
+    print(f"  defect: {name} {number}: {last}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -50,3 +51,14 @@ def test_ends_of_slices_are_no_lengths() -> None:
     ]
     data = expand(*nodes, constants=(constant("first", 0), constant("last", LAST)))
     assert load_module(data, "m.onnx", LoadOptions()).graph.ops
+
+
+def test_initializers_count_before_they_could_stand_alone() -> None:
+    """IR version 3 with a slice whose axes are an initializer: the axes must not be taken for the first ones."""
+    nodes = [helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["y"], name="cut")]
+    constants = (constant("starts", 0), constant("ends", 1), constant("axes", 1))
+    model = onnx.load_from_string(model_of(nodes, [floats("x", [2, 3])], [floats("y", [2, 1])], constants))
+    model.ir_version = 3
+    model.graph.input.extend(helper.make_tensor_value_info(value.name, INT64, [1]) for value in constants)
+    graph = load_module(model.SerializeToString(), "m.onnx", LoadOptions()).graph
+    assert graph.tensors[graph.outputs[0]].shape == (2, 1)
