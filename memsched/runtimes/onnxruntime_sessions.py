@@ -18,7 +18,16 @@ from memsched.formats.onnx_structure import analyse
 from memsched.runtimes.compare import close, compare, relative_error
 from memsched.runtimes.inputs import random_values
 
-__all__ = ["execute", "optimize_offline", "read_profile"]
+__all__ = ["GRAPH_LEVELS", "execute", "find_data", "optimize_offline", "random_feed", "read_profile", "run_once"]
+__all__ += ["unseeded"]
+
+GRAPH_LEVELS = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+"""Words for levels of graph optimisation to the runtime's own."""
 
 _NODE_NAME = "memsched_node_"
 _EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
@@ -74,7 +83,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
 
     onnxruntime.set_default_logger_severity(4)
     protos = [_load(onnx, model) for model in request["models"]]
-    random = next((op for proto in protos for op in _unseeded(proto)), None)
+    random = next((op for proto in protos for op in unseeded(proto)), None)
     models = [_describe(proto, request) for proto in protos]
     constants: list[dict[str, Any]] = []
     known: dict[bytes, Any] = {}
@@ -117,7 +126,7 @@ def _graphs(proto: Any) -> list[Any]:
     return holders
 
 
-def _unseeded(proto: Any) -> list[str]:
+def unseeded(proto: Any) -> list[str]:
     """Return the op types that draw random numbers which differ from session to session."""
     found = []
     for holder in _graphs(proto):
@@ -215,7 +224,7 @@ def _evaluate(onnxruntime: Any, model: bytes, folder: str | None) -> dict[str, A
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    _find_data(options, folder)
+    find_data(options, folder)
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = [value.name for value in session.get_outputs()]
@@ -252,7 +261,7 @@ def _run_sessions(
             )
             if not feeds:
                 rng = np.random.default_rng(request["seed"])
-                feeds = [_random_feed(session, proto, request, rng, bound) for _ in range(request["runs"])]
+                feeds = [random_feed(session, proto, request, rng, bound) for _ in range(request["runs"])]
             outputs, profile = _run(session, feeds if wanted["required"] else feeds[:1])
         except Exception as error:  # the runtime raises classes of its own, all of them results here
             if wanted["required"]:
@@ -287,37 +296,32 @@ def _session(
     options.profile_file_prefix = "profile"
     options.enable_mem_pattern = False
     options.enable_mem_reuse = wanted["reuse"]
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = {
-        "disabled": levels.ORT_DISABLE_ALL,
-        "basic": levels.ORT_ENABLE_BASIC,
-        "extended": levels.ORT_ENABLE_EXTENDED,
-        "all": levels.ORT_ENABLE_ALL,
-    }[wanted["level"]]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[wanted["level"]])
     if wanted["order"] == "file":
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    _find_data(options, folder)
+    find_data(options, folder)
     if constants:
         options.add_external_initializers(list(constants), list(constants.values()))
     return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def _find_data(options: Any, folder: str | None) -> None:
+def find_data(options: Any, folder: str | None) -> None:
+    """Let a session find the external data of a model that is given as bytes."""
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
 
 
 def _run(session: Any, feeds: Sequence[Mapping[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
     """Run on all inputs; the profile is the first run's, before the arena keeps anything."""
-    outputs = [_run_once(session, feeds[0])]
+    outputs = [run_once(session, feeds[0])]
     path = Path(session.end_profiling())
     events = json.loads(path.read_text(encoding="utf-8"))
     path.unlink()
-    outputs.extend(_run_once(session, feed) for feed in feeds[1:])
+    outputs.extend(run_once(session, feed) for feed in feeds[1:])
     return outputs, read_profile(events)
 
 
-def _run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
+def run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
     """Run a session; values of types that numpy lacks (bfloat16, float8) take a detour as raw bytes."""
     kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
     if not any(foreign in kind for kind in kinds for foreign in _FOREIGN):
@@ -371,7 +375,15 @@ def read_profile(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"peak_bytes": highest if base is not None else None, "order": order}
 
 
-def _random_feed(session: Any, proto: Any, request: Mapping[str, Any], rng: Any, bound: int) -> dict[str, Any]:
+def random_feed(session: Any, proto: Any, request: Mapping[str, Any], rng: Any, bound: int) -> dict[str, Any]:
+    """Return values for the inputs of ``session``, whose model is ``proto``; integers lie below ``bound``.
+
+    Args:
+        request: "input_shapes" and "dims" as in `execute`.
+
+    Raises:
+        ValueError: An input's dimension is unknown, or there are no random values of its type.
+    """
     declared = {value.name: value.type for value in proto.graph.input}
     return {
         value.name: _random_value(value.name, value.type, declared[value.name], request, rng, bound)
@@ -445,11 +457,7 @@ def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = {
-        "basic": levels.ORT_ENABLE_BASIC,
-        "extended": levels.ORT_ENABLE_EXTENDED,
-    }[request["level"]]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[request["level"]])
     options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
     onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
     return {"bytes": Path("optimized.onnx").read_bytes()}

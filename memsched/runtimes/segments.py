@@ -1,0 +1,126 @@
+"""Segments of a model run one after the other in the real runtime, against the whole model."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.errors import RuntimeUnavailableError
+from memsched.formats.module import Module
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.values import Verification
+
+__all__ = ["run_in_a_row"]
+
+_PACKAGES: Final = {
+    "onnx": ("onnxruntime", "onnxruntime", "onnxruntime"),
+    "tflite": ("ai_edge_litert", "litert", "ai-edge-litert"),
+}
+"""Format to the module, the extra of memsched and the package of its runtime."""
+_OTHER_MODE: Final = {"onnx": "with graph optimisation", "tflite": "with LiteRT's default delegates"}
+_REASON_CHARACTERS: Final = 400
+
+
+def run_in_a_row(
+    module: Module,
+    first: bytes | str | Path,
+    segments: Sequence[bytes],
+    *,
+    runs: int = 3,
+    seed: int = 0,
+    timeout_seconds: float | None = 600.0,
+) -> Verification:
+    """Run a model and then its segments on the same random inputs, and compare the model's outputs.
+
+    Values go from segment to segment by name. Outputs must be equal bit by bit in ONNX Runtime without graph
+    optimisation, in the order of the file, and in LiteRT without delegates: there every operator is computed as it
+    stands. What optimisation or delegates merge across a border cannot be merged in segments, so a note says whether
+    the outputs are equal with them too. An input set is run twice in a row where the model may keep a state.
+
+    Args:
+        module: As it was read from ``first``: it says how inputs, and dimensions left open, are to be filled.
+        first: The whole model: a path or the file's bytes, whose external data lies beside ``module.path``.
+        segments: Files in order of execution.
+        runs: Input sets.
+        seed: Of the inputs.
+        timeout_seconds: For everything.
+
+    Raises:
+        RuntimeUnavailableError: The runtime is not installed.
+    """
+    package, extra, distribution = _PACKAGES[module.format]
+    if importlib.util.find_spec(package) is None:
+        raise RuntimeUnavailableError(
+            f"{distribution} is not installed: pip install 'memsched[{extra}]', or use --no-verify"
+        )
+    runtime = f"{extra} {importlib.metadata.version(distribution)}"
+    data = first if isinstance(first, bytes) else Path(first).read_bytes()
+    request = {**_request(module), "model": data, "segments": list(segments), "runs": max(runs, 1), "seed": seed}
+    result = run_in_child(f"memsched.runtimes.segments_sessions:run_{module.format}", request, timeout_seconds)
+    if not result.ok:
+        return _died(runtime, module, request, result, timeout_seconds)
+    return _judged(runtime, module, result.value, request["runs"])
+
+
+def _request(module: Module) -> dict[str, Any]:
+    graph = module.graphs[0]
+    if module.format == "onnx":
+        shapes = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
+        folder = None if module.path == "-" else str(Path(module.path).absolute().parent)
+        return {"folder": folder, "input_shapes": {name: list(one) for name, one in shapes.items() if one is not None}}
+    # Names in the file may be missing or double; the module's are not.
+    names = [
+        [tensor, value.name] for tensor, value in zip(module.native.mappings[0].tensors, graph.tensors, strict=True)
+    ]
+    return {"names": names}
+
+
+def _died(
+    runtime: str, module: Module, request: Mapping[str, Any], result: ChildResult, timeout_seconds: float | None
+) -> Verification:
+    """Judge a comparison whose process died: run the whole model alone to see which of the two it was."""
+    reason = _shorten(result.reason or "it did not run")
+    if result.status != "timeout":
+        alone = {**request, "segments": []}
+        if run_in_child(f"memsched.runtimes.segments_sessions:run_{module.format}", alone, timeout_seconds).ok:
+            return _verdict(runtime, equal=False, reason=f"the segments do not run: {reason}")
+    return _verdict(runtime, equal=None, reason=reason)
+
+
+def _judged(runtime: str, module: Module, answer: Mapping[str, Any], runs: int) -> Verification:
+    plain, other = answer["plain"], answer["other"]
+    if plain["failed"] is not None:
+        whole = plain["failed"] == 0
+        reason = f"the model as given does not run: {plain['message']}"
+        if not whole:
+            reason = f"segment {plain['failed']} does not run: {plain['message']}"
+        return _verdict(runtime, equal=None if whole else False, reason=_shorten(reason))
+    if answer["random"] is not None:
+        return _verdict(
+            runtime, equal=None, reason=f"outputs cannot be compared: {answer['random']} draws random numbers"
+        )
+    notes = [f"output '{name}' is a constant, which no segment hands out" for name in plain["absent"]]
+    mode = _OTHER_MODE[module.format]
+    if other["failed"] is not None:
+        notes.append(_shorten(f"{mode}, not everything runs: {other['message']}"))
+    elif other["equal"]:
+        notes.append(f"{mode}, outputs are equal bit by bit too")
+    else:
+        notes.append(f"{mode}, which segments leave less to merge, outputs differ by up to {other['max_abs_error']:g}")
+    equal, error = bool(plain["equal"]), float(plain["max_abs_error"])
+    reason_ = None if equal else f"outputs differ by up to {error:g}"
+    return Verification(
+        runtime, runs, equal, error, None, None, None, reason_, tuple(notes), relative_error=plain["relative_error"]
+    )
+
+
+def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
+    return Verification(runtime, 0, equal, None, None, None, None, reason)
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_CHARACTERS else line[: _REASON_CHARACTERS - 3] + "..."
