@@ -9,7 +9,7 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random lint types clean
+.PHONY: help install demo test test-random test-browser lint types clean
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-remat
 
@@ -24,16 +24,21 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: install  ## Optimise a real branchy model, verify it, and show the figures (MODEL=... for another)
+demo: install  ## Optimise a real branchy model, verify it, show the figures, write the page (MODEL=... for another)
 	@mkdir -p $(DEMO)
 	$(BIN)/memsched optimize $(MODEL) --output $(DEMO)/$(basename $(notdir $(MODEL)))_memsched$(suffix $(MODEL)) \
-	    --report $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.json --force
+	    --report $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.json \
+	    --html $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.html --force
 
 test: install lint types  ## Run every check: lint, types, tests
 	$(BIN)/python -m pytest -n auto
 
 test-random: install  ## Run the tests with other drawn cases than those that `make test` repeats
 	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto
+
+test-browser: install  ## Open pages in headless Chromium and use them (needs chromium and chromedriver)
+	$(BIN)/python -m pip install --quiet --editable '.[browser]'
+	$(BIN)/python -m pytest tests/browser
 
 lint: install  ## Check style and format
 	$(BIN)/ruff check .

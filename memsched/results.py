@@ -36,8 +36,23 @@ class Report:
         """Return the text of the C header that is to be written to ``path``, which gives its include guard."""
         return arena_header(self.data, os.fspath(path))
 
-    def save(self, path: str | os.PathLike[str] | None, header_path: str | os.PathLike[str] | None = None) -> None:
-        """Write the JSON file, and a C header, both or neither; a path of None is not written.
+    def to_html(self) -> str:
+        """Return the page: one HTML file that needs nothing else.
+
+        Raises:
+            OutputError: What pages are made with is not installed (the extra ``html``).
+        """
+        from memsched.report.page import render_page
+
+        return render_page(self.data)
+
+    def save(
+        self,
+        path: str | os.PathLike[str] | None,
+        header_path: str | os.PathLike[str] | None = None,
+        html_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write the JSON file, a C header and the page, all or none; a path of None is not written.
 
         Raises:
             OutputError: One of them cannot be written.
@@ -47,6 +62,8 @@ class Report:
                 files.add(path, self.to_json().encode())
             if header_path is not None:
                 files.add(header_path, self.to_header(header_path).encode())
+            if html_path is not None:
+                files.add(html_path, self.to_html().encode())
             files.commit()
 
 
@@ -113,9 +130,10 @@ def save_outputs(
     model_path: str | os.PathLike[str] | None,
     report_path: str | os.PathLike[str] | None,
     header_path: str | os.PathLike[str] | None = None,
+    html_path: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> None:
-    """Write model, report and C header, all or none: each is complete on disk before the first takes its name.
+    """Write model, report, C header and page, all or none: each is complete on disk before the first takes its name.
 
     A path of None is not written.
 
@@ -133,6 +151,8 @@ def save_outputs(
                 files.add(report_path, result.report.to_json().encode())
             if header_path is not None:
                 files.add(header_path, result.report.to_header(header_path).encode())
+            if html_path is not None:
+                files.add(html_path, result.report.to_html().encode())
             files.commit()
     except BaseException:
         for path in created:
@@ -141,13 +161,20 @@ def save_outputs(
 
 
 def check_outputs(
-    source: str, model_path: str | None, report_path: str | None, *, force: bool, header_path: str | None = None
+    source: str,
+    model_path: str | None,
+    report_path: str | None,
+    *,
+    force: bool,
+    header_path: str | None = None,
+    html_path: str | None = None,
 ) -> None:
     """Refuse outputs that cannot be written, or that would overwrite something else, before any time is spent.
 
     Raises:
-        UsageError: Report, header, model and input are not files of their own, or the header is no file.
-        OutputError: A folder is missing or not writable, or the input would be overwritten without ``force``.
+        UsageError: Report, header, page, model and input are not files of their own, or one that must be is no file.
+        OutputError: A folder is missing or not writable, the input would be overwritten without ``force``, or what
+            pages are made with is not installed.
     """
     if model_path is not None:
         _check_input(source, model_path, force=force)
@@ -158,16 +185,26 @@ def check_outputs(
             raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
         check_writable(report_path)
     if header_path is not None:
-        _check_header(header_path, (source, model_path, report_path))
+        if header_path == STANDARD_STREAM:
+            raise UsageError("--header names a file: standard output has no name to make an include guard from")
+        _check_apart("header", header_path, (source, model_path, report_path))
+    if html_path is not None:
+        from memsched.report.page import check_page
+
+        if html_path == STANDARD_STREAM:
+            raise UsageError(
+                "--html names a file: 'memsched report REPORT.json -o -' writes the page to standard output"
+            )
+        check_page()
+        _check_apart("page", html_path, (source, model_path, report_path, header_path))
 
 
-def _check_header(path: str, others: tuple[str | None, ...]) -> None:
-    if path == STANDARD_STREAM:
-        raise UsageError("--header names a file: standard output has no name to make an include guard from")
+def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
+    """Refuse a file that cannot be written, or that one of the others is."""
     if is_regular(path):
         for other in others:
             if other is not None and other != STANDARD_STREAM and same_file(path, other):
-                raise UsageError(f"the header would overwrite '{path}': name another file")
+                raise UsageError(f"the {what} would overwrite '{path}': name another file")
     check_writable(path)
 
 

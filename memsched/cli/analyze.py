@@ -13,6 +13,7 @@ from memsched.cli.options import (
     check_frontier,
     frontier_options,
     header_option,
+    html_option,
     model_options,
     output_options,
     parse_dims,
@@ -36,6 +37,7 @@ _INTERRUPTED = 130
 @click.argument("model")
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @header_option
+@html_option
 @model_options
 @size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when the model as it stands needs more.")
 @allow_option
@@ -54,10 +56,11 @@ def command(**options: Any) -> int:
     options["allow"] = check_frontier(click.get_current_context())
     path = options["report"] if options["report"] != _STANDARD else None
     print_report = options["as_json"] or options["report"] == _STANDARD
-    check_outputs(options["model"], None, path, force=False, header_path=options["header"])
-    extension = _check_plot(options["plot"], (options["model"], path, options["header"]))
+    header, html = options["header"], options["html"]
+    check_outputs(options["model"], None, path, force=False, header_path=header, html_path=html)
+    extension = _check_plot(options["plot"], (options["model"], path, header, html))
     result = _analyze(options)
-    result.report.save(path, options["header"])
+    result.report.save(path, header, html)
     if extension is not None:
         from memsched.report.frontier import draw
 
@@ -136,7 +139,7 @@ def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, 
 
     console = make_console(stderr=stderr, no_color=options["no_color"], quiet=options["quiet"])
     verbose = options["verbose"] > 0
-    print_summary(console, result.report.data, report_path=path, verbose=verbose)
+    print_summary(console, result.report.data, report_path=path, html_path=options["html"], verbose=verbose)
     print_operators(console, result.report.data, None if verbose else _OPERATORS_SHOWN)
     print_firmware(console, result.report.data, verbose=verbose)
     if result.report["frontier"] is not None:

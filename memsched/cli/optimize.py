@@ -13,6 +13,7 @@ from memsched.cli.options import (
     check_extra_work,
     extra_work_option,
     header_option,
+    html_option,
     model_options,
     output_options,
     parse_dims,
@@ -56,6 +57,7 @@ class _Outputs:
 )
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
 @header_option
+@html_option
 @model_options
 @size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when that is not enough.")
 @allow_option
@@ -135,6 +137,7 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
         report,
         force=options["force"],
         header_path=options["header"],
+        html_path=options["html"],
     )
     return _Outputs(output, report, asked, print_report)
 
@@ -192,6 +195,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
             model_path=None if outputs.model == _STANDARD else outputs.model,
             report_path=outputs.report,
             header_path=options["header"],
+            html_path=options["html"],
             force=options["force"],
         )
     _print(result, options, outputs)
@@ -228,6 +232,12 @@ def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -
     elif outputs.print_report:
         write_standard_output(result.report.to_json().encode())
     console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
-    print_summary(console, result.report.data, report_path=outputs.report, verbose=options["verbose"] > 0)
+    print_summary(
+        console,
+        result.report.data,
+        report_path=outputs.report,
+        html_path=options["html"],
+        verbose=options["verbose"] > 0,
+    )
     if options["verbose"] > 0:
         print_firmware(console, result.report.data, verbose=True)

@@ -22,6 +22,7 @@ __all__ = [
     "extra_work_option",
     "frontier_options",
     "header_option",
+    "html_option",
     "model_options",
     "output_options",
     "parse_dims",
@@ -252,6 +253,15 @@ def header_option(function: _Function) -> _Function:
         "--header",
         metavar="FILE.h",
         help="A C header to write as well: sizes of the arena, the model's SHA-256, places of tensors.",
+    )(function)
+
+
+def html_option(function: _Function) -> _Function:
+    """Add ``--html``."""
+    return click.option(
+        "--html",
+        metavar="FILE.html",
+        help="A page to write as well: memory over time, address map, proof; one file for a browser.",
     )(function)
 
 

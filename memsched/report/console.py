@@ -42,7 +42,12 @@ _GUARANTEES = {
 
 
 def print_summary(
-    console: Console, report: Mapping[str, Any], *, report_path: str | None, verbose: bool = False
+    console: Console,
+    report: Mapping[str, Any],
+    *,
+    report_path: str | None,
+    html_path: str | None = None,
+    verbose: bool = False,
 ) -> None:
     """Print peaks and arenas, whether they fit, the saving, the bound, the verification, and who is at fault.
 
@@ -50,6 +55,7 @@ def print_summary(
 
     Args:
         report_path: Where the report was written, if anywhere.
+        html_path: Where the page was written, if anywhere.
         verbose: More tensors at the peak, names in full, and the passes.
     """
     model, target = report["model"], report["target"]
@@ -71,7 +77,7 @@ def print_summary(
                 f"pass {record['name']}: {record['ops_before']:,} -> {record['ops_after']:,} ops, "
                 f"{record['peak_before_bytes']:,} -> {record['peak_after_bytes']:,} B, {record['seconds']:.2f} s",
             )
-    _print_files(console, report, report_path)
+    _print_files(console, report, report_path, html_path)
 
 
 def _table(report: Mapping[str, Any]) -> Any:
@@ -287,13 +293,15 @@ def _print_faults(console: Console, report: Mapping[str, Any], limit: int, colum
         print_line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
 
 
-def _print_files(console: Console, report: Mapping[str, Any], report_path: str | None) -> None:
+def _print_files(console: Console, report: Mapping[str, Any], report_path: str | None, html_path: str | None) -> None:
     output, guarantee = report["output"], report["order_guarantee"]
     if output is not None and output["path"] is not None:
         unchanged = " (the input, unchanged)" if output["unchanged"] else ""
         print_line(console, f"model:  {output['path']}{unchanged}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)
+    if html_path is not None:
+        print_line(console, f"page:   {html_path}", whole=True)
     if guarantee is not None and guarantee["session_options"]:
         print_line(console, "to execute this order, open the session so:")
         for option in guarantee["session_options"]:

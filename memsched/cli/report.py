@@ -1,0 +1,84 @@
+"""``memsched report``: the page of a report that was written before."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memsched.errors import OutputError, ReportError, UsageError
+
+__all__ = ["command"]
+
+_STANDARD = "-"
+
+
+@click.command("report", short_help="A report as a page with pictures.")
+@click.argument("report", metavar="REPORT.json")
+@click.option(
+    "-o", "--output", metavar="FILE.html", help="The page to write; by default beside REPORT.json, ending in .html."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def command(**options: Any) -> int:
+    """Write REPORT.json of 'memsched optimize' or 'memsched analyze' as a page for a browser.
+
+    The page is one file that needs nothing else, no network either: memory over time before and after, where every
+    buffer lies, what lives at the peak, the proof in words, and all tables. '-' is standard input or output.
+    """
+    from memsched.formats.files import check_writable, staged_files
+    from memsched.report.page import check_page, render_page
+    from memsched.report.reading import parse_report
+
+    source = options["report"]
+    output = _output(source, options["output"])
+    check_page()
+    if output != _STANDARD:
+        check_writable(output)
+    data, name = _read(source)
+    page = render_page(parse_report(data, name)).encode()
+    if output == _STANDARD:
+        from memsched.cli.terminal import write_standard_output
+
+        write_standard_output(page)
+        return 0
+    with staged_files() as files:
+        files.add(output, page)
+        files.commit()
+    if not options["quiet"]:
+        from memsched.report.text import printable
+        from memsched.units import format_size
+
+        click.echo(f"page: {printable(output)} ({format_size(len(page))})")
+    return 0
+
+
+def _output(source: str, output: str | None) -> str:
+    """Return where the page goes; refuse to overwrite the report."""
+    from memsched.formats.files import is_regular, same_file
+
+    if output is None:
+        if source == _STANDARD:
+            raise UsageError("standard input gives no name for the page: name it with -o ('-' is standard output)")
+        output = str(Path(source).with_suffix(".html")) if Path(source).name else source
+    if _STANDARD not in {source, output} and is_regular(output) and same_file(source, output):
+        raise OutputError(f"'{output}' is the report: give another name with -o")
+    return output
+
+
+def _read(source: str) -> tuple[bytes, str]:
+    """Return the report's bytes, and how messages name it."""
+    if source == _STANDARD:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("standard input is a terminal: give a report, or send one in with '< report.json'")
+        return sys.stdin.buffer.read(), "standard input"
+    try:
+        return Path(source).read_bytes(), f"'{source}'"
+    except IsADirectoryError:
+        raise ReportError(f"'{source}' is a folder: give the report in it") from None
+    except FileNotFoundError:
+        raise ReportError(f"'{source}' does not exist: 'memsched optimize' and 'memsched analyze' write one") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ReportError(f"'{source}' cannot be read: {reason}") from None

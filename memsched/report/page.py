@@ -1,0 +1,115 @@
+"""The page: a report as one HTML file that needs nothing else, drawn in the browser by Bokeh."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib import util
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.errors import OutputError
+from memsched.report.page_data import as_script, page_data
+from memsched.report.page_words import page_words
+from memsched.report.text import printable
+
+__all__ = ["check_page", "render_page"]
+
+_ASSETS = Path(__file__).with_name("assets")
+_THEME = "page_theme.js"
+_SCRIPTS = ("page_model.js", "page_plots.js", "page_inspector.js", "page_main.js")
+_BOKEH: Final = ("bokeh", "bokeh-api")
+_NEEDED = ("bokeh", "jinja2")
+
+
+def check_page() -> None:
+    """Check that what pages are made with is installed.
+
+    Raises:
+        OutputError: It is not.
+    """
+    for name in _NEEDED:
+        if util.find_spec(name) is None:
+            raise OutputError(f"the page needs {name}, which is not installed: pip install 'memsched[html]'")
+
+
+def render_page(report: Mapping[str, Any]) -> str:
+    """Return the page of a report, as `parse_report` gives it: the same text for the same report and version of Bokeh.
+
+    Nothing of the report can become markup or script: all of it goes through escaping, and the page's policy permits
+    the scripts in it by their hashes and nothing else, no request to anywhere included.
+
+    Raises:
+        OutputError: Bokeh or Jinja is not installed.
+    """
+    check_page()
+    import jinja2
+
+    data = page_data(report)
+    theme = _script(_asset(_THEME))
+    scripts = [_script(text) for text in (*_library(), "".join(("(() => {\n", *map(_asset, _SCRIPTS), "})();\n")))]
+    environment = jinja2.Environment(
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FileSystemLoader(_ASSETS),
+    )
+    return environment.get_template("page.html").render(
+        report=report,
+        page=page_words(report, data),
+        policy=_policy([theme, *scripts]),
+        css=_Verbatim(_asset("page.css")),
+        theme=_Verbatim(theme),
+        scripts=[_Verbatim(script) for script in scripts],
+        data=_Verbatim(as_script(data.values)),
+    )
+
+
+class _Verbatim(str):
+    """Text of our own that goes into the page as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as the template shows it: texts without what could hide or reorder what is read."""
+    return printable(value) if type(value) is str else value
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _library() -> list[str]:
+    """Return Bokeh's scripts, as they come with its package."""
+    from bokeh.resources import Resources
+
+    return Resources(mode="inline", components=[*_BOKEH], minified=True).js_raw[: len(_BOKEH)]
+
+
+def _script(text: str) -> str:
+    """Return a script that cannot end early, and that does not ask for a map of its source."""
+    lines = [line for line in text.splitlines() if not line.startswith("//# sourceMappingURL")]
+    return "\n".join(lines).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _policy(scripts: list[str]) -> str:
+    """Return a Content-Security-Policy under which these scripts run, and nothing is ever asked for."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    rules = (
+        "default-src 'none'",
+        f"script-src {allowed}",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+        "font-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(rules)

@@ -1,0 +1,55 @@
+"""Many small rectangles drawn as few: the cells of a grid that they touch, neighbours in a row joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+__all__ = ["Extent", "merged_cells"]
+
+_COLUMNS = 400
+_ROWS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A rectangle of steps and addresses: ``left`` and ``bottom`` belong to it, ``right`` and ``top`` do not."""
+
+    left: int
+    right: int
+    bottom: int
+    top: int
+
+
+def merged_cells(extents: Sequence[Extent], steps: int) -> Iterator[Extent]:
+    """Yield what covers all of ``extents`` and little else, from left to right and row by row.
+
+    Linear in their number: each changes four corners of a grid, whose sums are how many lie over each cell.
+    """
+    if not extents:
+        return
+    height = max(extent.top for extent in extents)
+    columns, rows = min(_COLUMNS, steps), min(_ROWS, height)
+    corners = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for extent in extents:
+        left, right = extent.left * columns // steps, -(-extent.right * columns // steps)
+        bottom, top = extent.bottom * rows // height, -(-extent.top * rows // height)
+        corners[bottom][left] += 1
+        corners[bottom][right] -= 1
+        corners[top][left] -= 1
+        corners[top][right] += 1
+    above = [0] * (columns + 1)
+    for row in range(rows):
+        above = [before + now for before, now in zip(above, corners[row], strict=True)]
+        covered = list(accumulate(above))
+        # From the first address in the row of cells to the first in the next one, likewise for steps.
+        bottom, top = -(-row * height // rows), -(-(row + 1) * height // rows)
+        left = 0
+        while left < columns:
+            right = left
+            while right < columns and covered[right]:
+                right += 1
+            if right > left:
+                yield Extent(-(-left * steps // columns), -(-right * steps // columns), bottom, top)
+            left = right + 1

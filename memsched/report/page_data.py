@@ -1,0 +1,356 @@
+"""What the page draws: columns of figures per step and per buffer, few enough for a browser however large the graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memsched.report.page_cells import Extent, merged_cells
+from memsched.report.text import shortened
+
+__all__ = ["PageData", "as_script", "extremes", "page_data"]
+
+_STEPS_WHOLE = 10_000
+"""More steps than this are drawn by the least and the largest of each bucket."""
+_BUCKETS = 2_000
+_BUFFERS_WHOLE = 10_000
+"""Of more buffers than this only the largest are drawn one by one."""
+_BUFFERS_KEPT = 5_000
+_AT_PEAK_KEPT = 500
+"""Of those, so many of the largest at the peak are always there."""
+_NAMED_STEPS = 10_000
+"""Steps that make or read a buffer drawn are named, up to so many."""
+_READERS = 200_000
+"""Readers of all buffers together that are listed, shared evenly; a buffer lists `_FEWEST_READERS` at least."""
+_FEWEST_READERS = 12
+
+_NAME_COLUMNS = (160, 96, 64, 40)
+"""Of a name: the first that brings all names below `_NAME_BYTES`, or the last."""
+_NAME_BYTES = 1_500_000
+
+_COPY = "#again"
+"""In the names of ops that are executed again."""
+
+_FACTORS = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
+
+PLAIN, PIECE, AGAIN, ADDED = range(4)
+"""What a step is: an op of the model, a piece of one, one executed again, or one that a rewrite added."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageData:
+    """What the page's script gets, and what the page must say of it.
+
+    Attributes:
+        values: Plain values; see `page_data`.
+        tensors: Places in the report's ``buffers`` of the page's buffers that are no workspaces, which come first.
+        steps_drawn: Steps that are in ``values``, fewer than there are where they are downsampled.
+        buffers_drawn: Buffers and workspaces that have a rectangle of their own.
+        buffers: All buffers and workspaces that have bytes of their own.
+    """
+
+    values: Mapping[str, Any]
+    tensors: Sequence[int]
+    steps: int
+    steps_drawn: int
+    buffers: int
+    buffers_drawn: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """A row of the report's ``buffers`` or ``workspaces``.
+
+    Attributes:
+        order: Its place among all of them.
+        drawn: It has a rectangle: it is no view, and does not consist of others.
+    """
+
+    order: int
+    name: str
+    offset: int
+    size: int
+    first: int
+    last: int
+    made: int | None
+    read: Sequence[int]
+    in_place_of: str | None
+    view_of: str | None
+    workspace: bool
+    drawn: bool
+    pool: str
+
+
+def page_data(report: Mapping[str, Any]) -> PageData:
+    """Return what there is to draw of a report: per step its footprint, per buffer its place, step and bytes.
+
+    The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of,
+    ``buffers.made`` and ``buffers.read`` are steps, ``buffers.inPlaceOf`` and ``buffers.viewOf`` places in the columns
+    or -1. ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
+    """
+    steps = report["steps"]
+    peak_step = _peak_step(report)
+    buffers = _buffers(report)
+    pools = list(dict.fromkeys(buffer.pool for buffer in buffers)) or [""]
+    kept, rest = _largest(buffers, peak_step)
+    limit = max(_FEWEST_READERS, _READERS // max(1, len(kept)))
+    index = _kept_steps(steps, kept, limit)
+    given = _given(report)
+    names = _Names(
+        [buffer.name for buffer in kept],
+        [steps[step]["op"] for step in index],
+        [] if given is None else [given["ops"][step] for step in given["index"]],
+    )
+    values = {
+        "unit": _unit(report),
+        "figures": _figures(report, peak_step),
+        "steps": _step_columns(report, index, names),
+        "given": None if given is None else _given_columns(given, names),
+        "buffers": _buffer_columns(kept, pools, limit, names),
+        "maps": _maps(report, buffers, pools),
+        "merged": _merged(report, rest, pools),
+        "edgesKnown": all("read_in" in buffer for buffer in report["buffers"]),
+    }
+    drawn = sum(buffer.drawn for buffer in kept)
+    tensors = [buffer.order for buffer in kept if not buffer.workspace]
+    return PageData(values, tensors, len(steps), len(index), drawn + len(rest), drawn)
+
+
+def as_script(values: Any) -> str:
+    """Return ``values`` as JSON that ends no script, wherever it is put into HTML."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def extremes(values: Sequence[int], buckets: int) -> list[int]:
+    """Return the places of the least and the largest of each of so many buckets of equal length, in rising order.
+
+    First and last are always there; of equal values the first is taken.
+    """
+    count = len(values)
+    if count <= 2 * buckets:
+        return list(range(count))
+    found = {0, count - 1}
+    for bucket in range(buckets):
+        places = range(bucket * count // buckets, (bucket + 1) * count // buckets)
+        found.add(min(places, key=values.__getitem__))
+        found.add(max(places, key=values.__getitem__))
+    return sorted(found)
+
+
+class _Names:
+    """Names made fit to be shown and short enough for all of them together."""
+
+    def __init__(self, *lists: Sequence[str]) -> None:
+        for columns in _NAME_COLUMNS:
+            self._columns = columns
+            size = sum(len(as_script(shortened(name, columns)).encode()) for names in lists for name in names)
+            if size <= _NAME_BYTES:
+                break
+
+    def __call__(self, name: str) -> str:
+        return shortened(name, self._columns)
+
+
+def _peak_step(report: Mapping[str, Any]) -> int:
+    """Return the first step whose footprint is the peak; -1 where there are no steps."""
+    footprints = [step["footprint_bytes"] for step in report["steps"]]
+    return footprints.index(max(footprints)) if footprints else -1
+
+
+def _unit(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the unit of the axes."""
+    largest = max(report["result"]["arena_bytes"], report["baselines"]["file_order"]["peak_bytes"])
+    factor, name = next(((factor, name) for factor, name in _FACTORS if largest >= 4 * factor), (1, "bytes"))
+    return {"factor": factor, "name": name}
+
+
+def _figures(report: Mapping[str, Any], peak_step: int) -> dict[str, Any]:
+    result, budget = report["result"], report["budget"]
+    return {
+        "steps": len(report["steps"]),
+        "peak": result["peak_bytes"],
+        "peakStep": peak_step,
+        "bound": result["lower_bound_bytes"],
+        "arena": result["arena_bytes"],
+        "budget": None if budget is None else budget["budget_bytes"],
+    }
+
+
+def _buffers(report: Mapping[str, Any]) -> list[_Buffer]:
+    """Return buffers and workspaces with the steps that make and read them."""
+    last_step = max(0, len(report["steps"]) - 1)
+    found: list[_Buffer] = []
+    for row in report["buffers"]:
+        # Reports of older versions do not say who makes and reads a buffer; its first and last step are near to it.
+        made = row["produced_in"] if "produced_in" in row else row["first_step"]
+        read = row["read_in"] if "read_in" in row else [row["last_step"]]
+        drawn = row["view_of"] is None and not row["consists_of"] and row["size_bytes"] > 0
+        found.append(
+            _Buffer(
+                order=len(found),
+                name=row["tensor"],
+                offset=row["offset_bytes"],
+                size=row["size_bytes"],
+                first=row["first_step"],
+                last=min(row["last_step"], last_step),
+                made=made,
+                read=read,
+                in_place_of=row["in_place_of"],
+                view_of=row["view_of"],
+                workspace=False,
+                drawn=drawn,
+                pool=row.get("pool", ""),
+            )
+        )
+    for row in report["workspaces"]:
+        step = row["step"]
+        found.append(
+            _Buffer(
+                order=len(found),
+                name=f"workspace of {row['op']}",
+                offset=row["offset_bytes"],
+                size=row["size_bytes"],
+                first=step,
+                last=step,
+                made=step,
+                read=(),
+                in_place_of=None,
+                view_of=None,
+                workspace=True,
+                drawn=row["size_bytes"] > 0,
+                pool=row.get("pool", ""),
+            )
+        )
+    return found
+
+
+def _largest(buffers: Sequence[_Buffer], peak_step: int) -> tuple[list[_Buffer], list[_Buffer]]:
+    """Return those that get a rectangle of their own, and the others that have bytes of their own."""
+    if len(buffers) <= _BUFFERS_WHOLE:
+        return list(buffers), []
+    drawn = [buffer for buffer in buffers if buffer.drawn]
+    by_size = sorted(drawn, key=lambda buffer: (-buffer.size, buffer.order))
+    at_peak = [buffer for buffer in by_size if buffer.first <= peak_step <= buffer.last][:_AT_PEAK_KEPT]
+    by_area = sorted(drawn, key=lambda buffer: (-buffer.size * (buffer.last - buffer.first + 1), buffer.order))
+    chosen = {buffer.order for buffer in (*at_peak, *by_area[:_BUFFERS_KEPT])}
+    kept = [buffer for buffer in drawn if buffer.order in chosen]
+    return kept, [buffer for buffer in drawn if buffer.order not in chosen]
+
+
+def _kept_steps(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Buffer], limit: int) -> list[int]:
+    """Return the steps that are on the page: all, or the extremes and those that the buffers name."""
+    if len(steps) <= _STEPS_WHOLE:
+        return list(range(len(steps)))
+    found = dict.fromkeys(extremes([step["footprint_bytes"] for step in steps], _BUCKETS))
+    named = (step for buffer in kept for step in (buffer.made, *buffer.read[:limit]) if step is not None)
+    for step in named:
+        if len(found) >= _NAMED_STEPS:
+            break
+        found[step] = None
+    return sorted(found)
+
+
+def _step_columns(report: Mapping[str, Any], index: Sequence[int], names: _Names) -> dict[str, Any]:
+    steps = report["steps"]
+    types = {name: place for place, name in enumerate(dict.fromkeys(steps[step]["type"] for step in index))}
+    given = set(report["baselines"]["file_order"].get("ops", ()))
+    repeated = {copy["op"] for copy in report["remat"]["copies"]} if _applied(report, "remat") else set()
+    pieces = _applied(report, "tiling")
+
+    def mark(step: Mapping[str, Any]) -> int:
+        if step["origin"] is None:
+            return ADDED if given and step["op"] not in given else PLAIN
+        # One of a layer's pieces may have the layer's own name, and be executed again: copies have names that say so.
+        again = step["origin"] in repeated and (not pieces or _COPY in step["op"])
+        return AGAIN if again else PIECE
+
+    return {
+        "index": list(index) if len(index) < len(steps) else None,
+        "op": [names(steps[step]["op"]) for step in index],
+        "types": [shortened(name, _NAME_COLUMNS[-1]) for name in types],
+        "type": [types[steps[step]["type"]] for step in index],
+        "footprint": [steps[step]["footprint_bytes"] for step in index],
+        "workspace": [steps[step]["workspace_bytes"] for step in index],
+        "mark": [mark(steps[step]) for step in index],
+    }
+
+
+def _applied(report: Mapping[str, Any], rewrite: str) -> bool:
+    return report[rewrite] is not None and bool(report[rewrite]["applied"])
+
+
+def _given(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the file's order where the report has it, and it is not the order shown."""
+    section = report["baselines"]["file_order"]
+    ops, footprints = section.get("ops", ()), section.get("footprints_bytes", ())
+    after = [(step["op"], step["footprint_bytes"]) for step in report["steps"]]
+    if not ops or list(zip(ops, footprints, strict=True)) == after:
+        return None
+    whole = len(ops) <= _STEPS_WHOLE
+    index = list(range(len(ops))) if whole else extremes(footprints, _BUCKETS)
+    return {"ops": ops, "footprints": footprints, "index": index}
+
+
+def _given_columns(given: Mapping[str, Any], names: _Names) -> dict[str, Any]:
+    index, footprints = given["index"], given["footprints"]
+    peak = max(footprints)
+    return {
+        "total": len(footprints),
+        "index": index if len(index) < len(footprints) else None,
+        "op": [names(given["ops"][step]) for step in index],
+        "footprint": [footprints[step] for step in index],
+        "peak": peak,
+        "peakStep": footprints.index(peak),
+    }
+
+
+def _buffer_columns(kept: Sequence[_Buffer], pools: Sequence[str], limit: int, names: _Names) -> dict[str, Any]:
+    place = {buffer.name: place for place, buffer in enumerate(kept) if not buffer.workspace}
+
+    def places(others: Iterable[str | None]) -> list[int]:
+        return [-1 if other is None else place.get(other, -1) for other in others]
+
+    return {
+        "name": [names(buffer.name) for buffer in kept],
+        "offset": [buffer.offset for buffer in kept],
+        "size": [buffer.size for buffer in kept],
+        "first": [buffer.first for buffer in kept],
+        "last": [buffer.last for buffer in kept],
+        "made": [-1 if buffer.made is None else buffer.made for buffer in kept],
+        "read": [list(buffer.read[:limit]) for buffer in kept],
+        "readers": [len(buffer.read) for buffer in kept],
+        "inPlaceOf": places(buffer.in_place_of for buffer in kept),
+        "viewOf": places(buffer.view_of for buffer in kept),
+        "workspace": [int(buffer.workspace) for buffer in kept],
+        "drawn": [int(buffer.drawn) for buffer in kept],
+        "map": [pools.index(buffer.pool) for buffer in kept],
+    }
+
+
+def _maps(report: Mapping[str, Any], buffers: Sequence[_Buffer], pools: Sequence[str]) -> list[dict[str, Any]]:
+    """Return per memory its name and the bytes that are used of it."""
+    used = dict.fromkeys(pools, 0)
+    for buffer in buffers:
+        used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
+    if list(pools) == [""]:
+        used[""] = max(used[""], report["result"]["arena_bytes"])
+    return [{"name": shortened(name, _NAME_COLUMNS[-1]), "height": max(1, used[name])} for name in pools]
+
+
+def _merged(report: Mapping[str, Any], rest: Sequence[_Buffer], pools: Sequence[str]) -> list[list[int]]:
+    """Return rectangles [map, first step, step after the last, lowest address, address after the highest]."""
+    found: list[list[int]] = []
+    for place, pool in enumerate(pools):
+        extents = [
+            Extent(buffer.first, buffer.last + 1, buffer.offset, buffer.offset + buffer.size)
+            for buffer in rest
+            if buffer.pool == pool
+        ]
+        cells = merged_cells(extents, max(1, len(report["steps"])))
+        found.extend([place, cell.left, cell.right, cell.bottom, cell.top] for cell in cells)
+    return found

@@ -1,0 +1,83 @@
+"""The page's tables of what was rewritten: layers in pieces, and values computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memsched.report.text import counted, shortened
+
+__all__ = ["rewrite_tables"]
+
+_COLUMNS = 80
+"""Of a name."""
+_ROWS_SHOWN = 200
+
+
+def rewrite_tables(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return per rewrite that was applied its title, a text, headings and rows, and how many columns are texts."""
+    found = []
+    tiling, remat = report["tiling"], report["remat"]
+    if tiling is not None and tiling["applied"]:
+        found.append(_pieces(tiling))
+    if remat is not None and remat["applied"]:
+        found.append(_repetitions(remat))
+    return found
+
+
+def _pieces(tiling: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        (
+            shortened(group["ops"][0], _COLUMNS) if group["ops"] else "",
+            shortened(group["ops"][-1], _COLUMNS) if group["ops"] else "",
+            " x ".join(group["axis_names"]),
+            f"{len(group['ops']):,}",
+            " x ".join(f"{count:,}" for count in group["pieces"]),
+            f"{len(group['kept_halos']):,}",
+            f"{group['extra_macs']:,}",
+            f"{group['peak_bytes']:,}",
+        )
+        for group in tiling["groups"][:_ROWS_SHOWN]
+    ]
+    return {
+        "title": "Layers computed in pieces",
+        "text": (
+            f"{counted(len(tiling['groups']), 'group')} of layers, {tiling['extra_macs_percent']:.1f} % more "
+            f"multiply-accumulates. Before them the least peak was {tiling['untiled']['peak_bytes']:,} bytes."
+            + _left_out(len(tiling["groups"]))
+        ),
+        "headings": [
+            *("from layer", "to layer", "along", "layers", "pieces", "halos kept"),
+            *("extra multiply-accumulates", "peak, bytes"),
+        ],
+        "rows": rows,
+        "columns": 3,
+    }
+
+
+def _repetitions(remat: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        (
+            shortened(copy["op"], _COLUMNS),
+            shortened(copy["type"], _COLUMNS),
+            f"{copy['times']:,}",
+            f"{copy['extra_macs']:,}",
+            f"{copy['extra_bytes_moved']:,}",
+        )
+        for copy in remat["copies"][:_ROWS_SHOWN]
+    ]
+    return {
+        "title": "Values computed again",
+        "text": (
+            f"{counted(len(remat['copies']), 'op')} executed more than once, {remat['extra_work_percent']:.1f} % more "
+            f"work. Without them the least peak was {remat['without']['peak_bytes']:,} bytes."
+            + _left_out(len(remat["copies"]))
+        ),
+        "headings": ["op", "type", "times more", "extra multiply-accumulates", "extra bytes moved"],
+        "rows": rows,
+        "columns": 2,
+    }
+
+
+def _left_out(count: int) -> str:
+    return f" The first {_ROWS_SHOWN} are listed." if count > _ROWS_SHOWN else ""

@@ -1,0 +1,389 @@
+"""What the page says: the verdict, the proof in words, and the rows of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from memsched.report.console import figure_rows, findings
+from memsched.report.frontier import frontier_rows
+from memsched.report.page_data import PageData
+from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.text import counted, shortened
+from memsched.units import format_size
+
+__all__ = ["page_words"]
+
+_COLUMNS = 100
+"""Of a name in the text of the page."""
+_FAULTS_SHOWN = 100
+_BAR_SHOWN = 40
+_ROWS_SHOWN = 200
+
+
+def page_words(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+    """Return what the page's template shows beside the report itself; all texts are plain and not yet escaped."""
+    verdict, mood = _verdict(report)
+    name = shortened(PurePath(report["model"]["path"]).name or report["model"]["path"], _COLUMNS)
+    return {
+        "name": "a model from standard input" if name == "-" else name,
+        "what": _what(report),
+        "verdict": verdict,
+        "mood": mood,
+        "lead": _lead(report),
+        "cards": _cards(report),
+        **_pictures(report, data),
+        **_peak(report, data),
+        "proof": _proof(report),
+        "arena_proof": _arena_proof(report),
+        "findings": [{"text": text, "style": style or ""} for text, style in findings(report, _COLUMNS, verbose=False)],
+        "orders": _orders(report),
+        "rewrites": rewrite_tables(report),
+        "frontier": _frontier(report),
+        "verification": _verification(report),
+        "passes": [
+            (
+                record["name"],
+                f"{record['ops_before']:,}",
+                f"{record['ops_after']:,}",
+                f"{record['peak_before_bytes']:,}",
+                f"{record['peak_after_bytes']:,}",
+                f"{record['seconds']:.2f}",
+            )
+            for record in report["passes"]
+        ],
+        "bodies": _bodies(report),
+        "target": _target(report),
+        "session_options": (report["order_guarantee"] or {}).get("session_options", ()),
+        "files": _files(report),
+    }
+
+
+def _bytes(size: int) -> str:
+    """Return a size exactly, and for people where that says more."""
+    short = format_size(size)
+    return f"{size:,} B" if short.endswith(" B") else f"{size:,} B ({short})"
+
+
+def _what(report: Mapping[str, Any]) -> str:
+    model = report["model"]
+    done = "as it stands" if report["command"] == "analyze" else "optimised"
+    return f"{counted(model['ops'], 'op')}, {model['format'].upper()}, {done}, target {report['target']['name']}"
+
+
+def _rewritten(report: Mapping[str, Any]) -> list[str]:
+    """Return the names of the rewrites that the model written went through."""
+    return [name for name in ("tiling", "remat") if report[name] is not None and report[name]["applied"]]
+
+
+def _verdict(report: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the headline, and whether it is good or bad news."""
+    budget, result = report["budget"], report["result"]
+    before = report["baselines"]["file_order"]
+    if budget is not None:
+        required, available = budget["required_bytes"], budget["budget_bytes"]
+        if budget["met"]:
+            return f"It fits: {required:,} of {available:,} bytes are needed", "good"
+        return (
+            f"It does not fit: {required:,} bytes are needed, {available:,} are there, "
+            f"{budget['exceeded_bytes']:,} too few"
+        ), "bad"
+    saved = before["peak_bytes"] - result["peak_bytes"]
+    if report["command"] == "analyze":
+        return f"It needs {result['arena_bytes']:,} bytes as it stands", ""
+    if saved > 0:
+        return (
+            f"It needs {result['arena_bytes']:,} bytes: the peak is {result['reduction_percent']:.1f} % lower",
+            "good",
+        )
+    return f"It needs {result['arena_bytes']:,} bytes: no lower peak than the file's own was found", ""
+
+
+def _lead(report: Mapping[str, Any]) -> str:
+    """Return what was done for it, in a sentence or two."""
+    result, before = report["result"], report["baselines"]["file_order"]
+    if report["command"] == "analyze":
+        how = f"In the order of the file the peak is {_bytes(result['peak_bytes'])}."
+    elif _rewritten(report):
+        words = {"tiling": "layers computed in pieces", "remat": "values computed again"}
+        done = " and ".join(words[name] for name in _rewritten(report))
+        how = (
+            f"With {done} the peak is {_bytes(result['peak_bytes'])}, {_bytes(before['peak_bytes'])} in the file's "
+            f"order; it does {result['extra_macs_percent']:.1f} % more multiply-accumulates."
+        )
+    elif result["peak_bytes"] >= before["peak_bytes"]:
+        how = (
+            f"Its peak is {_bytes(result['peak_bytes'])}, as in the file's order; no order with a lower one was found."
+        )
+    else:
+        how = (
+            f"By the order of its ops alone the peak is {_bytes(result['peak_bytes'])}, "
+            f"{_bytes(before['peak_bytes'])} in the file's order; no work is added."
+        )
+    rest = " The search was interrupted: this is the best found so far." if result["interrupted"] else ""
+    return how + rest
+
+
+def _cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    result, before = report["result"], report["baselines"]["file_order"]
+    peak, bound = result["peak_bytes"], result["lower_bound_bytes"]
+    gap = 100 * (peak - bound) / peak if peak else 0.0
+    analyzed = report["command"] == "analyze"
+    status = "proven optimal" if result["status"] == "optimal" else f"at most {gap:.1f} % to gain by order"
+    if _rewritten(report):
+        status += ", for this rewrite"
+    allocation = report["allocation"]
+    cards = [
+        (
+            "Peak",
+            f"{peak:,} B",
+            "in the file's order" if analyzed else f"{before['peak_bytes']:,} B in the file's order",
+        ),
+        ("Arena, to be reserved", f"{result['arena_bytes']:,} B", f"{allocation['alignment_bytes']} B alignment"),
+        ("Lower bound", f"{bound:,} B", status),
+    ]
+    if not analyzed:
+        saved = before["peak_bytes"] - peak
+        cards.append(("Saved", format_size(saved), f"{result['reduction_percent']:.1f} % of the file's peak"))
+        cards.append(("Extra work", f"{result['extra_macs_percent']:.1f} %", "multiply-accumulates"))
+    if report["budget"] is not None:
+        budget = report["budget"]
+        share = 100 * budget["required_bytes"] / budget["budget_bytes"] if budget["budget_bytes"] else 0.0
+        cards.append(("Budget", f"{budget['budget_bytes']:,} B", f"{share:.1f} % of it needed"))
+    cards.append(("Weights", format_size(report["model"]["weights_bytes"]), "in flash, not in the peak"))
+    return [dict(zip(("label", "value", "more"), card, strict=True)) for card in cards]
+
+
+def _pictures(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+    """Return what stands beside the pictures: keys, labels, and what is left out of them."""
+    values = data.values
+    figures, given, unit = values["figures"], values["given"], values["unit"]["name"]
+    separate = given is not None and given["total"] != data.steps
+    analyzed = report["command"] == "analyze"
+    after = "as it stands" if analyzed else "after" if given is not None else "the file's order, which is kept"
+    peak = f"{after}: peak {figures['peak']:,} B in step {max(0, figures['peakStep']):,}"
+    keys = [("after", peak)]
+    label = f"{after.capitalize()}: peak of {figures['peak']:,} bytes in step {max(0, figures['peakStep']):,}."
+    if given is not None and not separate:
+        keys.append(
+            ("before line", f"before, the file's order: peak {given['peak']:,} B in step {given['peakStep']:,}")
+        )
+        label += f" Before: {given['peak']:,} bytes in step {given['peakStep']:,}."
+    if 0 < figures["bound"] < figures["peak"]:
+        keys.append(("bound dash", f"no order needs less: {figures['bound']:,} B"))
+    if figures["budget"] is not None:
+        keys.append(("budget dash", f"budget: {figures['budget']:,} B"))
+    marks = set(values["steps"]["mark"])
+    names = ("", "pieces of layers", "executed again", "added by rewriting: slices, joins, pads")
+    keys += [(style, names[kind]) for kind, style in ((1, "piece"), (2, "again"), (3, "added")) if kind in marks]
+    shown = [
+        ("atpeak", "live at the peak"),
+        ("buffer", "other buffers, in two shades"),
+        ("chosen", "chosen"),
+        ("source", "what its maker reads, and where it is made"),
+        ("sink", "what its readers make, and where it is read"),
+    ]
+    if any(values["buffers"]["workspace"]):
+        shown.insert(2, ("work", "workspace of an op"))
+    if values["merged"]:
+        shown.insert(2, ("merged", "smaller buffers, merged"))
+    return {
+        "separate": separate,
+        "footprint_keys": [{"style": style, "label": text} for style, text in keys],
+        "map_keys": [{"style": style, "label": text} for style, text in shown],
+        "maps": [one["name"] for one in values["maps"]],
+        "axis": "Sizes in bytes." if unit == "bytes" else f"1 {unit} is {values['unit']['factor']:,} bytes.",
+        "footprint_label": label,
+        "downsampled": _downsampled(data),
+        "merged": _merged(data),
+    }
+
+
+def _downsampled(data: PageData) -> str:
+    if data.steps_drawn >= data.steps:
+        return ""
+    return (
+        f"Downsampled: {data.steps_drawn:,} of {data.steps:,} steps are drawn, among them the least and the largest "
+        "of each short stretch, so that no peak is lost."
+    )
+
+
+def _merged(data: PageData) -> str:
+    if data.buffers_drawn >= data.buffers:
+        return ""
+    return (
+        f"Downsampled: {data.buffers_drawn:,} of {data.buffers:,} buffers are drawn one by one, the largest and "
+        "longest-lived. The grey cells are where the others lie."
+    )
+
+
+def _peak(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+    """Return the table of what is live at the peak."""
+    peak, faults, steps = report["result"]["peak_bytes"], report["at_fault"], report["steps"]
+    place = {name: index for index, name in _drawn_names(report, data)}
+    rows: list[dict[str, Any]] = [
+        {
+            "name": shortened(fault["tensor"], _COLUMNS),
+            "place": place.get(fault["tensor"]),
+            "producer": "an input" if fault["producer"] is None else shortened(fault["producer"], _COLUMNS),
+            "steps": f"{fault['first_step']:,} to {fault['last_step']:,}",
+            **_share(fault["size_bytes"], peak),
+        }
+        for fault in faults[:_FAULTS_SHOWN]
+    ]
+    bar = [{"share": row["share"], "style": "", "label": row["name"]} for row in rows[:_BAR_SHOWN]]
+    rest = sum(fault["size_bytes"] for fault in faults[len(bar) :])
+    if rest:
+        bar.append({"share": _share(rest, peak)["share"], "style": "rest", "label": "all others"})
+    index = data.values["figures"]["peakStep"]
+    if index < 0:
+        return {"peak_text": "The model has no steps.", "faults": rows, "bar": bar, "more_faults": ""}
+    step = steps[index]
+    workspace = step["workspace_bytes"]
+    if workspace:
+        rows.append(
+            {"name": "workspace of the op", "place": None, "producer": "", "steps": f"{index:,}"}
+            | _share(workspace, peak)
+        )
+        bar.append({"share": _share(workspace, peak)["share"], "style": "work", "label": "workspace"})
+    shared = sum(fault["size_bytes"] for fault in faults) + workspace - peak
+    text = (
+        f"Step {index:,}, {shortened(step['type'], _COLUMNS)} {shortened(step['op'], _COLUMNS)}, needs {_bytes(peak)}: "
+        f"{counted(len(faults), 'tensor')} {'are' if len(faults) != 1 else 'is'} live in it."
+    )
+    if shared > 0:
+        text += f" {_bytes(shared)} of them are counted once, as an output takes its input's bytes."
+    hidden = faults[_FAULTS_SHOWN:]
+    size = sum(fault["size_bytes"] for fault in hidden)
+    more = f"and {counted(len(hidden), 'smaller tensor')} with {_bytes(size)} together" if hidden else ""
+    return {"peak_text": text, "faults": rows, "bar": bar, "more_faults": more}
+
+
+def _drawn_names(report: Mapping[str, Any], data: PageData) -> list[tuple[int, str]]:
+    """Return the places of the page's buffers with their names in the report."""
+    return [(place, report["buffers"][order]["tensor"]) for place, order in enumerate(data.tensors)]
+
+
+def _share(size: int, peak: int) -> dict[str, Any]:
+    share = round(100 * size / peak, 2) if peak else 0.0
+    return {"size": f"{size:,}", "share": share, "percent": f"{share:.1f} %"}
+
+
+def _proof(report: Mapping[str, Any]) -> str:
+    """Return what is known of the peak, and what the word for it means."""
+    result = report["result"]
+    peak, bound = result["peak_bytes"], result["lower_bound_bytes"]
+    how = f" How it is known: {result['proof']}." if result["proof"] else ""
+    alone = (
+        " That holds for the model with these rewrites; other rewrites may need less."
+        if _rewritten(report)
+        else (" That is about orders alone: layers in pieces, or values computed again, may need less.")
+    )
+    if result["status"] == "optimal":
+        return (
+            f"Optimal: it is proven that no order of these ops has a peak below {bound:,} bytes, and this one has "
+            f"{peak:,}.{how}{alone}"
+        )
+    gap = 100 * (peak - bound) / peak if peak else 0.0
+    return (
+        f"Feasible: this order was checked and holds, but it is not proven that none is better. The least peak of any "
+        f"order lies between {bound:,} and {peak:,} bytes, so another order saves {gap:.1f} % at most.{how}{alone}"
+    )
+
+
+def _arena_proof(report: Mapping[str, Any]) -> str:
+    allocation, result = report["allocation"], report["result"]
+    arena, bound = result["arena_bytes"], allocation["lower_bound_bytes"]
+    lost = arena - result["peak_bytes"]
+    gap = "as much as the peak" if lost == 0 else f"{abs(lost):,} bytes {'more' if lost > 0 else 'less'} than the peak"
+    text = f"The addresses take {arena:,} bytes, {gap}"
+    if lost > 0:
+        text += ", for alignment and gaps between the buffers"
+    if allocation["status"] == "optimal":
+        return f"{text}. Optimal: for this order no addresses take less."
+    return f"{text}. Feasible: for this order addresses that take as little as {bound:,} bytes are not excluded."
+
+
+def _orders(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows = figure_rows(report)
+    before = rows[0][1]
+    return [
+        (label, f"{peak:,}", f"{arena:,}", f"{100 * (peak - before) / before:+.1f}" if before else "")
+        for label, peak, arena in rows
+    ]
+
+
+def _frontier(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    steps: Sequence[Mapping[str, Any]] | None = report["frontier"]
+    return [(row[-1], *row[:-1]) for row in frontier_rows(steps, verbose=False)] if steps else []
+
+
+def _verification(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    verification = report["verification"]
+    if verification is None:
+        why = "this command only looks at the model" if report["command"] == "analyze" else "see the notes"
+        return [("result", f"not verified: {why}")]
+    equal = {None: "could not be run", True: "bit-equal", False: "not bit-equal"}[verification["outputs_equal"]]
+    matches = {None: "not seen", True: "yes", False: "no"}[verification["executed_order_matches"]]
+    rows = [
+        ("runtime", verification["runtime"]),
+        ("outputs", f"{equal}, {counted(verification['runs'], 'random input')}"),
+        ("it executes this order", matches),
+    ]
+    for key, label in (("max_abs_error", "largest difference"), ("relative_error", "largest relative difference")):
+        if verification.get(key) is not None:
+            rows.append((label, f"{verification[key]:.3g}"))
+    for kind in ("measured", "predicted"):
+        before, after = (verification[f"{kind}_peak_{when}_bytes"] for when in ("before", "after"))
+        if before is not None and after is not None:
+            rows.append((f"peak, {kind} in the runtime", f"{before:,} B before, {after:,} B after"))
+    if verification["reason"]:
+        rows.append(("because", verification["reason"]))
+    return rows + [("note", note) for note in verification["notes"]]
+
+
+def _bodies(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            shortened(body["graph"], _COLUMNS),
+            "no op" if body["op"] is None else shortened(body["op"], _COLUMNS),
+            f"{body['status']}: {body['proof']}" if body["proof"] else body["status"],
+            f"{body['ops']:,}",
+            f"{body['file_peak_bytes']:,}",
+            f"{body['peak_bytes']:,}",
+            f"{body['lower_bound_bytes']:,}",
+        )
+        for body in report["bodies"][:_ROWS_SHOWN]
+    ]
+
+
+def _target(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    target = report["target"]
+    inputs = {
+        "arena": "counted until their last reader",
+        "kept": "counted to the end",
+        "caller": "the caller's, not counted",
+    }
+    rows = [
+        ("target", f"{target['name']}: {target['description']}" if target["description"] else target["name"]),
+        ("alignment", f"{target['alignment_bytes']:,} B"),
+        ("a model's inputs are", inputs[target["inputs"]]),
+        ("in-place writes", "permitted where the target does them" if target["in_place"] else "not permitted"),
+        ("runtime's own order", "the file's" if target["default_order"] == "file" else "ONNX Runtime's"),
+    ]
+    guarantee = report["order_guarantee"]
+    if guarantee is not None:
+        rows.append(("what holds the order", guarantee["kind"].replace("_", " ")))
+    return rows
+
+
+def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    model, output = report["model"], report["output"]
+    rows = [("model", model["path"]), ("its SHA-256", model["sha256"])]
+    if output is not None:
+        same = " (the input, unchanged)" if output["unchanged"] else ""
+        rows.append(("written", f"{output['path'] or 'not named'}{same}"))
+        rows.append(("its SHA-256", output["sha256"]))
+    found = report["result"]["method"]
+    return [*rows, ("order found by", found), ("addresses found by", report["allocation"]["method"])]
