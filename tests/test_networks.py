@@ -54,6 +54,7 @@ PARAMETERS = {
     "hrnet_w32": 41.2,
     "pnasnet5_mobile": 5.1,
     "transformer": 85.0,
+    "inception_resnet_v2": 55.9,
 }
 MULTIPLICATIONS = {"nasnet_a": 564, "pnasnet5_mobile": 588, "randwire1": 583, "randwire2": 583, "randwire3": 583}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memsched.errors import MemschedError
 from memsched.graph.limits import Limits
-from scripts.networks.catalogue import CLASSIFIERS, NAMES, build
+from scripts.networks.catalogue import CLASSIFIERS, NAMES, STAGED, build
 from scripts.networks.table import rows
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.networks",
         description="Write networks of the scheduling literature as small ONNX models, or print their figures.",
-        epilog=f"Networks: {', '.join(NAMES)}; and, not among all: {', '.join(CLASSIFIERS)}.",
+        epilog=f"Networks: {', '.join(NAMES)}; and, not among all: {', '.join((*CLASSIFIERS, *STAGED))}.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks; with --table none means all")
     parser.add_argument("--all", action="store_true", help="all networks")
@@ -27,9 +27,9 @@ def main() -> int:
     parser.add_argument("--target", default="paper", help="target of the figures; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=60, help="time limit per network; default: %(default)s")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in (*NAMES, *CLASSIFIERS)]
+    unknown = [name for name in arguments.names if name not in (*NAMES, *CLASSIFIERS, *STAGED)]
     if unknown:
-        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join((*NAMES, *CLASSIFIERS))}")
+        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join((*NAMES, *CLASSIFIERS, *STAGED))}")
     names = NAMES if arguments.all or (arguments.table and not arguments.names) else tuple(arguments.names)
     kept = arguments.activations == "kept"
     if arguments.table:

@@ -11,6 +11,7 @@ from scripts.networks.bifpn import bifpn_d0
 from scripts.networks.darts import darts
 from scripts.networks.googlenet import googlenet
 from scripts.networks.hrnet import hrnet_w18_small_v1, hrnet_w18_small_v2, hrnet_w32
+from scripts.networks.inception_resnet_v2 import inception_resnet_v2
 from scripts.networks.inception_v3 import inception_v3
 from scripts.networks.lstm import lstm_unrolled
 from scripts.networks.nasnet import nasnet_a
@@ -24,7 +25,7 @@ from scripts.networks.vgg19 import vgg19
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "build"]
+__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "STAGED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -63,6 +64,9 @@ CLASSIFIERS: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
 )
 """Networks of the layer fusion literature, as Caffe's model files have them; not among those that are stored."""
 
+STAGED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType({"inception_resnet_v2": inception_resnet_v2})
+"""Networks of the literature on pipelines of accelerators that are not among the others; not stored either."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -77,4 +81,4 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return CLASSIFIERS[name]() if name in CLASSIFIERS else FURTHER[name]()
+    return {**CLASSIFIERS, **STAGED, **FURTHER}[name]()
