@@ -1,0 +1,279 @@
+"""A dynamic program over the ops in their order, which chooses one share for each.
+
+A state is what the future depends on: the choices for ops whose results are still needed, and for those that read
+them already (who holds what). Of states that agree in these the best is kept. On a chain that is one state per choice
+of the last op. Where there are more states than the width, the best are kept: a beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memsched.distribute.choices import Choices
+from memsched.distribute.exchange import Boxes, exchange
+from memsched.distribute.space import Space
+from memsched.graph.distribution import Share
+from memsched.targets.cluster import Cluster
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+__all__ = ["Outcome", "choose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the program found.
+
+    Attributes:
+        shares: In order of execution.
+        latency: Seconds, of one step per op.
+        memory: Per device, bytes.
+        complete: No state was left out: nothing among the choices is faster.
+    """
+
+    shares: tuple[Share, ...]
+    latency: float
+    memory: tuple[int, ...]
+    complete: bool
+
+
+@dataclass(slots=True)
+class _States:
+    """States side by side. ``picks`` [state, position] says what was chosen so far."""
+
+    picks: Integers
+    latency: Floats
+    weights: Integers
+    held: Integers
+    most: Integers
+    pieces: dict[int, Integers]
+
+
+def choose(
+    space: Space,
+    cluster: Cluster,
+    choices: Sequence[Choices],
+    *,
+    width: int,
+    home: int = 0,
+    price: float = 0.0,
+    fits: bool = True,
+    stop: Callable[[], bool] | None = None,
+) -> Outcome | None:
+    """Return the best combination of ``choices``, one list per position; None where nothing fits or it was stopped.
+
+    Args:
+        width: States that are kept.
+        price: Seconds per share of a device's memory that weights take: what makes memory scarce in advance.
+        fits: Leave out what exceeds a device's memory.
+    """
+    return _Program(space, cluster, choices, width, home, price, fits).run(stop)
+
+
+class _Program:
+    def __init__(
+        self, space: Space, cluster: Cluster, choices: Sequence[Choices], width: int, home: int, price: float,
+        fits: bool,
+    ) -> None:  # fmt: skip
+        import numpy as np
+
+        self.space, self.cluster, self.choices = space, cluster, choices
+        self.width, self.home, self.price, self.fits = width, home, price, fits
+        self.limits = np.array([device.memory for device in cluster.devices])
+        self.complete = True
+        self.ending: dict[int, list[int]] = {}
+        for tensor, last in enumerate(space.last):
+            self.ending.setdefault(last, []).append(tensor)
+        # The last position that depends on an op's choice: the last reader of what the op makes or reads.
+        self.reach = [
+            max((space.last[tensor] for tensor in (*space.op(place).outputs, *space.op(place).inputs)), default=place)
+            for place in range(len(choices))
+        ]
+        self.follows = [self._followed(position) for position in range(len(choices))]
+
+    def run(self, stop: Callable[[], bool] | None) -> Outcome | None:
+        import numpy as np
+
+        count, devices = len(self.choices), len(self.cluster.devices)
+        zeros = np.zeros((1, devices), dtype=np.int64)
+        states = _States(
+            np.zeros((1, count), dtype=np.int64), np.zeros(1), zeros, zeros, zeros,
+            dict.fromkeys(self.space.graph.inputs, zeros),
+        )  # fmt: skip
+        for position in range(count):
+            if stop is not None and stop():
+                return None
+            grown = self._grow(states, position)
+            if grown is None:
+                return None
+            states = grown
+        links = _Links(states.picks, self)
+        there = np.zeros((len(states.picks), devices), dtype=bool)
+        there[:, self.home] = True
+        for tensor in self.space.results:
+            received = links.send(tensor, Boxes(there, None, None), count)
+            states.held = states.held + received
+        latency = states.latency + links.slowest(0.0)
+        most = states.weights + np.maximum(states.most, states.held)
+        if self.fits:
+            latency = np.where((most > self.limits).any(axis=1), np.inf, latency)
+            best = int(np.argmin(latency))
+        else:
+            best = int(np.lexsort((latency, most.max(axis=1)))[0]) if self.price == np.inf else int(np.argmin(latency))
+        if not np.isfinite(latency[best]):
+            return None
+        return Outcome(
+            tuple(one.shares[pick] for one, pick in zip(self.choices, states.picks[best], strict=True)),
+            float(latency[best]),
+            tuple(int(used) for used in most[best]),
+            self.complete,
+        )
+
+    def _followed(self, position: int) -> Integers | None:
+        """Return, per choice of the op before it, the choice that works on exactly the same parts; None for no such op.
+
+        An op that goes with its input element by element gains nothing by another division than its input's.
+        """
+        import numpy as np
+
+        mine = self.choices[position]
+        if len(mine.tensors) != 1 or len(mine.own) != 1 or self.space.first[mine.tensors[0]] < 0:
+            return None
+        tensor = mine.tensors[0]
+        maker = self.choices[self.space.first[tensor]]
+        place = self.space.op(self.space.first[tensor]).outputs.index(tensor)
+        output = self.space.op(position).outputs[0]
+        if self.space.extents[output] != self.space.extents[tensor]:
+            return None
+        if not np.array_equal(mine.own[0].boxes, mine.needs[0].boxes):
+            # What cannot be divided as its input (a softmax) has choices of its own.
+            return None
+        index = {boxes.tobytes(): number for number, boxes in enumerate(mine.own[0].boxes)}
+        found = [index.get(boxes.tobytes(), -1) for boxes in maker.own[place].boxes]
+        return np.array(found) if min(found) >= 0 else None
+
+    def _grow(self, states: _States, position: int) -> _States | None:
+        """Return the states after the op at ``position``: every state with every choice, as far as they are kept."""
+        import numpy as np
+
+        mine = self.choices[position]
+        before = len(states.picks)
+        followed = self.follows[position]
+        if followed is not None:
+            parents = np.arange(before)
+            picked = followed[states.picks[:, self.space.first[mine.tensors[0]]]]
+        else:
+            parents = np.repeat(np.arange(before), len(mine.shares))
+            picked = np.tile(np.arange(len(mine.shares)), before)
+        links = _Links(states.picks[parents], self)
+        pieces = {}
+        added = np.zeros((len(parents), len(self.limits)), dtype=np.int64)
+        for tensor, table in zip(mine.tensors, mine.needs, strict=True):
+            received = links.send(tensor, table.at(picked), position)
+            pieces[tensor] = states.pieces[tensor][parents] + received
+            added += received
+        latency = states.latency[parents] + links.slowest(mine.seconds[picked])
+        weights = states.weights[parents] + mine.weights[picked]
+        held = states.held[parents] + added + mine.made[picked]
+        most = np.maximum(states.most[parents], held)
+        score = (
+            latency + self.price * (weights / self.limits).max(axis=1)
+            if self.price != np.inf
+            else ((weights + most).max(axis=1) + 1e-3 * latency)
+        )
+        if self.fits:
+            score = np.where(((weights + most) > self.limits).any(axis=1), np.inf, score)
+        picks = states.picks[parents]
+        picks[:, position] = picked
+        kept = self._kept(picks, score, position)
+        if not len(kept):
+            return None
+        rest = {tensor: pieces.get(tensor) for tensor in states.pieces}
+        result: dict[int, Integers] = {
+            tensor: (found[kept] if found is not None else states.pieces[tensor][parents[kept]])
+            for tensor, found in rest.items()
+        }
+        for place, tensor in enumerate(self.space.op(position).outputs):
+            extents = self.space.extents[tensor]
+            boxes = mine.own[place].boxes[picked[kept]]
+            result[tensor] = (boxes[..., 1] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 2]) * extents.cell
+        held = held[kept]
+        for tensor in self.ending.get(position, ()):
+            if tensor in result:
+                held = held - result.pop(tensor)
+        return _States(picks[kept], latency[kept], weights[kept], held, most[kept], result)
+
+    def _kept(self, picks: Any, score: Floats, position: int) -> Integers:
+        """Return the rows of the best state of each kind, the best first, as many as the width."""
+        import numpy as np
+
+        order = np.argsort(score, kind="stable")
+        order = order[np.isfinite(score[order])]
+        columns = self._alive(position)
+        signatures = np.ascontiguousarray(picks[order][:, columns])
+        if signatures.shape[1]:
+            rows = signatures.view([("", signatures.dtype)] * signatures.shape[1]).ravel()
+            _, first = np.unique(rows, return_index=True)
+            order = order[np.sort(first)]
+        else:
+            order = order[:1]
+        if len(order) > self.width:
+            self.complete = False
+            order = order[: self.width]
+        return order
+
+    def _alive(self, position: int) -> list[int]:
+        """Return the positions on whose choices what comes after ``position`` depends."""
+        return [place for place in range(position + 1) if self.reach[place] > position]
+
+
+class _Links:
+    """What one step moves, per state and device."""
+
+    def __init__(self, picks: Integers, program: _Program) -> None:
+        import numpy as np
+
+        self.picks, self.program = picks, program
+        self.sent = np.zeros((len(picks), len(program.limits)), dtype=np.int64)
+        self.received = np.zeros_like(self.sent)
+        self.outside = np.zeros(len(picks), dtype=np.int64)
+
+    def send(self, tensor: int, need: Boxes, position: int) -> Integers:
+        """Note what devices need of a tensor and do not hold; return the bytes that each receives."""
+        program, space = self.program, self.program.space
+        maker = space.first[tensor]
+        holds = []
+        owner = None
+        if maker >= 0:
+            owner = program.choices[maker].own[space.op(maker).outputs.index(tensor)].at(self.picks[:, maker])
+            holds.append(owner)
+        for reader in space.readers[tensor]:
+            if reader < position:
+                mine = program.choices[reader]
+                holds.append(mine.needs[mine.tensors.index(tensor)].at(self.picks[:, reader]))
+        found = exchange(need, holds, owner, space.extents[tensor], program.cluster.router.mode)
+        if found is None:
+            return self.received * 0
+        self.received += found.received
+        self.sent += found.sent
+        if owner is None:
+            self.outside += found.leaving
+        return found.received
+
+    def slowest(self, computing: Any) -> Floats:
+        """Return the seconds of the slowest device, or of who gives the inputs."""
+        import numpy as np
+
+        router = self.program.cluster.router
+        most = np.maximum(self.sent, self.received)
+        links = np.where(most > 0, router.latency + most / router.bandwidth, 0.0)
+        outside = np.where(self.outside > 0, router.latency + self.outside / router.bandwidth, 0.0)
+        result: Floats = np.maximum((links + computing).max(axis=1), outside)
+        return result
