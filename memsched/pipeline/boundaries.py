@@ -11,13 +11,16 @@ At a boundary after j of k stages under a limit L per stage, what lies before fi
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.dag import successors_of
 from memsched.pipeline.condense import Condensed, Loads
 
-__all__ = ["Boundaries", "ExhaustedError", "boundaries"]
+__all__ = ["Boundaries", "ExhaustedError", "Price", "all_places", "mask_of", "members"]
+
+Price = Callable[[int, int], int]
+"""What a stage costs, given the groups before it and the groups in it, as masks with bit i for group i."""
 
 _MOST_PAIRS = 30_000_000
 """Pairs of sets that one dynamic program may look at: some ten seconds."""
@@ -44,11 +47,10 @@ class _Set:
     after: int
 
 
-def boundaries(condensed: Condensed, loads: Loads, most: int) -> Boundaries | None:
-    """Return the dynamic program for these groups; None where more than ``most`` boundaries are possible."""
-    needs = [_mask(befores) for befores in condensed.preds]
+def all_places(condensed: Condensed, loads: Loads, most: int) -> list[tuple[int, int]] | None:
+    """Return every set of groups that may lie before a boundary, with its weight; None where they are over ``most``."""
+    needs = [mask_of(befores) for befores in condensed.preds]
     succs = successors_of(condensed.preds)
-    weights = loads.weights
     first = tuple([group for group, before in enumerate(needs) if not before])
     found = {0: 0}
     waiting: list[tuple[int, tuple[int, ...]]] = [(0, first)]
@@ -61,19 +63,34 @@ def boundaries(condensed: Condensed, loads: Loads, most: int) -> Boundaries | No
                 continue
             if len(found) > most:
                 return None
-            found[grown] = weight + weights[group]
+            found[grown] = weight + loads.weights[group]
             freed = tuple([after for after in succs[group] if not needs[after] & ~grown])
             waiting.append((grown, tuple([other for other in ready if other != group]) + freed))
-    return Boundaries(condensed, loads, sorted(found.items()))
+    return sorted(found.items())
 
 
 class Boundaries:
-    """All sets of groups that may lie before a boundary, and the dynamic programs over them."""
+    """Sets of groups that may lie before a boundary, and the dynamic programs over them.
 
-    def __init__(self, condensed: Condensed, loads: Loads, found: Sequence[tuple[int, int]]) -> None:
+    Args:
+        found: Pairs (set, sum of weights), ascending; nothing and everything are among them.
+        price: What a stage costs; None for its loads.
+        slack: A stage may cost this much less than its loads, if there is a price.
+    """
+
+    def __init__(
+        self,
+        condensed: Condensed,
+        loads: Loads,
+        found: Sequence[tuple[int, int]],
+        *,
+        price: Price | None = None,
+        slack: int = 0,
+    ) -> None:
         self.count = len(found)
         self._condensed = condensed
-        self._shared = [(size, _mask(groups)) for size, groups in loads.shared]
+        self._price, self._slack = price, slack
+        self._shared = [(size, mask_of(groups)) for size, groups in loads.shared]
         everything = (1 << len(condensed.groups)) - 1
         total = sum(loads.weights)
         self._sets = [
@@ -87,7 +104,7 @@ class Boundaries:
         ]
         self._weights = dict(found)
         self._strict = _strict_masks(condensed.strict)
-        self._flows = [(1 << flow.producer, _mask(flow.readers), flow.size) for flow in condensed.flows]
+        self._flows = [(1 << flow.producer, mask_of(flow.readers), flow.size) for flow in condensed.flows]
         self._pairs = 0
 
     def least_peak(self, stages: int, low: int, high: int, deadline: float) -> int | None:
@@ -133,7 +150,7 @@ class Boundaries:
         result = [0] * len(self._condensed.groups)
         for level in range(stages, 0, -1):
             before = levels[level][mask][1]
-            for group in _members(mask & ~before):
+            for group in members(mask & ~before):
                 result[group] = level - 1
             mask = before
         return communication, result
@@ -150,14 +167,17 @@ class Boundaries:
                 for peak, mask, weight in befores:
                     if peak >= best:
                         break
-                    load = after.weight - weight
+                    load = after.weight - weight - self._slack
                     if load >= best or mask & ~after.mask or mask == after.mask:
                         continue
                     stage = after.mask & ~mask
                     if self._shared:
                         load += self._shared_in(stage)
-                    if load < best and not (self._strict and self._forbidden(stage)):
-                        best = max(peak, load)
+                    if load >= best or (self._strict and self._forbidden(stage)):
+                        continue
+                    if self._price:
+                        load = self._price(mask, stage)
+                    best = min(best, max(peak, load))
                 if best <= limit:
                     reached[after.mask] = best
         return reached.get(self._sets[-1].mask)
@@ -171,16 +191,19 @@ class Boundaries:
     ) -> tuple[int, int] | None:
         """Return the least communication up to the boundary ``after`` and the boundary before it."""
         best: tuple[int, int] | None = None
+        room = limit + self._slack
         self._spend(len(reached), deadline)
         for cost, mask, weight, crossing in reached:
             if best is not None and cost > best[0]:
                 break
-            if after.weight - weight > limit or mask & ~after.mask or mask == after.mask:
+            if after.weight - weight > room or mask & ~after.mask or mask == after.mask:
                 continue
             stage = after.mask & ~mask
-            if self._shared and after.weight - weight + self._shared_in(stage) > limit:
+            if self._shared and after.weight - weight + self._shared_in(stage) > room:
                 continue
             if self._strict and self._forbidden(stage):
+                continue
+            if self._price and self._price(mask, stage) > limit:
                 continue
             found = (cost + sum([size for readers, size in crossing if readers & stage]), mask)
             if best is None or found < best:
@@ -191,7 +214,8 @@ class Boundaries:
         """Return the sets that may lie before the boundary after ``level`` stages."""
         if level == stages:
             return self._sets[-1:]
-        before, after = level * limit, (stages - level) * limit
+        room = limit + self._slack
+        before, after = level * room, (stages - level) * room
         return [each for each in self._sets[1:-1] if each.before <= before and each.after <= after]
 
     def _crossing(self, mask: int) -> list[tuple[int, int]]:
@@ -215,14 +239,16 @@ class Boundaries:
             raise ExhaustedError
 
 
-def _mask(groups: Sequence[int]) -> int:
+def mask_of(groups: Sequence[int]) -> int:
+    """Return ``groups`` as a number with bit i for group i."""
     result = 0
     for group in groups:
         result |= 1 << group
     return result
 
 
-def _members(mask: int) -> list[int]:
+def members(mask: int) -> list[int]:
+    """Return the groups of ``mask``, ascending."""
     return [group for group, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
 
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError, UsageError
 from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline import formulation
-from memsched.pipeline.boundaries import Boundaries, ExhaustedError, boundaries
+from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
 from memsched.pipeline.condense import Condensed, Loads, condense, macs_of, parameters_of
 from memsched.pipeline.heuristic import even_split
 from memsched.pipeline.possible import explain
+from memsched.pipeline.priced import ONLY_ONE, Solved
+from memsched.pipeline.priced import solve as solve_priced
+from memsched.pipeline.prices import MemoryPrice, TimePrice
 
 if TYPE_CHECKING:
     from memsched.targets.model import PipelineRules
@@ -32,20 +34,18 @@ Balance = Literal["params", "macs", "memory", "time"]
 _MOST_BOUNDARIES = 40_000
 """Places to cut that are listed; listing them takes below a second."""
 
+_MOST_TIMED_PLACES = 8_000
+"""Places to cut of which all stages between two are simulated, as far as they can be good."""
+
+_MOST_MEASURED_PLACES = 60
+"""The same for stages whose memory is measured, which takes milliseconds each."""
+
+_START_SECONDS = 2.0
+
 _PEAK_SHARE = 0.5
 """Of the time, for the peak; the rest is for communication."""
 
 _DEFAULT_LIMITS = Limits(60.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Stages of groups with what is proven of them."""
-
-    stages: Sequence[int]
-    lower_bound: int
-    communication_bound: int
-    proof: str
 
 
 def schedule(
@@ -76,18 +76,20 @@ def schedule(
     reason = explain(network, constraints)
     if reason is not None:
         raise UsageError(reason)
-    if balance in {"memory", "time"} and (cost or rules):
-        raise UsageError(f"stages cannot be balanced by {balance} yet")
+    deadline = math.inf if limits.time_limit is None else started + limits.time_limit
     condensed = condense(network, constraints)
-    loads = macs_of(network, condensed) if balance == "macs" else parameters_of(network, condensed)
-    found = _solve(condensed, loads, constraints.stages, limits, started)
-    objective = max(loads.of(found.stages, constraints.stages))
+    if balance in {"params", "macs"}:
+        loads = macs_of(network, condensed) if balance == "macs" else parameters_of(network, condensed)
+        found = _solve(condensed, loads, constraints.stages, limits.seed, deadline)
+    else:
+        price = _price(network, condensed, constraints, balance, rules, cost)
+        found = _priced(network, condensed, price, constraints.stages, limits.seed, deadline)
     communication = condensed.communication(found.stages)
-    proven = (objective, communication) == (found.lower_bound, found.communication_bound)
+    proven = (found.objective, communication) == (found.lower_bound, found.communication_bound)
     return StageSchedule(
         stages=condensed.spread(found.stages),
         count=constraints.stages,
-        objective=objective,
+        objective=found.objective,
         lower_bound=found.lower_bound,
         communication=communication,
         communication_bound=found.communication_bound,
@@ -98,26 +100,64 @@ def schedule(
     )
 
 
-def _solve(condensed: Condensed, loads: Loads, count: int, limits: Limits, started: float) -> _Found:
-    deadline = math.inf if limits.time_limit is None else started + limits.time_limit
+def _price(
+    network: Network,
+    condensed: Condensed,
+    constraints: Constraints,
+    balance: Balance,
+    rules: PipelineRules | None,
+    cost: Callable[[Sequence[int]], int] | None,
+) -> TimePrice | MemoryPrice:
+    if balance == "memory":
+        if cost is None:
+            raise InternalError("stages cannot be balanced by memory without a function that says what they need")
+        return MemoryPrice(condensed, cost)
+    if rules is None:
+        raise UsageError("--balance time needs a target with a [pipeline] table")
+    return TimePrice(network, condensed, rules, constraints.stages)
+
+
+def _priced(
+    network: Network,
+    condensed: Condensed,
+    price: TimePrice | MemoryPrice,
+    count: int,
+    seed: int,
+    deadline: float,
+) -> Solved:
+    """Return the best schedule by ``price``, from those that balance parameters and computing."""
+    starts = []
+    for loads in (parameters_of(network, condensed), macs_of(network, condensed)):
+        # One kind of work balanced at a time is only a start: it gets a little of the time.
+        until = min(deadline, time.monotonic() + _START_SECONDS)
+        starts += [even_split(condensed, loads.weights, count), _solve(condensed, loads, count, seed, until).stages]
+    most = _MOST_TIMED_PLACES if isinstance(price, TimePrice) else _MOST_MEASURED_PLACES
+    return solve_priced(condensed, price, starts, count, most_places=most, deadline=deadline)
+
+
+def _solve(condensed: Condensed, loads: Loads, count: int, seed: int, deadline: float) -> Solved:
     start = even_split(condensed, loads.weights, count)
-    if count == 1 or count == len(condensed.groups):
+    if count in {1, len(condensed.groups)}:
         peak = max(loads.of(start, count))
-        return _Found(
-            start, peak, condensed.communication(start), "one stage for everything, or one for each group of layers"
+        return Solved(
+            start,
+            peak,
+            peak,
+            condensed.communication(start),
+            ONLY_ONE,
         )
-    program = boundaries(condensed, loads, _MOST_BOUNDARIES)
-    if program is not None:
+    places = all_places(condensed, loads, _MOST_BOUNDARIES)
+    if places is not None:
         try:
-            return _by_boundaries(program, condensed, loads, start, count, deadline)
+            return _by_boundaries(Boundaries(condensed, loads, places), condensed, loads, start, count, deadline)
         except ExhaustedError:
             pass
-    return _by_cpsat(condensed, loads, start, count, limits, deadline)
+    return _by_cpsat(condensed, loads, start, count, seed, deadline)
 
 
 def _by_boundaries(
     program: Boundaries, condensed: Condensed, loads: Loads, start: Sequence[int], count: int, deadline: float
-) -> _Found:
+) -> Solved:
     high = max(loads.of(start, count))
     peak = program.least_peak(count, min(loads.floor(count), high), high, deadline)
     found = None if peak is None else program.least_communication(count, peak, deadline)
@@ -125,23 +165,24 @@ def _by_boundaries(
         raise InternalError("the dynamic program lost a schedule that is known")
     communication, stages = found
     proof = f"dynamic program over all {program.count:,} places to cut {len(condensed.groups):,} groups of layers"
-    return _Found(stages, peak, communication, proof)
+    return Solved(stages, peak, peak, communication, proof)
 
 
 def _by_cpsat(
-    condensed: Condensed, loads: Loads, start: Sequence[int], count: int, limits: Limits, deadline: float
-) -> _Found:
+    condensed: Condensed, loads: Loads, start: Sequence[int], count: int, seed: int, deadline: float
+) -> Solved:
     high, low = max(loads.of(start, count)), loads.floor(count)
     stages: Sequence[int] = start
     now = time.monotonic()
     proof = "the largest group of layers or an even share of all"
     if high > low:
         halfway = now + _PEAK_SHARE * (deadline - now)
-        solution = formulation.least_peak(condensed, loads, start, low, high, seed=limits.seed, deadline=halfway)
+        solution = formulation.least_peak(condensed, loads, start, low, high, seed=seed, deadline=halfway)
         if solution.bound > low:
             low, proof = solution.bound, "CP-SAT"
         stages = solution.stages or stages
     peak = max(loads.of(stages, count))
-    solution = formulation.least_communication(condensed, loads, stages, peak, seed=limits.seed, deadline=deadline)
+    solution = formulation.least_communication(condensed, loads, stages, peak, seed=seed, deadline=deadline)
     stages = solution.stages or stages
-    return _Found(stages, low, solution.bound, f"peak: {proof}; communication: CP-SAT")
+    peak = max(loads.of(stages, count))
+    return Solved(stages, peak, low, solution.bound, f"peak: {proof}; communication: CP-SAT")

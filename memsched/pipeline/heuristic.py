@@ -11,7 +11,7 @@ from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline.condense import Condensed, condense, parameters_of
 from memsched.pipeline.possible import explain
 
-__all__ = ["even_split", "schedule"]
+__all__ = ["cutting_order", "even_split", "schedule"]
 
 
 def schedule(network: Network, constraints: Constraints) -> StageSchedule:
@@ -45,18 +45,23 @@ def schedule(network: Network, constraints: Constraints) -> StageSchedule:
     )
 
 
+def cutting_order(condensed: Condensed) -> tuple[list[int], set[int]]:
+    """Return a topological order of groups of which runs can be stages, and the places in it where one must end."""
+    levels = condensed.levels()
+    order = sorted(range(len(levels)), key=lambda group: (levels[group], group))
+    return order, {place for place in range(1, len(order)) if levels[order[place]] != levels[order[place - 1]]}
+
+
 def even_split(condensed: Condensed, weights: Sequence[int], count: int) -> list[int]:
     """Return the stage of each group: ``count`` runs of a topological order, cut nearest to even shares of weight.
 
     Cut places are chosen together: the sum of their distances from an even scale is the least, and of several the
     earliest last cut is taken. Groups after a cut that was asked for come after all that need not.
     """
-    levels = condensed.levels()
-    order = sorted(range(len(levels)), key=lambda group: (levels[group], group))
+    order, forced = cutting_order(condensed)
     sums = [0]
     for group in order:
         sums.append(sums[-1] + weights[group])
-    forced = {place for place in range(1, len(order)) if levels[order[place]] != levels[order[place - 1]]}
     # Per number of cuts and place of the last one: the least distance so far, and the cut before.
     distances: list[float] = [0.0, *[math.inf] * len(order)]
     chosen: list[list[int]] = []

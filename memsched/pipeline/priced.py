@@ -1,0 +1,161 @@
+"""Stage schedules where the cost of a stage is no sum over its layers: exact in small networks, else by refinement.
+
+Where all places to cut can be listed and priced, the dynamic program over them is exact. Elsewhere it runs over some
+places of one topological order, then over those near the cuts it chose, until all that are next to each other were
+looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import InternalError
+from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
+from memsched.pipeline.condense import Condensed
+from memsched.pipeline.heuristic import cutting_order
+from memsched.pipeline.prices import MemoryPrice, TimePrice
+
+__all__ = ["ONLY_ONE", "Solved", "solve"]
+
+ONLY_ONE = "one stage for everything, or one for each group of layers"
+"""The proof where all schedules are alike."""
+
+_COARSE_PLACES = 40
+"""Of an order that are looked at in one round of the refinement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Stages of groups with what is proven of them."""
+
+    stages: Sequence[int]
+    objective: int
+    lower_bound: int
+    communication_bound: int
+    proof: str
+
+
+def solve(
+    condensed: Condensed,
+    price: TimePrice | MemoryPrice,
+    starts: Iterable[Sequence[int]],
+    count: int,
+    *,
+    most_places: int,
+    deadline: float,
+) -> Solved:
+    """Return the schedule whose dearest stage is cheapest, and of those one that communicates least.
+
+    Args:
+        starts: Schedules that are known.
+        most_places: How many places to cut may all be priced.
+        deadline: On the clock of `time.monotonic`.
+    """
+    known = [(dearest(price, stages, count), condensed.communication(stages), tuple(stages)) for stages in starts]
+    best = min(known)
+    if count in {1, len(condensed.groups)}:
+        return Solved(best[2], best[0], best[0], best[1], ONLY_ONE)
+    floor = max(-(-sum(price.loads.weights) // count) - price.slack, 0)
+    places = all_places(condensed, price.loads, most_places)
+    if places is not None:
+        try:
+            best = _search(condensed, price, places, count, floor, best, deadline)
+        except ExhaustedError:
+            pass
+        else:
+            proof = f"dynamic program over all {len(places):,} places to cut {len(condensed.groups):,} groups of layers"
+            return Solved(best[2], best[0], best[0], best[1], proof)
+    best = _refined(condensed, price, count, floor, best, deadline)
+    proof = "places to cut of one topological order were searched, others were not"
+    if floor:
+        proof += "; the bound is an even share of computing and of parameters to be sent"
+    return Solved(best[2], best[0], min(floor, best[0]), 0, proof)
+
+
+def dearest(price: TimePrice | MemoryPrice, stages: Sequence[int], count: int) -> int:
+    """Return what the dearest stage costs."""
+    masks = [0] * count
+    for group, stage in enumerate(stages):
+        masks[stage] |= 1 << group
+    before, result = 0, 0
+    for mask in masks:
+        result = max(result, price(before, mask))
+        before |= mask
+    return result
+
+
+_Known = tuple[int, int, tuple[int, ...]]
+"""Cost of the dearest stage, communication, and the stages of groups."""
+
+
+def _search(
+    condensed: Condensed,
+    price: TimePrice | MemoryPrice,
+    places: Sequence[tuple[int, int]],
+    count: int,
+    floor: int,
+    best: _Known,
+    deadline: float,
+) -> _Known:
+    """Return the best schedule that ends stages at ``places`` alone, or ``best`` where that is better.
+
+    Raises:
+        ExhaustedError: That took too long.
+    """
+
+    def timely(before: int, stage: int) -> int:
+        if time.monotonic() > deadline:
+            raise ExhaustedError
+        return price(before, stage)
+
+    program = Boundaries(condensed, price.loads, places, price=timely, slack=price.slack)
+    peak = program.least_peak(count, floor, best[0], deadline)
+    if peak is None:
+        return best
+    found = program.least_communication(count, peak, deadline)
+    if found is None:
+        raise InternalError("the dynamic program lost a schedule that it found")
+    return min(best, (peak, found[0], tuple(found[1])))
+
+
+def _refined(
+    condensed: Condensed, price: TimePrice | MemoryPrice, count: int, floor: int, best: _Known, deadline: float
+) -> _Known:
+    order, forced = cutting_order(condensed)
+    masks = [(0, 0)]
+    for group in order:
+        mask, weight = masks[-1]
+        masks.append((mask | 1 << group, weight + price.loads.weights[group]))
+    rank = {mask: index for index, (mask, _) in enumerate(masks)}
+    stride = max(1, len(order) // _COARSE_PLACES)
+    near: set[int] = set(range(0, len(masks), stride))
+    while True:
+        chosen = sorted(near | forced | {0, len(order)} | _ends(best[2], rank))
+        try:
+            best = _search(condensed, price, [masks[place] for place in chosen], count, floor, best, deadline)
+        except ExhaustedError:
+            return best
+        if stride == 1:
+            return best
+        step = max(1, stride // 4)
+        near = {
+            place
+            for end in _ends(best[2], rank)
+            for place in range(max(end - stride, 0), min(end + stride, len(order)) + 1, step)
+        }
+        stride = step
+
+
+def _ends(stages: Sequence[int], rank: dict[int, int]) -> set[int]:
+    """Return the places of an order at which ``stages`` end, as far as they are places of it."""
+    masks = [0] * (max(stages) + 1)
+    for group, stage in enumerate(stages):
+        masks[stage] |= 1 << group
+    ends, before = set(), 0
+    for mask in masks[:-1]:
+        before |= mask
+        if before in rank:
+            ends.add(rank[before])
+    return ends

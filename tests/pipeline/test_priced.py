@@ -1,0 +1,122 @@
+"""Stages balanced by simulated time or by activation memory: against every schedule, and where not all can be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memsched.errors import UsageError
+from memsched.graph.stages import Constraints, Network, StageSchedule
+from memsched.graph.stages_checker import check_stages
+from memsched.pipeline import exact
+from memsched.pipeline.simulate import simulate
+from memsched.targets.load import load_target
+from memsched.targets.model import PipelineRules
+from scripts.pipeline_networks import keras_network, random_network
+from tests.pipeline.networks import all_schedules, communication_of, constraints, networks
+
+CORAL = load_target("coral_edgetpu").pipeline
+SMALL = PipelineRules(parameter_cache_bytes=6, link_bytes_per_second=1e9, ops_per_second=1e9)
+"""A byte and an operation take a nanosecond; six bytes of parameters stay."""
+
+
+def nanoseconds(net: Network, stages: Sequence[int], rules: PipelineRules) -> int:
+    count = max(stages) + 1
+    given = StageSchedule(tuple(stages), count, 0, 0, 0, 0, "feasible", "", "")
+    return max(round(1e9 * stage.total) for stage in simulate(net, given, rules).stages)
+
+
+def largest(stages: Sequence[int]) -> int:
+    """Return a cost of stages that is no sum, and that may fall when a stage grows."""
+    groups = [[layer for layer, home in enumerate(stages) if home == stage] for stage in set(stages)]
+    return max(cost(group) for group in groups)
+
+
+def cost(layers: Sequence[int]) -> int:
+    return sum(layer * layer + 1 for layer in layers) % 7 + len(layers)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_no_schedule_is_faster(data: st.DataObject) -> None:
+    net = data.draw(networks())
+    rules = data.draw(constraints(len(net.layers), most=3))
+    machine = data.draw(st.sampled_from([SMALL, PipelineRules(1000, 1e9, 1e9), PipelineRules(0, 1e9, 1e9)]))
+    expected = min(
+        ((nanoseconds(net, stages, machine), communication_of(net, stages)) for stages in all_schedules(net, rules)),
+        default=None,
+    )
+    if expected is not None:
+        found = exact.schedule(net, rules, balance="time", rules=machine)
+        check_stages(net, found, rules)
+        assert (found.objective, found.communication, found.status) == (*expected, "optimal")
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_no_schedule_needs_less_memory(data: st.DataObject) -> None:
+    net = data.draw(networks())
+    rules = data.draw(constraints(len(net.layers), most=3))
+    expected = min(
+        ((largest(stages), communication_of(net, stages)) for stages in all_schedules(net, rules)), default=None
+    )
+    if expected is not None:
+        found = exact.schedule(net, rules, balance="memory", cost=cost)
+        check_stages(net, found, rules)
+        assert (found.objective, found.communication, found.status) == (*expected, "optimal")
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_where_not_all_places_are_priced_the_claims_still_hold(data: st.DataObject) -> None:
+    net = data.draw(networks())
+    rules = data.draw(constraints(len(net.layers), most=3))
+    reached = [nanoseconds(net, stages, SMALL) for stages in all_schedules(net, rules)]
+    if reached:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exact, "_MOST_TIMED_PLACES", 0)
+            found = exact.schedule(net, rules, balance="time", rules=SMALL)
+        check_stages(net, found, rules)
+        assert found.objective == nanoseconds(net, found.stages, SMALL)
+        assert found.lower_bound <= min(reached) <= found.objective
+        assert found.status == "feasible" or rules.stages in {1, len(set(found.stages))}
+
+
+def test_time_is_proven_and_below_that_of_other_balances() -> None:
+    assert CORAL is not None
+    net = keras_network("Xception")
+    found = exact.schedule(net, Constraints(4), balance="time", rules=CORAL)
+    check_stages(net, found, Constraints(4))
+    assert found.status == "optimal"
+    assert found.objective == nanoseconds(net, found.stages, CORAL)
+    for other in ("params", "macs"):
+        assert found.objective <= nanoseconds(net, exact.schedule(net, Constraints(4), balance=other).stages, CORAL)
+
+
+def test_a_wide_network_is_refined_from_better_starts() -> None:
+    assert CORAL is not None
+    net = random_network(100, 2, seed=0)
+    found = exact.schedule(net, Constraints(4), balance="time", rules=CORAL)
+    check_stages(net, found, Constraints(4))
+    assert (found.status, found.communication_bound) == ("feasible", 0)
+    assert 0 < found.lower_bound < found.objective
+    assert "one topological order" in found.proof
+    assert found.objective <= nanoseconds(net, exact.schedule(net, Constraints(4)).stages, CORAL)
+
+
+def test_a_long_network_by_memory_is_cut_around_what_needs_most() -> None:
+    net = keras_network("ResNet50")
+    heavy = {10, 11, 12}
+    found = exact.schedule(
+        net, Constraints(3), balance="memory", cost=lambda layers: 1 + len(heavy.intersection(layers)) * 100
+    )
+    check_stages(net, found, Constraints(3))
+    assert (found.objective, found.lower_bound, found.status) == (101, 0, "feasible")
+
+
+def test_time_needs_a_pipeline() -> None:
+    with pytest.raises(UsageError, match=r"--balance time needs a target with a \[pipeline\] table"):
+        exact.schedule(keras_network("Xception"), Constraints(2), balance="time")
