@@ -23,6 +23,7 @@ class OnnxNative:
         nodes: Per graph of the module and op the index of its node.
         constant_nodes: Per graph the indices of the nodes that compute constants.
         external: Locations of external data, in order of first use.
+        computed_bytes: Name and size of constants of the main graph that nodes compute, where it is known.
     """
 
     data: bytes
@@ -30,6 +31,7 @@ class OnnxNative:
     nodes: tuple[tuple[int, ...], ...]
     constant_nodes: tuple[tuple[int, ...], ...]
     external: tuple[str, ...]
+    computed_bytes: tuple[tuple[str, int], ...] = ()
 
     def parse(self) -> ModelProto:
         """Return the model as in the file."""

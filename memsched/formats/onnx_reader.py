@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import MemschedError, ModelError
@@ -19,6 +19,7 @@ from memsched.formats import (
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_structure import Scope, analyse
+from memsched.formats.onnx_types import tensor_bytes
 from memsched.graph import dag
 
 if TYPE_CHECKING:
@@ -90,8 +91,19 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
                 tuple(node for node, constant in enumerate(scope.constant_node) if constant) for scope in scopes
             ),
             external=tuple(external.locations),
+            computed_bytes=tuple(_computed_bytes(scopes, shapes)),
         ),
     )
+
+
+def _computed_bytes(scopes: Sequence[Scope], shapes: onnx_shapes.Shapes) -> Iterator[tuple[str, int]]:
+    """Yield the constants that nodes of the main graph compute, with their sizes."""
+    for node, constant in zip(scopes[0].graph.node, scopes[0].constant_node, strict=True):
+        for name in node.output if constant else ():
+            value = shapes.of(scopes, 0, name)
+            lengths = value.lengths()
+            if name and value.kind == "tensor" and value.element and lengths is not None:
+                yield name, tensor_bytes(value.element, lengths)
 
 
 def _parse(data: bytes) -> ModelProto:

@@ -140,10 +140,9 @@ class Statements:
         """
         for name in self._shapes:
             if not any(name in scope.defined for scope in scopes):
-                known = sorted({value for scope in scopes for value in scope.defined if value not in scope.constants})
-                raise UsageError(
-                    f"--input-shape {name}: the model has no tensor of that name{did_you_mean(name, known)}"
-                )
+                tensors = sorted({value for scope in scopes for value in scope.defined if value not in scope.constants})
+                hint = did_you_mean(name, tensors)
+                raise UsageError(f"--input-shape {name}: the model has no tensor of that name{hint}")
             if all(name in scope.constants for scope in scopes if name in scope.defined):
                 raise UsageError(f"--input-shape {name}: the tensor is a constant, whose shape the model states")
         for name in self._options.dims:

@@ -20,17 +20,18 @@ def read_constants(module: Module) -> tuple[list[list[str]], dict[str, int]]:
     """
     native: OnnxNative = module.native
     scopes = analyse(native.scheduled().graph)
+    folded = dict(native.computed_bytes)
     stored = [onnx_light.constant_sizes(scope.graph) for scope in scopes]
     main = scopes[0].graph
     computed = {name: node for node in native.constant_nodes[0] for name in main.node[node].output if name}
-    sizes = dict(stored[0])
+    sizes = {**folded, **stored[0]}
     known: dict[str, list[str]] = {}
     per_op = []
     for op, node in zip(module.graphs[0].ops, native.nodes[0], strict=True):
         read = {}
         for name in _reads(scopes, node):
             if name in scopes[0].constants:
-                read.update(dict.fromkeys(_sources(scopes, computed, stored[0], name, known)))
+                read.update(dict.fromkeys(_sources(scopes, computed, sizes, name, known)))
         for body in _bodies_below(scopes, node):
             for name, size in stored[body].items():
                 own = f"{module.graphs[body].name}/{name}"
@@ -57,16 +58,16 @@ def _bodies_below(scopes: Sequence[Scope], node: int) -> list[int]:
 
 
 def _sources(
-    scopes: Sequence[Scope], computed: dict[str, int], stored: dict[str, int], name: str, known: dict[str, list[str]]
+    scopes: Sequence[Scope], computed: dict[str, int], sizes: dict[str, int], name: str, known: dict[str, list[str]]
 ) -> list[str]:
-    """Return the stored constants that constant ``name`` of the main graph is or is computed from."""
+    """Return the constants of known size that constant ``name`` of the main graph is or is computed from."""
     if name not in known:
         found: dict[str, None] = {}
         seen = {name}
         waiting = [name]
         while waiting:
             one = waiting.pop()
-            if one in stored:
+            if one in sizes:
                 found[one] = None
                 continue
             fresh = [read for read in _reads(scopes, computed[one]) if read not in seen] if one in computed else []

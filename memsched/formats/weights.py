@@ -15,7 +15,7 @@ class Weights:
 
     Attributes:
         names: Of the constants, each once, in the order of the ops that read them first.
-        sizes: Bytes of each as the file stores it.
+        sizes: Bytes of each.
         per_op: Per op of the main graph the constants that it reads, as ascending indices into ``names``.
     """
 
@@ -28,9 +28,9 @@ def weights(module: Module) -> Weights:
     """Return the constants that the ops of ``module``'s main graph read.
 
     An op reads what its bodies read as well: what they capture, and constants of their own, whose names are then
-    "body/name". A constant that is computed from constants counts as those that it comes from, because these are what
-    a file of the op holds. In a TFLite file tensors that share a buffer are one constant. What ONNX functions hold
-    that could not be inlined is not counted.
+    "body/name". A constant that is computed from constants counts with its own size, as runtimes fold it, and as those
+    that it comes from where its size is unknown. In a TFLite file tensors that share a buffer are one constant. What
+    ONNX functions hold that could not be inlined is not counted.
 
     Raises:
         ModelError: A constant's shape is negative or absurd.
