@@ -20,7 +20,7 @@ from memsched.targets.load import Target
 from memsched.tflm import TflmFacts, whole_arena_bytes
 from memsched.writing import Guarantee, Written
 
-__all__ = ["Outcome", "Prepared", "Rewrites", "build"]
+__all__ = ["Outcome", "Prepared", "Rewrites", "build", "model_section", "verification_section"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
     facts = Facts(
         memsched_version=__version__,
         command=outcome.command,
-        model=_model_section(outcome.module),
+        model=model_section(outcome.module),
         output=None if written is None else _output_section(written, outcome.output),
         target=_target_section(outcome.prepared),
         baselines=_baseline_sections(outcome.prepared.baselines),
@@ -109,7 +109,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         bodies=_body_sections(outcome.module, outcome.plans),
         order_guarantee=None if written is None else _guarantee_section(written.guarantee),
         tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm),
-        verification=None if verification is None else _verification_section(verification),
+        verification=None if verification is None else verification_section(verification),
         notes=_notes(outcome),
         pools=outcome.pools,
         interrupted=outcome.interrupted,
@@ -137,7 +137,8 @@ def _baseline_sections(baselines: Mapping[str, Baseline]) -> dict[str, dict[str,
     return sections
 
 
-def _model_section(module: Module) -> dict[str, Any]:
+def model_section(module: Module) -> dict[str, Any]:
+    """Return the section of a report that says which model was read."""
     main = module.graphs[0]
     return {
         "path": module.path,
@@ -230,7 +231,8 @@ def _tflm_section(facts: TflmFacts) -> dict[str, Any]:
     }
 
 
-def _verification_section(verification: Verification) -> dict[str, Any]:
+def verification_section(verification: Verification) -> dict[str, Any]:
+    """Return the section of a report that says what running the models showed."""
     error, relative = verification.max_abs_error, verification.relative_error
     return {
         "runtime": verification.runtime,

@@ -27,6 +27,7 @@ _COMMANDS = {
     "optimize": ("memsched.cli.optimize", "Reorder a model's operators for the least memory; prove and verify it."),
     "analyze": ("memsched.cli.analyze", "What a model needs as it stands: peak, bound, who is to blame."),
     "allocate": ("memsched.cli.allocate", "Addresses alone, for buffers from a CSV file."),
+    "pipeline": ("memsched.cli.pipeline", "Cut a model into one model per accelerator of a row."),
     "report": ("memsched.cli.report", "A report as a page with pictures, for a browser."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
     "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),

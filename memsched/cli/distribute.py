@@ -1,0 +1,119 @@
+"""``memsched distribute``: a plan for several devices, and the models that they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from memsched.cli.options import output_options, parse_dims, parse_shapes, shape_options
+from memsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from memsched.distributing import Distributed
+    from memsched.results import Report
+
+__all__ = ["command"]
+
+_STANDARD = "-"
+_INTERRUPTED = 130
+
+
+@click.command("distribute", short_help="Share a model out to the devices of a cluster.")
+@click.argument("model")
+@click.option(
+    "--cluster", required=True, metavar="NAME|FILE.toml", help="The devices and the network that connects them."
+)
+@click.option("-o", "--output", metavar="DIR", help="Folder for plan and models; by default <stem>_distributed.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "genetic", "exact", "even", "single"]),
+    default="auto",
+    show_default=True,
+    help="How to look for a plan; even: equal shares; single: the fastest device alone.",
+)
+@click.option("--without", "drop", multiple=True, metavar="DEVICE", help="A device that has dropped out, by name.")
+@click.option("--home", default="0", metavar="DEVICE", help="Who gets the outputs; by default the first device.")
+@shape_options
+@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
+@click.option(
+    "--run/--no-run",
+    default=None,
+    help="Run the plan here, one process per device, and compare; by default where onnxruntime is installed.",
+)
+@click.option("--force", is_flag=True, help="Write into a folder that holds other files, too.")
+@output_options
+def command(**options: Any) -> int:
+    """Share the work on every operator of MODEL (ONNX) out to the devices of a cluster.
+
+    DIR gets plan.json and, for each device and step between two synchronisations, the model that the device runs:
+    <stem>_device_<d>_step_<s>.onnx, with the weights that it needs and no others. The plan is then run here, one
+    process per device, and nothing is written if the outputs differ from the whole model's by more than 1e-5.
+
+    Exit code 3: no plan fits the devices' memories; the message says how much would do.
+    """
+    from memsched.cli.terminal import interruptible
+    from memsched.distributed_sections import check_folder, save_distributed
+    from memsched.distributing import distribute, run_plan, runtime_installed
+
+    folder = _folder(options)
+    check_folder(folder, force=options["force"])
+    with interruptible() as interrupt:
+        found = distribute(
+            options["model"],
+            options["cluster"],
+            method=options["method"],
+            time_limit=options["time_limit"],
+            seed=options["seed"],
+            workers=options["workers"],
+            drop=options["drop"],
+            home=options["home"],
+            input_shapes=parse_shapes(options["input_shapes"]),
+            dims=parse_dims(options["dims"]),
+            stop=interrupt.stop,
+        )
+        interrupt.search_ended()
+        if options["run"] or (options["run"] is None and runtime_installed()):
+            found = run_plan(found)
+        report = save_distributed(found, folder, force=options["force"])
+    _print(found, report, options, folder)
+    if found.interrupted:
+        if options["quiet"]:
+            click.echo("memsched: interrupted: the best plan found so far was written", err=True)
+        return _INTERRUPTED
+    return 0
+
+
+def _folder(options: dict[str, Any]) -> str:
+    """Return where plan and models go.
+
+    Raises:
+        UsageError: Nothing gives the folder a name.
+    """
+    given: str | None = options["output"]
+    if given == _STANDARD:
+        raise UsageError("a plan and its models cannot go to standard output: name a folder with -o")
+    if given is not None:
+        return given
+    if options["model"] == _STANDARD:
+        raise UsageError("standard input gives no name for the folder: name it with -o")
+    path = Path(options["model"])
+    return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
+
+
+def _print(found: Distributed, report: Report, options: dict[str, Any], folder: str) -> None:
+    from memsched.cli.terminal import make_console, write_standard_output
+    from memsched.distributing import runtime_installed
+    from memsched.report.distribution import print_distribution
+
+    if options["as_json"]:
+        write_standard_output(report.to_json().encode())
+    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
+    print_distribution(console, report.data, folder=folder, verbose=options["verbose"] > 0)
+    asked = click.get_current_context().get_parameter_source("run") is not ParameterSource.DEFAULT
+    if found.executed is None and not asked and not runtime_installed():
+        console.print("note: not run: onnxruntime is not installed", style="dim")

@@ -1,0 +1,370 @@
+"""The plan as a file and a report: what ``memsched distribute`` writes, and the folder that it goes into."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from memsched import __version__
+from memsched.distributed_running import Executed
+from memsched.distributed_steps import whole_of
+from memsched.distributing import Baseline, Distributed
+from memsched.errors import OutputError
+from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
+from memsched.graph.distribution import Transfer
+from memsched.graph.model import Graph, Region
+from memsched.regions.cover import Cover, leaves
+from memsched.results import Report
+from memsched.sections import model_section
+
+__all__ = ["PLAN_FILE", "check_folder", "file_name", "report_of", "save_distributed"]
+
+PLAN_FILE: Final = "plan.json"
+
+_LONGEST_PLAN: Final = 1 << 30
+_INTERRUPTED: Final = "interrupted: this is the best plan found so far"
+
+
+def file_name(path: str, device: int, step: int) -> str:
+    """Return the name of the file of one device and step of the model at ``path``."""
+    stem = "model" if path == STANDARD_STREAM else Path(path).stem
+    return f"{stem}_device_{device}_step_{step}.onnx"
+
+
+# The report ---------------------------------------------------------------------------------------------------------
+
+
+def report_of(distributed: Distributed) -> Report:
+    """Return the plan with everything that is known of it; its schema is report/distribution_schema.json."""
+    plan, graph = distributed.plan, distributed.module.graph
+    return Report(
+        {
+            "schema_version": 1,
+            "memsched_version": __version__,
+            "command": "distribute",
+            "model": model_section(distributed.module),
+            "cluster": _cluster(distributed),
+            "result": _result(distributed),
+            "devices": [_device(distributed, device) for device in range(plan.devices)],
+            "run": None if distributed.executed is None else _run(distributed.executed),
+            "shares": [
+                {
+                    "op": graph.ops[share.op].name,
+                    "type": graph.ops[share.op].type,
+                    "axis": share.axis,
+                    "bounds": list(share.bounds),
+                }
+                for share in plan.shares
+            ],
+            "steps": [_step(distributed, step) for step in range(len(plan.steps))],
+            "results": _transfers(distributed, plan.results, len(plan.steps)),
+            "outputs": [graph.tensors[tensor].name for tensor in graph.outputs],
+            "notes": [*distributed.module.notes, *([_INTERRUPTED] if distributed.interrupted else [])],
+            "seed": distributed.request.limits.seed,
+            "workers": distributed.request.limits.workers,
+            "seconds": round(distributed.seconds, 4),
+        }
+    )
+
+
+def _cluster(distributed: Distributed) -> dict[str, Any]:
+    router = distributed.cluster.router
+    return {
+        "name": distributed.cluster.name,
+        "path": distributed.cluster_path,
+        "mode": router.mode,
+        "bandwidth_bytes_per_second": router.bandwidth,
+        "latency_seconds": router.latency,
+        "dropped": list(distributed.dropped),
+    }
+
+
+def _result(distributed: Distributed) -> dict[str, Any]:
+    plan = distributed.plan
+    transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
+    return {
+        "method": plan.method,
+        "asked_method": distributed.request.method,
+        "latency_seconds": plan.latency,
+        "lower_bound_seconds": plan.lower_bound,
+        "single_device": _baseline(distributed.single),
+        "even_split": _baseline(distributed.even),
+        "transmitted_bytes": sum(one.size for one in transfers),
+        "delivered_bytes": sum(one.size * len(one.targets) for one in transfers),
+        "steps": len(plan.steps),
+        "home": plan.home,
+        "interrupted": distributed.interrupted,
+    }
+
+
+def _baseline(baseline: Baseline) -> dict[str, Any]:
+    return {
+        "latency_seconds": baseline.latency,
+        "memory_bytes": max(baseline.memory),
+        "fits": baseline.fits,
+    }
+
+
+def _device(distributed: Distributed, device: int) -> dict[str, Any]:
+    plan, given = distributed.plan, distributed.cluster.devices[device]
+    steps = [step for step, model in enumerate(distributed.models.steps[device]) if model is not None]
+    return {
+        "index": device,
+        "name": given.name,
+        "capacity_bytes": given.memory,
+        "memory_bytes": plan.memory[device],
+        "weights_bytes": sum(distributed.models.facts_of(device, step).weights for step in steps),
+        "models": len(steps),
+        "measured": None if distributed.executed is None else _measured(distributed, device),
+    }
+
+
+def _measured(distributed: Distributed, device: int) -> dict[str, Any]:
+    executed = distributed.executed
+    if executed is None:
+        return {}
+    run = executed.run.devices[device]
+    weights = sum(
+        distributed.models.facts_of(device, step).weights
+        for step, model in enumerate(distributed.models.steps[device])
+        if model is not None
+    )
+    start, peak = run.resident_start, run.resident_peak
+    return {
+        "activations_bytes": run.activations,
+        "weights_and_activations_bytes": None if run.activations is None else run.activations + weights,
+        "resident_start_bytes": start,
+        "resident_loaded_bytes": run.resident_loaded,
+        "resident_peak_bytes": peak,
+        "resident_growth_bytes": None if start is None or peak is None else peak - start,
+        "sent_bytes": run.sent,
+        "sent_once_bytes": run.sent_once,
+        "received_bytes": run.received,
+        "headers_bytes": run.headers,
+        "steps_seconds": round(sum(run.seconds), 6),
+    }
+
+
+def _run(executed: Executed) -> dict[str, Any]:
+    run = executed.run
+    return {
+        "runtime": run.runtime,
+        "outputs_equal": executed.equal,
+        "max_abs_error": executed.max_abs_error,
+        "relative_error": executed.relative_error,
+        "transmitted_bytes": run.given_once + sum(device.sent_once for device in run.devices),
+        "delivered_bytes": run.given + sum(device.sent for device in run.devices),
+        "given_bytes": run.given,
+        "single_session_activations_bytes": executed.activations,
+        "steps_seconds": round(run.seconds, 6),
+    }
+
+
+def _step(distributed: Distributed, step: int) -> dict[str, Any]:
+    plan = distributed.plan
+    return {
+        "index": step,
+        "transfers": _transfers(distributed, plan.steps[step].transfers, step),
+        "gathers": [
+            _gather(distributed, device, number, found)
+            for device, holder in enumerate(distributed.followed.devices)
+            for number, found in holder.gathered.items()
+            if holder.pieces[number].born[0] == step
+        ],
+        "computations": [
+            _computation(distributed, device, step)
+            for device in range(plan.devices)
+            if distributed.models.steps[device][step] is not None
+        ],
+    }
+
+
+def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: int) -> list[dict[str, Any]]:
+    graph = distributed.module.graph
+    received = distributed.followed.received[step]
+    result = []
+    for one, pieces in zip(transfers, received, strict=True):
+        holders = [distributed.followed.devices[target] for target in one.targets]
+        result.append(
+            {
+                "tensor": graph.tensors[one.tensor].name,
+                "region": _ranges(one.region),
+                "source": one.source,
+                "targets": list(one.targets),
+                "held_as": [holder.pieces[piece].key for holder, piece in zip(holders, pieces, strict=True)],
+                "size_bytes": one.size,
+            }
+        )
+    return result
+
+
+def _gather(distributed: Distributed, device: int, number: int, found: Cover) -> dict[str, Any]:
+    """Return how a device puts a part of a tensor together from others, after the transfers of a step."""
+    pieces = distributed.followed.devices[device].pieces
+    return {
+        "device": device,
+        "tensor": distributed.module.graph.tensors[pieces[number].tensor].name,
+        "region": _ranges(pieces[number].region),
+        "held_as": pieces[number].key,
+        "parts": [{"held_as": pieces[leaf.part].key, "region": _ranges(leaf.region)} for leaf in leaves(found)],
+    }
+
+
+def _computation(distributed: Distributed, device: int, step: int) -> dict[str, Any]:
+    model, holder = distributed.models.steps[device][step], distributed.followed.devices[device]
+    graph, facts = distributed.module.graph, distributed.models.facts_of(device, step)
+    if model is None:
+        return {}
+
+    def values(tensors: Sequence[int], numbers: Sequence[int]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": model.graph.tensors[tensor].name,
+                "tensor": graph.tensors[holder.pieces[number].tensor].name,
+                "region": _ranges(holder.pieces[number].region),
+                "held_as": holder.pieces[number].key,
+            }
+            for tensor, number in zip(tensors, numbers, strict=True)
+        ]
+
+    return {
+        "device": device,
+        "file": file_name(distributed.module.path, device, step),
+        "sha256": facts.sha256,
+        "size_bytes": facts.size,
+        "weights_bytes": facts.weights,
+        "inputs": values(model.graph.inputs, model.inputs),
+        "outputs": values(model.graph.outputs, model.outputs),
+        "ops": [
+            {"op": graph.ops[one.op].name, "region": _region_of(graph, one.op, one.region)}
+            for one in distributed.plan.steps[step].computations[device]
+        ],
+    }
+
+
+def _region_of(graph: Graph, op: int, region: Region) -> list[list[int]] | None:
+    """Return what of its output is computed; None for all of it."""
+    return None if region == whole_of(graph, graph.ops[op].outputs[0]) else _ranges(region)
+
+
+def _ranges(region: Region) -> list[list[int]]:
+    return [[start, stop] for start, stop in region.ranges]
+
+
+# The folder ---------------------------------------------------------------------------------------------------------
+
+
+def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, str]:
+    """Return the files of an earlier plan in ``folder`` with their SHA-256, which may be replaced or removed.
+
+    Raises:
+        OutputError: It is no folder, its parent does not exist, or it holds files that no plan in it names, and
+            ``force`` is not given.
+    """
+    path = Path(folder)
+    try:
+        if not path.exists():
+            if not path.absolute().parent.is_dir():
+                raise OutputError(f"'{folder}' cannot be made: its folder does not exist; create it first")
+            return {}
+        if not path.is_dir():
+            raise OutputError(f"'{folder}' is a file: -o names a folder")
+        names = sorted(entry.name for entry in path.iterdir())
+        known = _earlier(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputError(f"'{folder}' cannot be looked into: {reason}") from None
+    own = {*known, PLAN_FILE} if known else set()
+    foreign = [name for name in names if name not in own]
+    if foreign and not force:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise OutputError(
+            f"'{folder}' holds files that are no plan's: '{foreign[0]}'{more}; name another folder, or give --force "
+            "to write beside them"
+        )
+    return known
+
+
+def _earlier(folder: Path) -> dict[str, str]:
+    """Return the names and SHA-256 of the models that the plan in ``folder`` names; empty where there is none."""
+    path = folder / PLAN_FILE
+    if not path.is_file() or path.stat().st_size > _LONGEST_PLAN:
+        return {}
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        found = [one for step in plan["steps"] for one in step["computations"]] if _is_plan(plan) else []
+        return {str(one["file"]): str(one["sha256"]) for one in found}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _is_plan(plan: Any) -> bool:
+    return isinstance(plan, dict) and plan.get("command") == "distribute"
+
+
+def save_distributed(distributed: Distributed, folder: str | os.PathLike[str], *, force: bool = False) -> Report:
+    """Write the models and the plan into ``folder``, all or none; return the report that the plan's file holds.
+
+    The folder is made where it does not exist. Models of an earlier plan in it that are not written again are
+    removed, if they are still what that plan says.
+
+    Args:
+        force: Permit other files in the folder, which stay as they are.
+
+    Raises:
+        OutputError: The folder cannot be written, or holds other files.
+        ModelError: A constant cannot be read.
+    """
+    earlier = check_folder(folder, force=force)
+    path = Path(folder)
+    made = not path.exists()
+    try:
+        path.mkdir(exist_ok=True)
+        report = _write(distributed, path, earlier)
+    except OSError as error:
+        if made:
+            _remove_empty(path)
+        raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}") from None
+    except BaseException:
+        if made:
+            _remove_empty(path)
+        raise
+    return report
+
+
+def _write(distributed: Distributed, folder: Path, earlier: dict[str, str]) -> Report:
+    source = distributed.module.path
+    written = {PLAN_FILE}
+    with staged_files() as files:
+        for device, steps in enumerate(distributed.models.steps):
+            for step, model in enumerate(steps):
+                if model is None:
+                    continue
+                name = file_name(source, device, step)
+                if source != STANDARD_STREAM and same_file(folder / name, source):
+                    raise OutputError(f"'{folder / name}' is the input: name another folder with -o")
+                files.add(folder / name, distributed.models.file(device, step))
+                written.add(name)
+        report = report_of(distributed)
+        files.add(folder / PLAN_FILE, report.to_json().encode())
+        files.commit()
+    for name, digest in earlier.items():
+        stale = folder / name
+        if name not in written and Path(name).name == name and stale.is_file() and _digest(stale) == digest:
+            stale.unlink()
+    return report
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return

@@ -1,0 +1,156 @@
+"""What ``memsched distribute`` shows: its schema, and the summary that people read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsched.report.text import counted, print_line, shortened
+from memsched.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["load_distribution_schema", "print_distribution"]
+
+_WIDE = 76
+"""Columns from which the table shows what was measured beside what was planned."""
+
+
+def load_distribution_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of plan.json, which is the report of ``memsched distribute``."""
+    text = Path(__file__).with_name("distribution_schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def print_distribution(console: Console, report: Mapping[str, Any], *, folder: str | None, verbose: bool) -> None:
+    """Print a row per device, the predicted latency, the bytes sent, and whether the outputs are equal.
+
+    Args:
+        folder: Where plan and models were written, if anywhere.
+        verbose: How each op is divided, and the memory that each process really took.
+    """
+    model, cluster = report["model"], report["cluster"]
+    devices = counted(len(report["devices"]), "device")
+    title = f"{model['path']}: {counted(model['ops'], 'op')} on {devices} of cluster '{cluster['name']}'"
+    print_line(console, title, "bold")
+    console.print(_table(report, console.width))
+    for text, style in _findings(report):
+        print_line(console, text, style)
+    if verbose:
+        for text in _details(report):
+            print_line(console, text)
+    for note in report["notes"]:
+        print_line(console, f"note: {note}", "dim")
+    if folder is not None:
+        files = sum(device["models"] for device in report["devices"])
+        print_line(console, f"plan and {counted(files, 'model')}: {folder}", whole=True)
+
+
+def _table(report: Mapping[str, Any], width: int) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    measured = report["run"] is not None and width >= _WIDE
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("device", no_wrap=True)
+    columns = ["memory", "of", "weights", *(["measured"] if measured else []), "sends", "receives"]
+    for heading in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    sent, received = _traffic(report)
+    for device in report["devices"]:
+        used = device["measured"]["weights_and_activations_bytes"] if measured else None
+        table.add_row(
+            shortened(device["name"], width - 50 if width > 80 else 16),
+            format_size(device["memory_bytes"]),
+            format_size(device["capacity_bytes"]),
+            format_size(device["weights_bytes"]),
+            *([_size(used)] if measured else []),
+            format_size(sent[device["index"]]),
+            format_size(received[device["index"]]),
+        )
+    return table
+
+
+def _size(value: int | None) -> str:
+    return "-" if value is None else format_size(value)
+
+
+def _traffic(report: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the bytes that each device's link sends and receives; in a broadcast they leave once."""
+    once = report["cluster"]["mode"] == "broadcast"
+    sent = dict.fromkeys(range(-1, len(report["devices"])), 0)
+    received = dict(sent)
+    for transfer in _all_transfers(report):
+        sent[transfer["source"]] += transfer["size_bytes"] * (1 if once else len(transfer["targets"]))
+        for target in transfer["targets"]:
+            received[target] += transfer["size_bytes"]
+    return sent, received
+
+
+def _all_transfers(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(one for step in report["steps"] for one in step["transfers"]), *report["results"]]
+
+
+def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    result, run, cluster = report["result"], report["run"], report["cluster"]
+    latency, single = result["latency_seconds"], result["single_device"]
+    change = 100 * (latency / single["latency_seconds"] - 1) if single["latency_seconds"] else 0.0
+    alone = f"{_milliseconds(single['latency_seconds'])} on one device"
+    if not single["fits"]:
+        alone += f", which does not have the {format_size(single['memory_bytes'])} for it"
+    even = result["even_split"]
+    split = f"{_milliseconds(even['latency_seconds'])} by an even split"
+    if not even["fits"]:
+        split += ", which does not fit"
+    lines: list[tuple[str, str | None]] = [
+        (f"predicted: {_milliseconds(latency)}, {change:+.1f} % against {alone}; {split}", "green")
+    ]
+    if result["lower_bound_seconds"]:
+        bound = result["lower_bound_seconds"]
+        lines.append((f"bound: {_milliseconds(bound)}, {100 * (latency / bound - 1):.1f} % below", None))
+    count = counted(len(_all_transfers(report)), "transfer")
+    steps = counted(result["steps"], "step")
+    lines.append((f"{steps}, {count}: {format_size(result['transmitted_bytes'])} sent ({cluster['mode']})", None))
+    if cluster["dropped"]:
+        lines.append((f"without {', '.join(cluster['dropped'])}", "yellow"))
+    if run is not None:
+        lines += _run_lines(run)
+    return lines
+
+
+def _run_lines(run: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    where = f"run in {run['runtime']}, one process per device"
+    if run["outputs_equal"]:
+        verdict = f"{where}: outputs bit-equal to one session's"
+    else:
+        verdict = (
+            f"{where}: outputs within {run['max_abs_error']:.1e} of one session's "
+            f"({run['relative_error']:.1e} of the largest)"
+        )
+    counted_bytes = f"bytes at the sockets: {run['delivered_bytes']:,} delivered, as planned"
+    return [(verdict, "green"), (counted_bytes, None)]
+
+
+def _details(report: Mapping[str, Any]) -> list[str]:
+    lines = [f"found by {report['result']['method']} in {report['seconds']:.2f} s"]
+    lines += [
+        f"  {share['op']} ({share['type']}): {share['axis']} {' '.join(map(str, share['bounds']))}"
+        for share in report["shares"]
+    ]
+    for device in report["devices"]:
+        measured = device["measured"]
+        if measured is not None:
+            grown, used = measured["resident_growth_bytes"], measured["activations_bytes"]
+            lines.append(
+                f"  process of {device['name']}: activations {_size(used)}, weights "
+                f"{format_size(device['weights_bytes'])}, memory beyond its start {_size(grown)}"
+            )
+    return lines
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f} ms"
