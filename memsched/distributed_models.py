@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.distributed_steps import COMPUTING, TRANSFERRING, Followed, Holder, Run, whole_of
@@ -12,7 +12,7 @@ from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.regions.cover import Cover, Taken, leaves
-from memsched.runtimes.cluster_program import CALLER, Cut, ModelRun, Program, Receive, Send, StepProgram, Value
+from memsched.runtimes.cluster_program import CALLER, Cut, Gather, ModelRun, Program, Receive, Send, StepProgram, Value
 
 __all__ = ["StepModel", "given_sends", "program_of", "step_model"]
 
@@ -209,8 +209,11 @@ def _shown(region: Region) -> str:
 def program_of(followed: Followed, device: int, models: Sequence[StepModel | None]) -> Program:
     """Return what a device's process does; ``models`` are those of its steps."""
     holder = followed.devices[device]
+    arriving = _arriving(holder)
     dropped: dict[tuple[int, int], list[str]] = {}
     for number, piece in enumerate(holder.pieces):
+        if number in arriving:
+            continue
         dropped.setdefault(max(holder.last[number], piece.born), []).append(piece.key)
     handed = [set(model.outputs) if model is not None else set() for model in models]
     inner = {
@@ -226,7 +229,8 @@ def program_of(followed: Followed, device: int, models: Sequence[StepModel | Non
         steps.append(
             StepProgram(
                 sends=tuple(_sends(followed, step, transfers, device)),
-                receives=tuple(_receives(followed, step, transfers, device)),
+                receives=tuple(_receives(followed, step, transfers, device, arriving)),
+                gathers=tuple(_gathers(followed, holder, step, arriving)),
                 sent=tuple(dropped.get((step, TRANSFERRING), ())),
                 run=None if model is None else _model_run(holder, model),
                 done=tuple(key for key in dropped.get((step, COMPUTING), ()) if key not in inner),
@@ -271,13 +275,39 @@ def _sends(followed: Followed, step: int, transfers: Sequence[Transfer], device:
             yield Send(number, one.targets, _made(followed, followed.devices[device], one.tensor, found))
 
 
-def _receives(followed: Followed, step: int, transfers: Sequence[Transfer], device: int) -> Iterator[Receive]:
+def _arriving(holder: Holder) -> dict[int, int]:
+    """Return the received pieces that are only ever a part of another, and that one: they are received in its place."""
+    result = {}
+    for number, users in holder.used_by.items():
+        piece = holder.pieces[number]
+        user = min(users)
+        received = piece.born[1] == TRANSFERRING and number not in holder.gathered
+        if received and len(users) == 1 and user >= 0 and holder.pieces[user].born == piece.born:
+            result[number] = user
+    return result
+
+
+def _receives(
+    followed: Followed, step: int, transfers: Sequence[Transfer], device: int, arriving: Mapping[int, int]
+) -> Iterator[Receive]:
+    pieces = followed.devices[device].pieces
     for number, one in enumerate(transfers):
-        for target, piece in zip(one.targets, followed.received[step][number], strict=True):
+        for target, own in zip(one.targets, followed.received[step][number], strict=True):
             if target == device:
-                key = followed.devices[device].pieces[piece].key
+                into = pieces[arriving.get(own, own)]
+                place = _relative(one.region, [start for start, _ in into.region.ranges])
                 dtype = followed.graph.tensors[one.tensor].dtype
-                yield Receive(number, one.source, key, _lengths(one.region), dtype)
+                yield Receive(number, one.source, into.key, place, _lengths(into.region), dtype)
+
+
+def _gathers(followed: Followed, holder: Holder, step: int, arriving: Mapping[int, int]) -> Iterator[Gather]:
+    for number, found in holder.gathered.items():
+        piece = holder.pieces[number]
+        if piece.born[0] == step:
+            value = _made(followed, holder, piece.tensor, found)
+            own = [leaf.part not in arriving for leaf in leaves(found)]
+            cuts = tuple(cut for cut, kept in zip(value.cuts, own, strict=True) if kept)
+            yield Gather(piece.key, replace(value, cuts=cuts))
 
 
 def _made(followed: Followed, holder: Holder, tensor: int, found: Cover) -> Value:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memsched import __version__
 from memsched.distributed_running import Executed
-from memsched.distributed_steps import whole_of
+from memsched.distributed_steps import Holder, whole_of
 from memsched.distributing import Baseline, Distributed
 from memsched.errors import OutputError
 from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
@@ -62,7 +62,8 @@ def report_of(distributed: Distributed) -> Report:
             ],
             "steps": [_step(distributed, step) for step in range(len(plan.steps))],
             "results": _transfers(distributed, plan.results, len(plan.steps)),
-            "outputs": [graph.tensors[tensor].name for tensor in graph.outputs],
+            "result_gathers": _gathers(distributed, len(plan.steps)),
+            "outputs": [_output(distributed, tensor, found) for tensor, found in distributed.followed.outputs],
             "notes": [*distributed.module.notes, *([_INTERRUPTED] if distributed.interrupted else [])],
             "seed": distributed.request.limits.seed,
             "workers": distributed.request.limits.workers,
@@ -169,12 +170,7 @@ def _step(distributed: Distributed, step: int) -> dict[str, Any]:
     return {
         "index": step,
         "transfers": _transfers(distributed, plan.steps[step].transfers, step),
-        "gathers": [
-            _gather(distributed, device, number, found)
-            for device, holder in enumerate(distributed.followed.devices)
-            for number, found in holder.gathered.items()
-            if holder.pieces[number].born[0] == step
-        ],
+        "gathers": _gathers(distributed, step),
         "computations": [
             _computation(distributed, device, step)
             for device in range(plan.devices)
@@ -202,16 +198,29 @@ def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: in
     return result
 
 
-def _gather(distributed: Distributed, device: int, number: int, found: Cover) -> dict[str, Any]:
-    """Return how a device puts a part of a tensor together from others, after the transfers of a step."""
-    pieces = distributed.followed.devices[device].pieces
-    return {
-        "device": device,
-        "tensor": distributed.module.graph.tensors[pieces[number].tensor].name,
-        "region": _ranges(pieces[number].region),
-        "held_as": pieces[number].key,
-        "parts": [{"held_as": pieces[leaf.part].key, "region": _ranges(leaf.region)} for leaf in leaves(found)],
-    }
+def _gathers(distributed: Distributed, step: int) -> list[dict[str, Any]]:
+    """Return how devices put parts of tensors together from others, after the transfers of a step."""
+    return [
+        {
+            "device": device,
+            "tensor": distributed.module.graph.tensors[holder.pieces[number].tensor].name,
+            "region": _ranges(holder.pieces[number].region),
+            "held_as": holder.pieces[number].key,
+            "parts": _parts(holder, found),
+        }
+        for device, holder in enumerate(distributed.followed.devices)
+        for number, found in holder.gathered.items()
+        if holder.pieces[number].born[0] == step
+    ]
+
+
+def _output(distributed: Distributed, tensor: int, found: Cover) -> dict[str, Any]:
+    holder = distributed.followed.devices[distributed.plan.home]
+    return {"tensor": distributed.module.graph.tensors[tensor].name, "parts": _parts(holder, found)}
+
+
+def _parts(holder: Holder, found: Cover) -> list[dict[str, Any]]:
+    return [{"held_as": holder.pieces[leaf.part].key, "region": _ranges(leaf.region)} for leaf in leaves(found)]
 
 
 def _computation(distributed: Distributed, device: int, step: int) -> dict[str, Any]:

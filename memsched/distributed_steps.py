@@ -1,4 +1,8 @@
-"""A plan for several devices, followed step by step: what each device holds, and from what it makes what it needs."""
+"""A plan for several devices, followed step by step: what each device holds, and from what it makes what it needs.
+
+What a device receives of a tensor is put together with what it has of it, at once, where both make up a region
+without gaps: then nothing has to be joined while something is computed, and nothing is held twice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from memsched.errors import InternalError, ModelError
 from memsched.graph.dialect import Dialect
 from memsched.graph.distribution import Computation, Distribution
 from memsched.graph.model import Graph, Region
-from memsched.regions.cover import Cover, Joined, Taken, cover, leaves
+from memsched.regions.cover import Cover, Joined, Taken, cover, hull, leaves
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import deduce, whole
 from memsched.regions.rules import Geometry, Refusal, Shifted
@@ -61,13 +65,17 @@ class Holder:
         pieces: All that it ever holds.
         last: Per piece the step and half of its last use; before its birth where there is none.
         runs: Per step.
-        outside: Numbers of computed pieces that are used after their step.
+        outside: Numbers of pieces that are used after the half of a step in which they come to be.
+        gathered: Per piece that is put together from others how that is done; `Taken.part` is the number of a piece.
+        used_by: Per piece the pieces that are put together from it, -1 for any other use.
     """
 
     pieces: list[Piece] = field(default_factory=list)
     last: list[tuple[int, int]] = field(default_factory=list)
     runs: list[tuple[Run, ...]] = field(default_factory=list)
     outside: set[int] = field(default_factory=set)
+    gathered: dict[int, Cover] = field(default_factory=dict)
+    used_by: dict[int, set[int]] = field(default_factory=dict)
     _of: dict[int, list[int]] = field(default_factory=dict)
     _keys: dict[str, int] = field(default_factory=dict)
 
@@ -83,16 +91,51 @@ class Holder:
 
     def find(self, tensor: int, region: Region, when: tuple[int, int]) -> Cover | None:
         """Return how ``region`` is made of the pieces held, and note their use; None where something is missing."""
+        found = self._covered(tensor, region)
+        if found is not None:
+            self._use(found, when, -1)
+        return found
+
+    def find_or_gather(self, graph: Graph, tensor: int, region: Region, step: int) -> Cover | None:
+        """Return what `find` does for a computation; what is made of several pieces is put together before it.
+
+        What the step itself computes is joined as it is computed.
+        """
+        when = (step, COMPUTING)
+        found = self._covered(tensor, region)
+        if isinstance(found, Joined) and all(self.pieces[leaf.part].born < when for leaf in leaves(found)):
+            found = Taken(self._gather(graph, tensor, region, found, step), region)
+        if found is not None:
+            self._use(found, when, -1)
+        return found
+
+    def consolidate(self, graph: Graph, tensor: int, step: int) -> None:
+        """Make one piece of all pieces of a tensor, if they leave no gap."""
+        near = self._of.get(tensor, [])
+        if len(near) < 2:
+            return
+        region = hull([self.pieces[number].region for number in near])
+        found = self._covered(tensor, region)
+        if isinstance(found, Joined):
+            self._of[tensor] = [self._gather(graph, tensor, region, found, step)]
+
+    def _covered(self, tensor: int, region: Region) -> Cover | None:
         near = self._of.get(tensor, [])
         found = cover(region, [self.pieces[number].region for number in near])
-        if found is None:
-            return None
-        result = _renumbered(found, near)
-        for number in {leaf.part for leaf in leaves(result)}:
+        return None if found is None else _renumbered(found, near)
+
+    def _gather(self, graph: Graph, tensor: int, region: Region, found: Cover, step: int) -> int:
+        number = self.hold(graph, tensor, region, (step, TRANSFERRING))
+        self.gathered[number] = found
+        self._use(found, (step, TRANSFERRING), number)
+        return number
+
+    def _use(self, found: Cover, when: tuple[int, int], user: int) -> None:
+        for number in {leaf.part for leaf in leaves(found)}:
             self.last[number] = max(self.last[number], when)
+            self.used_by.setdefault(number, set()).add(user)
             if self.pieces[number].born != when:
                 self.outside.add(number)
-        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +184,9 @@ def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> Followed:
                 for one in transfers
             )
         )
+        for device, holder in enumerate(devices):
+            for tensor in dict.fromkeys(one.tensor for one in transfers if device in one.targets):
+                holder.consolidate(graph, tensor, step)
         if step < len(plan.steps):
             for device, computations in enumerate(plan.steps[step].computations):
                 made = tuple(runs.run(devices, device, one, (step, COMPUTING)) for one in computations)
@@ -164,15 +210,18 @@ class _Runs:
         """Return the run of ``one`` on ``device``, which holds its results from then on."""
         graph, value = self._graph, self._graph.ops[one.op]
         piece, axis, wanted = self._expressed(one)
-        reads = tuple(
-            (tensor, _found(graph, devices, device, tensor, region, when, value.name)) for tensor, region in wanted
-        )
+        reads = []
+        for tensor, region in wanted:
+            found = devices[device].find_or_gather(graph, tensor, region, when[0])
+            if found is None:
+                raise _lacks(graph, device, tensor, region, when[0], f"op '{value.name}'")
+            reads.append((tensor, found))
         regions = [one.region, *(whole_of(graph, tensor) for tensor in value.outputs[1:])]
         made = tuple(
             devices[device].hold(graph, tensor, region, when)
             for tensor, region in zip(value.outputs, regions, strict=False)
         )
-        return Run(one.op, piece, axis, reads, made)
+        return Run(one.op, piece, axis, tuple(reads), made)
 
     def _expressed(self, one: Computation) -> tuple[OpPiece | None, int | None, list[tuple[int, Region]]]:
         """Return how an op runs for a region, the axis of a partial concatenation, and what it reads."""
@@ -218,21 +267,17 @@ def whole_of(graph: Graph, tensor: int) -> Region:
 
 
 def _found(
-    graph: Graph,
-    devices: Sequence[Holder],
-    device: int,
-    tensor: int,
-    region: Region,
-    when: tuple[int, int],
-    reader: str = "",
+    graph: Graph, devices: Sequence[Holder], device: int, tensor: int, region: Region, when: tuple[int, int]
 ) -> Cover:
     found = devices[device].find(tensor, region, when)
     if found is None:
-        purpose = f"op '{reader}'" if reader else "a transfer or an output"
-        raise InternalError(
-            f"in step {when[0]} device {device} lacks a part of {_label(graph, tensor, region)} for {purpose}"
-        )
+        raise _lacks(graph, device, tensor, region, when[0], "a transfer or an output")
     return found
+
+
+def _lacks(graph: Graph, device: int, tensor: int, region: Region, step: int, purpose: str) -> InternalError:
+    what = _label(graph, tensor, region)
+    return InternalError(f"in step {step} device {device} lacks a part of '{what}' for {purpose}")
 
 
 def _label(graph: Graph, tensor: int, region: Region) -> str:

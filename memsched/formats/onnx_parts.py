@@ -13,7 +13,7 @@ from memsched.formats.onnx_constants import Constants
 from memsched.formats.onnx_light import constant_bytes
 from memsched.formats.onnx_nodes import Pieces, opset
 from memsched.formats.onnx_structure import Scope, analyse
-from memsched.formats.onnx_types import element_type
+from memsched.formats.onnx_types import element_type, tensor_bytes
 from memsched.formats.onnx_writer import set_metadata
 from memsched.graph.model import Graph, Tensor
 
@@ -66,6 +66,14 @@ class PartsWriter:
                 self._stored[node.output[0]] = attribute.t
                 return
         self._producer.update((name, place) for name in node.output if name)
+
+    def constant_bytes(self) -> dict[int, dict[int, int]]:
+        """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
+        found: dict[int, dict[int, int]] = {}
+        for op, node in enumerate(self._nodes):
+            stored = {place: self._stored[name] for place, name in enumerate(node.input) if name in self._stored}
+            found[op] = {place: tensor_bytes(one.data_type, one.dims) for place, one in stored.items()}
+        return found
 
     def write(self, graph: Graph, metadata: Mapping[str, str]) -> Part:
         """Return the model of ``graph``, whose ops are executed as they stand.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from memsched.graph.model import Region
 
-__all__ = ["Cover", "Joined", "Taken", "cover", "leaves"]
+__all__ = ["Cover", "Joined", "Taken", "cover", "hull", "leaves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,12 @@ def cover(region: Region, parts: Sequence[Region]) -> Cover | None:
         if row is not None:
             return row
     return _grid(region, parts, [inner for _, inner in near])
+
+
+def hull(regions: Sequence[Region]) -> Region:
+    """Return the smallest region that holds all of ``regions``, of which there is one at least."""
+    axes = zip(*(region.ranges for region in regions), strict=True)
+    return Region(tuple((min(start for start, _ in spans), max(stop for _, stop in spans)) for spans in axes))
 
 
 def leaves(found: Cover) -> Iterator[Taken]:

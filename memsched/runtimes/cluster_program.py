@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CALLER", "Cut", "ModelRun", "Program", "Receive", "Send", "StepProgram", "Value"]
+__all__ = ["CALLER", "Cut", "Gather", "ModelRun", "Program", "Receive", "Send", "StepProgram", "Value"]
 
 CALLER = -1
 
@@ -44,13 +44,26 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Transfer number ``transfer`` of the step comes from ``source`` and is held as ``key``."""
+    """Transfer number ``transfer`` of the step comes from ``source`` into the elements ``place`` of the array ``key``.
+
+    Attributes:
+        shape: Of that array.
+    """
 
     transfer: int
     source: int
     key: str
+    place: Ranges
     shape: tuple[int, ...]
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Cuts that are copied into the array ``key``, whose other elements were received."""
+
+    key: str
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +84,15 @@ class StepProgram:
     """What one process does in one step, in this order.
 
     Attributes:
-        sent: Keys that are dropped after all transfers.
+        gathers: After all transfers, in this order.
+        sent: Keys that are dropped then.
         run: None where the process computes nothing.
         done: Keys that are dropped at the end.
     """
 
     sends: tuple[Send, ...]
     receives: tuple[Receive, ...]
+    gathers: tuple[Gather, ...]
     sent: tuple[str, ...]
     run: ModelRun | None
     done: tuple[str, ...]

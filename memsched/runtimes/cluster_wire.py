@@ -24,6 +24,7 @@ __all__ = [
     "listen",
     "meet",
     "read_header",
+    "receive_array",
     "receive_into",
     "send_array",
     "tell",
@@ -124,6 +125,21 @@ def send_array(connection: socket.socket, step: int, transfer: int, array: np.nd
     return taken
 
 
+def receive_array(connection: socket.socket, array: np.ndarray[Any, Any]) -> int:
+    """Fill an array, which may be a part of another; return the bytes that came.
+
+    Raises:
+        LostError: The connection is closed before it is full.
+    """
+    first, stretch = _stretches(array)
+    if first and stretch < _LEAST_CHUNK:
+        received = np.empty(array.shape, array.dtype)
+        came = receive_into(connection, _bytes_of(received))
+        array[...] = received
+        return came
+    return sum(receive_into(connection, _bytes_of(array[index])) for index in np.ndindex(array.shape[:first]))
+
+
 def read_header(connection: socket.socket) -> tuple[int, int, int]:
     """Return step, transfer and number of bytes of the next frame.
 
@@ -153,13 +169,17 @@ def receive_into(connection: socket.socket, view: memoryview) -> int:
 
 def elements_of(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
     """Yield an array's bytes, row-major, without a copy where its contiguous stretches are not tiny."""
-    whole = [axis for axis in range(array.ndim + 1) if _contiguous_from(array, axis)]
-    first = whole[0]
-    stretch = array.itemsize * int(np.prod(array.shape[first:], dtype=np.int64))
+    first, stretch = _stretches(array)
     if first and stretch < _LEAST_CHUNK:
         array, first = np.ascontiguousarray(array), 0
     for index in np.ndindex(array.shape[:first]):
         yield _bytes_of(array[index])
+
+
+def _stretches(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return the first axis from which on the elements lie in one stretch, and the bytes of such a stretch."""
+    first = next(axis for axis in range(array.ndim + 1) if _contiguous_from(array, axis))
+    return first, array.itemsize * int(np.prod(array.shape[first:], dtype=np.int64))
 
 
 def _contiguous_from(array: np.ndarray[Any, Any], axis: int) -> bool:

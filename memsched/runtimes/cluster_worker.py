@@ -30,7 +30,7 @@ from memsched.runtimes.cluster_wire import (
     listen,
     meet,
     read_header,
-    receive_into,
+    receive_array,
     send_array,
     tell,
 )
@@ -85,7 +85,8 @@ class _Inbox:
 
     def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]]) -> None:
         self._expected = expected
-        self._came: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
+        self._arrays: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+        self._came: set[tuple[int, int]] = set()
         self._changed = threading.Condition()
         self._lost: str | None = None
         self.received = 0
@@ -98,12 +99,12 @@ class _Inbox:
                 wanted = self._expected.get((step, transfer))
                 if wanted is None or wanted["source"] != source:
                     raise LostError(f"process {source} sent what nobody asked for")
-                array = np.empty(wanted["shape"], np.dtype(wanted["dtype"]))
-                if array.nbytes != length:
-                    raise LostError(f"process {source} sent {length} bytes instead of {array.nbytes}")
-                came = receive_into(connection, array.reshape(-1).view(np.uint8).data)
+                part = self._array(step, wanted)[_index(wanted["place"])]
+                if part.nbytes != length:
+                    raise LostError(f"process {source} sent {length} bytes instead of {part.nbytes}")
+                came = receive_array(connection, part)
                 with self._changed:
-                    self._came[step, transfer] = array
+                    self._came.add((step, transfer))
                     self.received += came
                     self._changed.notify_all()
         except (OSError, LostError) as error:
@@ -111,18 +112,28 @@ class _Inbox:
                 self._lost = str(error)
                 self._changed.notify_all()
 
-    def take(self, step: int, transfer: int) -> np.ndarray[Any, Any]:
-        """Return what was or will be sent.
+    def _array(self, step: int, wanted: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        """Return the array that a transfer is a part of; the first makes it."""
+        with self._changed:
+            key = (step, wanted["key"])
+            if key not in self._arrays:
+                self._arrays[key] = np.empty(wanted["shape"], np.dtype(wanted["dtype"]))
+            return self._arrays[key]
+
+    def take(self, step: int, receives: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the arrays of a step when all of it has come.
 
         Raises:
-            LostError: A connection was closed before it came.
+            LostError: A connection was closed before.
         """
+        missing = {(step, entry["transfer"]) for entry in receives}
         with self._changed:
-            while (step, transfer) not in self._came:
+            while not missing <= self._came:
                 if self._lost is not None:
                     raise LostError(self._lost)
                 self._changed.wait()
-            return self._came.pop((step, transfer))
+            self._came -= missing
+            return {key: self._arrays.pop((step, key)) for key in dict.fromkeys(entry["key"] for entry in receives)}
 
 
 class _Worker:
@@ -198,8 +209,9 @@ class _Worker:
     def _step(self, step: int, program: Mapping[str, Any], session: Any) -> None:
         for entry in program["sends"]:
             self._send(step, entry)
-        for entry in program["receives"]:
-            self._held[entry["key"]] = self._inbox.take(step, entry["transfer"])
+        self._held.update(self._inbox.take(step, program["receives"]))
+        for entry in program["gathers"]:
+            self._gather(entry["key"], entry["value"])
         self._reach(0)
         for key in program["sent"]:
             del self._held[key]
@@ -218,6 +230,12 @@ class _Worker:
             self._sent += taken
             self._frames += 1
         self._once += array.nbytes
+
+    def _gather(self, key: str, value: Mapping[str, Any]) -> None:
+        if key not in self._held:
+            self._held[key] = np.empty(value["shape"], np.dtype(value["dtype"]))
+        for cut in value["cuts"]:
+            self._held[key][_index(cut["target"])] = self._held[cut["key"]][_index(cut["source"])]
 
     def _run(self, session: Any, run: Mapping[str, Any]) -> None:
         feeds = {name: self._held[key] for name, key in run["inputs"]}
