@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["ChildResult", "read_value", "run_in_child", "write_value"]
+__all__ = ["ChildResult", "read_value", "run_in_child", "search_path", "write_value"]
 
 _STDERR_CHARACTERS = 8000
 _DATA_ALIGNMENT = 64
@@ -66,7 +66,7 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": _search_path()},
+                env={**os.environ, "PYTHONPATH": search_path()},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -107,8 +107,8 @@ def _death(code: int) -> str:
         return f"the process was killed by signal {-code}"
 
 
-def _search_path() -> str:
-    """Where this process finds modules, as absolute folders: the child must find the same ones."""
+def search_path() -> str:
+    """Return where this process finds modules, as absolute folders: a child must find the same ones."""
     return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
 
 

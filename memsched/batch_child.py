@@ -1,0 +1,119 @@
+"""What runs in the process of one model of a batch: ``python -m memsched.batch_child``; see `batch_process`."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING, Any
+
+from memsched.batch_process import BatchOptions, Job, News
+from memsched.errors import MemschedError
+from memsched.report.batch import figures
+
+if TYPE_CHECKING:
+    from memsched.results import OptimizeResult
+    from memsched.schedule.portfolio import Progress
+
+__all__ = ["main"]
+
+_TIMELY = 0.2
+"""Seconds between two pieces of news."""
+
+
+def main() -> int:
+    """Answer the request on standard input."""
+    gc.disable()  # as the command line does
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Libraries that print must not disturb the conversation.
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    into = Path(request.pop("into"))
+    job = Job(**{**request, "options": BatchOptions(**request["options"])})
+    _send(output, {"answer": _answer(job, into, _Teller(output))})
+    return 0
+
+
+def _end_with_parent() -> None:
+    # Not through sys.stdin, whose lock would be held when the interpreter ends.
+    while os.read(0, 1):
+        pass
+    if hasattr(os, "killpg"):
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    os._exit(1)
+
+
+def _send(output: IO[bytes], message: Mapping[str, Any]) -> None:
+    output.write(json.dumps(message).encode() + b"\n")
+    output.flush()
+
+
+class _Teller:
+    """Passes news on, but not more often than anyone can read."""
+
+    def __init__(self, output: IO[bytes]) -> None:
+        self._output = output
+        self._last = -_TIMELY
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.seconds - self._last >= _TIMELY:
+            self._last = progress.seconds
+            news = News(progress.stage, progress.best_peak, progress.lower_bound)
+            _send(self._output, {"news": asdict(news)})
+
+
+def _answer(job: Job, into: Path, tell: Callable[[Progress], None]) -> dict[str, Any]:
+    from memsched.compiler import optimize
+
+    try:
+        result = optimize(
+            job.source, **job.options.keywords(), output=str(Path(job.folder, job.output)), on_progress=tell
+        )
+        saved = _save(result, job, into)
+    except MemschedError as error:
+        return _failed(job, error.exit_code, str(error))
+    except MemoryError:
+        return _failed(job, 1, "not enough memory for this model")
+    except Exception as error:  # as on the command line: one bad model is no reason for a traceback
+        return _failed(job, 1, f"internal error: {type(error).__name__}: {error} (please report it)")
+    return {"exit_code": 3 if _missed(result) else 0, "error": None, "figures": saved}
+
+
+def _failed(job: Job, code: int, message: str) -> dict[str, Any]:
+    return {"exit_code": code, "error": message.replace(job.source, job.shown), "figures": None}
+
+
+def _missed(result: OptimizeResult) -> bool:
+    pools = result.report["pools"]
+    return result.budget_met is False or (pools is not None and pools["weighted_traffic"] is None)
+
+
+def _save(result: OptimizeResult, job: Job, into: Path) -> dict[str, Any]:
+    """Write model and report, with the paths that the user knows; return the figures for the summary."""
+    from memsched.results import Report, save_outputs
+
+    data = result.report.data
+    external = result.module.format == "onnx" and bool(result.module.native.external)
+    below = PurePath(job.own_folder if external else "")
+    (into / below).mkdir(exist_ok=True)
+    output = {**data["output"], "path": str(Path(job.folder) / below / job.output)}
+    report = Report({**data, "model": {**data["model"], "path": job.shown}, "output": output})
+    save_outputs(
+        dataclasses.replace(result, report=report),
+        model_path=into / below / job.output,
+        report_path=into / below / job.report,
+    )
+    files = {"output": (below / job.output).as_posix(), "report": (below / job.report).as_posix()}
+    return {**figures(report.data), "files": files}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Which models a batch consists of, and what their outputs are called."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from memsched.errors import ModelError, OutputError
+
+__all__ = ["BatchModel", "check_apart", "find_models", "read_list"]
+
+EXTENSIONS = (".onnx", ".tflite")
+"""Of the files that are taken from folders; files that are named themselves may have any."""
+
+_SUFFIX = "_memsched"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchModel:
+    """One model of a batch.
+
+    Attributes:
+        path: As it was given, or as it was found below a folder that was given.
+        name: Of no other model of the batch: the file's stem, with as much of its path as tells it apart.
+    """
+
+    path: str
+    name: str
+
+    @property
+    def output(self) -> str:
+        """Return the name of the file to write."""
+        return f"{self.name}{_SUFFIX}{PurePath(self.path).suffix}"
+
+    @property
+    def report(self) -> str:
+        """Return the name of the report to write."""
+        return f"{self.name}{_SUFFIX}.json"
+
+
+def read_list(path: str) -> tuple[str, ...]:
+    """Return the paths that a file lists, one per line; empty lines and those that begin with "#" are left out.
+
+    Raises:
+        ModelError: It cannot be read, or is not UTF-8 text.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ModelError(f"list '{path}' cannot be read: {reason}") from None
+    return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def find_models(paths: Iterable[str], *, leave_out: str) -> tuple[BatchModel, ...]:
+    """Return the models that files and folders stand for, each once, folders searched to the bottom in order of name.
+
+    Args:
+        leave_out: The folder of the outputs: what an earlier batch wrote is no input of this one.
+
+    Raises:
+        ModelError: There is none.
+    """
+    given = tuple(paths)
+    found: dict[str, str] = {}
+    for path in given:
+        for model in _below(path, os.path.realpath(leave_out)) if Path(path).is_dir() else (path,):
+            found.setdefault(os.path.realpath(model), model)
+    if not found:
+        where = ", ".join(f"'{path}'" for path in given) or "the list"
+        raise ModelError(f"there is no {' or '.join(EXTENSIONS)} file in {where}")
+    models = tuple(found.values())
+    return tuple(BatchModel(model, name) for model, name in zip(models, _names(models), strict=True))
+
+
+def _below(folder: str, leave_out: str) -> Iterator[str]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if os.path.realpath(Path(root, name)) != leave_out)
+        yield from (str(Path(root, name)) for name in sorted(files) if name.lower().endswith(EXTENSIONS))
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Return a name for each path: its stem, or where that is taken its file's name and as many folders as it takes."""
+    names = [PurePath(path).stem or "model" for path in paths]
+    parts = [PurePath(os.path.abspath(path)).parts[1:] or ("model",) for path in paths]  # noqa: PTH100 - links are kept
+    length = 1
+    while (clashing := _clashing(names)) and length <= max(map(len, parts)):
+        for index in clashing:
+            names[index] = "-".join(parts[index][-length:]).replace(".", "-")
+        length += 1
+    for index in clashing:
+        names[index] = f"{names[index]}-{index + 1}"
+    return names
+
+
+def _clashing(names: Sequence[str]) -> list[int]:
+    # Not case-sensitive: some file systems are not.
+    counts = Counter(name.casefold() for name in names)
+    return [index for index, name in enumerate(names) if counts[name.casefold()] > 1]
+
+
+def check_apart(models: Sequence[BatchModel], folder: str, others: Iterable[str]) -> None:
+    """Refuse a folder in which an output would overwrite an input.
+
+    Args:
+        others: Names of what is written into ``folder`` beside models and reports.
+
+    Raises:
+        OutputError: It would.
+    """
+    inputs = {_identity(model.path) for model in models}
+    names = [name for model in models for name in (model.output, model.report)]
+    for name in (*names, *others):
+        path = Path(folder, name)
+        if _identity(path) in inputs:
+            raise OutputError(f"'{path}' is an input: name another folder with -o")
+
+
+def _identity(path: str | Path) -> tuple[int, int] | str:
+    """Return what two names of one file have in common."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,192 @@
+"""``memsched batch``: a whole zoo."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memsched.cli.options import (
+    allow_option,
+    check_extra_work,
+    extra_work_option,
+    model_options,
+    output_options,
+    parse_dims,
+    parse_partitions,
+    parse_shapes,
+    size_option,
+)
+from memsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from memsched.batch import BatchResult
+    from memsched.batch_inputs import BatchModel
+    from memsched.batch_process import BatchOptions
+
+__all__ = ["command"]
+
+_LIST = "@"
+
+
+@click.command("batch", short_help="Optimise many models, and sum up.")
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option(
+    "-o", "--output", default="memsched_batch", show_default=True, metavar="DIR", help="For all that comes out."
+)
+@click.option(
+    "--list", "lists", multiple=True, metavar="FILE", help="Paths, one per line; the same as a PATH of @FILE."
+)
+@click.option(
+    "--workers", type=int, default=1, show_default=True, metavar="N", help="Models at a time, each in its own process."
+)
+@click.option("--dask", metavar="ADDRESS", help="Use the cluster whose scheduler is there, such as tcp://host:8786.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Of a model whose process was killed, after all others.",
+)
+@model_options
+@size_option("--budget", "What each model's arena may take, such as 256KB.")
+@allow_option
+@extra_work_option
+@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")
+@click.option(
+    "--solver",
+    type=click.Choice(["auto", "exact", "cpsat", "greedy", "file"]),
+    default="auto",
+    show_default=True,
+    help="auto tries all in turn.",
+)
+@click.option(
+    "--partitions",
+    callback=parse_partitions,
+    default="auto",
+    show_default=True,
+    metavar="N|auto",
+    help="As in optimize.",
+)
+@click.option(
+    "--order-guarantee",
+    type=click.Choice(["none", "session", "pins", "default"]),
+    default="session",
+    show_default=True,
+    help="As in optimize.",
+)
+@click.option("--control-dependencies", is_flag=True, help="As in optimize.")
+@click.option("--tflm-plan", is_flag=True, help="As in optimize.")
+@click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@output_options
+def command(**options: Any) -> int:
+    """Optimise many models: files, all .onnx and .tflite below folders, and what @FILE lists.
+
+    Each gets what `memsched optimize` would give with these options, byte for byte: NAME_memsched.EXT and its report,
+    in DIR. Beside them are batch.json, batch.csv and batch.html. A model that fails stops no other. Ctrl-C keeps what
+    is done.
+    """
+    from memsched.batch_inputs import find_models
+
+    context = click.get_current_context()
+    check_extra_work(context)
+    if (
+        options["dask"] is not None
+        and context.get_parameter_source("workers") is not click.core.ParameterSource.DEFAULT
+    ):
+        raise UsageError("--workers is for this machine: with --dask the cluster decides")
+    if not options["paths"] and not options["lists"]:
+        raise UsageError("name a folder, a model or @FILE")
+    models = find_models(_paths(options), leave_out=options["output"])
+    return _batch(models, options)
+
+
+def _paths(options: dict[str, Any]) -> list[str]:
+    from memsched.batch_inputs import read_list
+
+    paths: list[str] = []
+    for path in options["paths"]:
+        paths.extend(read_list(path.removeprefix(_LIST)) if path.startswith(_LIST) else (path,))
+    for path in options["lists"]:
+        paths.extend(read_list(path))
+    return paths
+
+
+def _batch_options(options: dict[str, Any]) -> BatchOptions:
+    from memsched.batch_process import BatchOptions
+    from memsched.graph.limits import Limits
+
+    Limits(options["time_limit"], options["seed"])
+    if options["target"] is not None:
+        from memsched.targets.load import load_target
+
+        load_target(options["target"])
+    names = (
+        "target",
+        "budget",
+        "allow",
+        "max_extra_macs",
+        "time_limit",
+        "solver",
+        "partitions",
+        "order_guarantee",
+        "control_dependencies",
+        "tflm_plan",
+        "verify",
+        "seed",
+    )
+    shapes, dims = parse_shapes(options["input_shapes"]), parse_dims(options["dims"])
+    return BatchOptions(**{name: options[name] for name in names}, input_shapes=shapes, dims=dims)
+
+
+def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
+    from memsched.batch import Runner, run_batch
+    from memsched.batch_process import Processes
+    from memsched.cli.batch_table import BatchDisplay
+    from memsched.cli.terminal import interruptible, make_console
+
+    wanted = _batch_options(options)
+    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
+    with contextlib.ExitStack() as stack:
+        runner: Runner = Processes()
+        parallel = options["workers"]
+        if options["dask"] is not None:
+            from memsched.batch_cluster import Cluster, connect
+
+            cluster = Cluster(stack.enter_context(connect(options["dask"])))
+            runner, parallel = cluster, cluster.parallel
+        interrupt = stack.enter_context(interruptible())
+        display = stack.enter_context(BatchDisplay(errors, models))
+        result = run_batch(
+            models,
+            wanted,
+            options["output"],
+            runner,
+            parallel=parallel,
+            retries=options["retries"],
+            on_event=display.tell,
+            stop=interrupt.stop,
+        )
+    _print(result, options)
+    return result.exit_code
+
+
+def _print(result: BatchResult, options: dict[str, Any]) -> None:
+    from memsched.cli.terminal import make_console, write_standard_output
+    from memsched.report.batch import dump_summary
+    from memsched.report.batch_console import print_batch
+
+    if options["as_json"]:
+        write_standard_output(dump_summary(result.summary).encode())
+    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
+    print_batch(console, result.summary, options["output"])
+    if options["quiet"] and result.exit_code:
+        totals = result.summary["totals"]
+        click.echo(
+            f"memsched: {totals['failed']} failed, {totals['budget_missed']} missed the budget, "
+            f"{totals['not_run']} were not run, of {totals['models']}",
+            err=True,
+        )

@@ -1,0 +1,267 @@
+"""The summary of a batch: one row per model, as JSON (``batch_schema.json``), as CSV and as a page without scripts."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from memsched import __version__
+from memsched.report.text import counted, printable
+from memsched.units import format_size
+
+__all__ = ["Row", "Status", "dump_csv", "dump_html", "dump_summary", "figures", "load_batch_schema", "summary"]
+
+_SCHEMA_VERSION = 1
+_INTERRUPTED = 130
+_BUDGET_MISSED = 3
+_FAILED = 1
+
+
+class Status(str, Enum):
+    """What became of a model."""
+
+    DONE = "done"
+    BUDGET_MISSED = "budget_missed"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model of a batch.
+
+    Attributes:
+        name: Of no other model of the batch.
+        exit_code: That of `memsched optimize` on it; None where it was not run to its end.
+        attempts: How often it was begun: more than once where its process died.
+        seconds: Of the last attempt.
+        figures: See `figures`; None where there is no model.
+    """
+
+    name: str
+    path: str
+    status: Status
+    exit_code: int | None = None
+    error: str | None = None
+    attempts: int = 0
+    seconds: float = 0.0
+    figures: Mapping[str, Any] | None = None
+
+
+def figures(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the summary says of a model, from its report."""
+    model, result, before = report["model"], report["result"], report["baselines"]["file_order"]
+    verification, budget = report["verification"], report["budget"]
+    return {
+        "format": model["format"],
+        "sha256": model["sha256"],
+        "ops": model["ops"],
+        "target": report["target"]["name"],
+        "output_sha256": report["output"]["sha256"],
+        "unchanged": report["output"]["unchanged"],
+        "file_peak_bytes": before["peak_bytes"],
+        "file_arena_bytes": before["arena_bytes"],
+        "peak_bytes": result["peak_bytes"],
+        "arena_bytes": result["arena_bytes"],
+        "lower_bound_bytes": result["lower_bound_bytes"],
+        "status": result["status"],
+        "reduction_percent": result["reduction_percent"],
+        "extra_macs_percent": result["extra_macs_percent"],
+        "required_bytes": None if budget is None else budget["required_bytes"],
+        "budget_met": None if budget is None else budget["met"],
+        "outputs_equal": None if verification is None else verification["outputs_equal"],
+        "at_fault": [
+            {"tensor": fault["tensor"], "size_bytes": fault["size_bytes"]}
+            for fault in report["at_fault"][:_FAULTS_KEPT]
+        ],
+    }
+
+
+_FAULTS_KEPT = 20
+"""Tensors at the peak that the summary lists; the report has them all."""
+
+
+def summary(rows: Sequence[Row], *, options: Mapping[str, Any], interrupted: bool, seconds: float) -> dict[str, Any]:
+    """Return what batch.json holds. Its exit code: 130 interrupted, else 1 some failed, 3 a budget missed, or 0."""
+    counts = {status.value: sum(row.status is status for row in rows) for status in Status}
+    done = [row.figures for row in rows if row.figures is not None]
+    code = (
+        _INTERRUPTED
+        if interrupted
+        else _FAILED
+        if counts[Status.FAILED.value]
+        else _BUDGET_MISSED
+        if counts[Status.BUDGET_MISSED.value]
+        else 0
+    )
+    return {
+        "schema_version": _SCHEMA_VERSION,
+        "memsched_version": __version__,
+        "command": "batch",
+        "options": dict(options),
+        "exit_code": code,
+        "interrupted": interrupted,
+        "seconds": round(seconds, 4),
+        "totals": {
+            "models": len(rows),
+            **counts,
+            "file_peak_bytes": sum(values["file_peak_bytes"] for values in done),
+            "peak_bytes": sum(values["peak_bytes"] for values in done),
+            "smaller": sum(values["peak_bytes"] < values["file_peak_bytes"] for values in done),
+            "optimal": sum(values["status"] == "optimal" for values in done),
+        },
+        "models": [_model(row) for row in rows],
+    }
+
+
+def _model(row: Row) -> dict[str, Any]:
+    values = None if row.figures is None else {key: value for key, value in row.figures.items() if key != "files"}
+    files = None if row.figures is None else row.figures["files"]
+    return {
+        "name": row.name,
+        "path": row.path,
+        "status": row.status.value,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "attempts": row.attempts,
+        "seconds": round(row.seconds, 4),
+        "output": None if files is None else files["output"],
+        "report": None if files is None else files["report"],
+        "result": values,
+    }
+
+
+def dump_summary(data: Mapping[str, Any]) -> str:
+    """Return the summary as JSON text, with one line per model."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "models"]
+    models = ",\n    ".join(json.dumps(model) for model in data["models"])
+    return "{\n" + ",\n".join([*lines, f'  "models": [\n    {models}\n  ]']) + "\n}\n"
+
+
+def load_batch_schema() -> dict[str, Any]:
+    """Return the JSON Schema of batch.json, version 1."""
+    text = Path(__file__).with_name("batch_schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+_COLUMNS = (
+    "format",
+    "target",
+    "ops",
+    "file_peak_bytes",
+    "peak_bytes",
+    "lower_bound_bytes",
+    "status",
+    "file_arena_bytes",
+    "arena_bytes",
+    "reduction_percent",
+    "extra_macs_percent",
+    "required_bytes",
+    "budget_met",
+    "outputs_equal",
+    "sha256",
+    "output_sha256",
+)
+
+
+def dump_csv(data: Mapping[str, Any]) -> str:
+    """Return the summary's models as CSV, one row each; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = ("name", "path", "batch_status", "exit_code", "attempts", "seconds", "output", "report")
+    writer.writerow([*heads, *_COLUMNS, "error"])
+    for model in data["models"]:
+        result = model["result"] or {}
+        cells = [model[head.removeprefix("batch_")] for head in heads]
+        cells += [result.get(column) for column in _COLUMNS] + [model["error"]]
+        writer.writerow([_cell(value) for value in cells])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value for a spreadsheet, which must not take a name for a formula."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        shown = printable(value)
+        return f"'{shown}" if shown[:1] in {"=", "+", "-", "@"} else shown
+    return "" if value is None else value
+
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --good: #2a7; --bad: #c33; --warn: #b80; --bar: #4a90d9; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.name { overflow-wrap: anywhere; min-width: 12rem; }
+.bar { display: block; height: .35rem; background: var(--line); margin-top: .2rem; }
+.bar i { display: block; height: 100%; background: var(--bar); }
+.done { color: var(--good); } .failed { color: var(--bad); } .budget_missed, .not_run { color: var(--warn); }
+"""
+
+_WORDS = {"done": "done", "budget_missed": "budget missed", "failed": "failed", "not_run": "not run"}
+
+
+def dump_html(data: Mapping[str, Any]) -> str:
+    """Return the summary as one page that loads nothing and runs nothing."""
+    totals = data["totals"]
+    counts = ", ".join(f"{totals[status]} {word}" for status, word in _WORDS.items() if totals[status])
+    rows = "\n".join(_html_row(model) for model in data["models"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>memsched batch: {counted(totals["models"], "model")}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{counted(totals["models"], "model")}: {html.escape(counts)}</h1>
+<p>{totals["smaller"]} need less than in their file's order, {totals["optimal"]} are proven optimal;
+{data["seconds"]:.1f} s{", interrupted" if data["interrupted"] else ""}; memsched {html.escape(__version__)}.</p>
+<div class="wide">
+<table>
+<thead><tr><th>model</th><th>what became of it</th><th class="n">ops</th><th class="n">file's order</th>
+<th class="n">memsched</th><th class="n">less</th><th class="n">arena</th><th class="n">extra MACs</th>
+<th>proof</th><th class="n">s</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>
+</body>
+</html>
+"""
+
+
+def _html_row(model: Mapping[str, Any]) -> str:
+    path, status = html.escape(printable(model["path"])), model["status"]
+    head = f'<tr><td class="name">{path}</td><td class="{status}">{_WORDS[status]}'
+    tail = f'<td class="n">{model["seconds"]:.1f}</td></tr>'
+    result = model["result"]
+    if result is None:
+        return f'{head}</td><td class="name" colspan="7">{html.escape(printable(model["error"] or ""))}</td>{tail}'
+    before, after = result["file_peak_bytes"], result["peak_bytes"]
+    share = 100 * after / before if before else 100.0
+    gap = 100 * (after - result["lower_bound_bytes"]) / after if after else 0.0
+    proof = "optimal" if result["status"] == "optimal" else f"gap {gap:.1f} %"
+    bar = f'<span class="bar" role="presentation"><i style="width:{min(share, 100.0):.1f}%"></i></span>'
+    cells = (
+        f"{result['ops']:,}",
+        format_size(before),
+        f"{format_size(after)}{bar}",
+        f"{result['reduction_percent']:.1f} %",
+        format_size(result["arena_bytes"]),
+        f"{result['extra_macs_percent']:.1f} %",
+    )
+    return head + "</td>" + "".join(f'<td class="n">{cell}</td>' for cell in cells) + f"<td>{proof}</td>{tail}"

@@ -1,0 +1,268 @@
+"""Many models: which, under which names, what becomes of each, and that nothing depends on how many run at a time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import memsched
+from memsched.batch import Event, run_batch
+from memsched.batch_inputs import BatchModel, find_models, read_list
+from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
+from memsched.errors import ModelError, OutputError, UsageError
+from memsched.report.batch import Status, dump_html, load_batch_schema
+from tests import small_models
+from tests.formats import tflite_builder
+
+QUICK = BatchOptions(verify=False)
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """Return the models in a folder, by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*_memsched.*")) if path.suffix != ".json"}
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    folder = tmp_path / "zoo"
+    (folder / "more" / "deep").mkdir(parents=True)
+    (folder / "branches.onnx").write_bytes(small_models.branches())
+    (folder / "more" / "branches.onnx").write_bytes(small_models.branches(count=6))
+    (folder / "more" / "deep" / "chain.ONNX").write_bytes(small_models.chain())
+    (folder / "more" / "damaged.tflite").write_bytes(b"\x1c\0\0\0TFL3" + b"\xff" * 40)
+    (folder / "readme.md").write_text("no model")
+    return folder
+
+
+# Which models --------------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_searched_and_names_told_apart(zoo: Path) -> None:
+    models = find_models([str(zoo)], leave_out=str(zoo / "out"))
+    assert [(Path(model.path).relative_to(zoo).as_posix(), model.name) for model in models] == [
+        ("branches.onnx", "zoo-branches-onnx"),
+        ("more/branches.onnx", "more-branches-onnx"),
+        ("more/damaged.tflite", "damaged"),
+        ("more/deep/chain.ONNX", "chain"),
+    ]
+    assert models[3].output == "chain_memsched.ONNX"
+    assert models[3].report == "chain_memsched.json"
+
+
+def test_a_file_named_twice_is_one_model(zoo: Path) -> None:
+    path = zoo / "branches.onnx"
+    link = zoo / "link.onnx"
+    link.symlink_to(path)
+    again = os.path.join(zoo, "more", "..", "branches.onnx")  # noqa: PTH118 - as a user may write it
+    assert [model.path for model in find_models([str(path), again, str(link)], leave_out="out")] == [str(path)]
+
+
+def test_two_formats_of_one_stem(tmp_path: Path) -> None:
+    names = [tmp_path / "net.onnx", tmp_path / "net.tflite", tmp_path / "Net.x"]
+    found = find_models([str(name) for name in names], leave_out="out")
+    assert [model.name for model in found] == ["net-onnx", "net-tflite", "Net-x"]
+    assert len({model.report for model in found}) == 3
+
+
+def test_names_are_unique_whatever_the_paths() -> None:
+    paths = ["/a/b/c.onnx", "/a-b/c.onnx", "/x/a-b-c-onnx.onnx", "/c.onnx", "/a/b-c.onnx", "/a/b/c.tflite"]
+    names = [model.name.casefold() for model in find_models(paths, leave_out="out")]
+    assert len(set(names)) == len(paths)
+
+
+def test_what_an_earlier_batch_wrote_is_no_input(zoo: Path) -> None:
+    (zoo / "out").mkdir()
+    (zoo / "out" / "old_memsched.onnx").write_bytes(b"")
+    assert len(find_models([str(zoo)], leave_out=str(zoo / "more" / ".." / "out"))) == 4
+
+
+def test_lists(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("# my models\na.onnx\n\n  b c.onnx \n", encoding="utf-8")
+    assert read_list(str(path)) == ("a.onnx", "b c.onnx")
+    with pytest.raises(ModelError, match=r"list '.*' cannot be read"):
+        read_list(str(tmp_path / "none.txt"))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ModelError, match="not UTF-8"):
+        read_list(str(path))
+
+
+def test_a_folder_without_models(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no \.onnx or \.tflite file"):
+        find_models([str(tmp_path)], leave_out="out")
+
+
+def test_no_input_is_overwritten(tmp_path: Path) -> None:
+    given = tmp_path / "net_memsched.onnx"
+    given.write_bytes(small_models.chain())
+    (tmp_path / "net.onnx").write_bytes(small_models.chain())
+    models = find_models([str(tmp_path / "net.onnx"), str(given)], leave_out=str(tmp_path))
+    with pytest.raises(OutputError, match="is an input"):
+        run_batch(models, QUICK, str(tmp_path), Processes())
+    assert not (tmp_path / "batch.json").exists()
+
+
+# What becomes of them ------------------------------------------------------------------------------------------------
+
+
+def test_a_zoo_with_a_damaged_model(zoo: Path, tmp_path: Path) -> None:
+    """The same bytes as one by one, for one worker and for two; a summary in three forms."""
+    (zoo / "firmware.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
+    models = find_models([str(zoo), str(zoo / "missing.onnx")], leave_out="out")
+    outputs = []
+    for workers in (1, 2):
+        folder = tmp_path / f"out{workers}"
+        result = run_batch(models, QUICK, str(folder), Processes(), parallel=workers)
+        assert result.exit_code == 1
+        outputs.append(written(folder))
+        summary = json.loads((folder / "batch.json").read_text())
+        jsonschema.validate(summary, load_batch_schema())
+        assert [model["status"] for model in summary["models"]] == ["done", "done", "done", "failed", "done", "failed"]
+        assert summary["totals"]["failed"] == 2
+        assert [row["batch_status"] for row in csv.DictReader((folder / "batch.csv").open())].count("done") == 4
+        assert "<script" not in (folder / "batch.html").read_text()
+        assert not list(folder.glob(".memsched*"))
+    assert outputs[0] == outputs[1]
+    for model in models:
+        if model.output in outputs[0]:
+            alone = memsched.optimize(model.path, verify=False)
+            assert outputs[0][model.output] == alone.model
+            report = json.loads((tmp_path / "out1" / model.report).read_text())
+            assert report["model"]["path"] == model.path
+            assert report["output"]["path"] == str(tmp_path / "out1" / model.output)
+            assert report["result"] == alone.report["result"]
+
+
+def test_external_data_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        small_models.external_branches(tmp_path / name, f"{name}.onnx")
+    (tmp_path / "b" / "weights.bin").write_bytes((tmp_path / "b" / "weights.bin").read_bytes()[::-1])
+    models = find_models([str(tmp_path / "a"), str(tmp_path / "b")], leave_out="out")
+    result = run_batch(models, QUICK, str(tmp_path / "out"), Processes())
+    assert result.exit_code == 0
+    for name in ("a", "b"):
+        assert (tmp_path / "out" / name / f"{name}_memsched.onnx").is_file()
+        weights = (tmp_path / "out" / name / "weights.bin").read_bytes()
+        assert weights == (tmp_path / name / "weights.bin").read_bytes()
+    assert result.summary["models"][0]["output"] == "a/a_memsched.onnx"
+
+
+def test_a_budget_and_its_exit_code(zoo: Path, tmp_path: Path) -> None:
+    models = find_models([str(zoo / "branches.onnx"), str(zoo / "more" / "deep")], leave_out="out")
+    options = BatchOptions(verify=False, budget=1000)
+    result = run_batch(models, options, str(tmp_path / "out"), Processes())
+    assert [row.status for row in result.rows] == [Status.BUDGET_MISSED, Status.DONE]
+    assert result.exit_code == 3
+    assert (tmp_path / "out" / "branches_memsched.onnx").exists()
+
+
+@dataclass
+class Fake:
+    """A runner that does as it is told, per model: a number of deaths before an answer."""
+
+    deaths: dict[str, int] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    waiting: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+        self.calls.append(job.shown)
+        if self.deaths.get(job.shown, 0) > 0:
+            self.deaths[job.shown] -= 1
+            raise ProcessDiedError("killed")
+        if job.shown == "waits":
+            self.waiting.wait()
+            raise ProcessDiedError("cancelled")
+        return Answer(1, f"{job.shown} is bad", {}, None)
+
+    def cancel(self) -> None:
+        self.waiting.set()
+
+
+def models_of(*names: str) -> list[BatchModel]:
+    return [BatchModel(name, name) for name in names]
+
+
+def test_a_model_whose_process_died_is_tried_again_after_the_others(tmp_path: Path) -> None:
+    events: list[Event] = []
+    runner = Fake({"b": 1, "c": 2})
+    result = run_batch(models_of("a", "b", "c", "d"), QUICK, str(tmp_path), runner, on_event=events.append)
+    assert runner.calls == ["a", "b", "c", "d", "b", "c"]
+    assert [row.attempts for row in result.rows] == [1, 2, 2, 1]
+    assert [row.error for row in result.rows] == ["a is bad", "b is bad", "killed", "d is bad"]
+    assert [event.index for event in events if event.kind == "again"] == [1, 2]
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
+    runner, ended = Fake(), threading.Event()
+
+    def tell(event: Event) -> None:
+        if event.kind == "ends":
+            ended.set()
+
+    result = run_batch(models_of("a", "waits", "c"), QUICK, str(tmp_path), runner, on_event=tell, stop=ended.is_set)
+    assert [row.status for row in result.rows] == [Status.FAILED, Status.NOT_RUN, Status.NOT_RUN]
+    assert (result.exit_code, result.summary["interrupted"]) == (130, True)
+    assert json.loads((tmp_path / "batch.json").read_text())["totals"]["not_run"] == 2
+
+
+def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
+    """Killed while it works: once, and it is tried again; every time, and it is a row."""
+    (zoo / "long.onnx").write_bytes(small_models.branches(count=400))
+    job = Job(str(zoo / "long.onnx"), "long", "out", "long_memsched.onnx", "long.json", "long", QUICK)
+    processes = Processes()
+    caught: list[str] = []
+
+    def run() -> None:
+        try:
+            processes.run(job, lambda _: None)
+        except ProcessDiedError as error:
+            caught.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    pid = children_of(os.getpid())
+    os.kill(pid, signal.SIGKILL)
+    thread.join(30)
+    assert caught == ["its process was ended by SIGKILL: out of memory?"]
+    processes.cancel()
+    with pytest.raises(ProcessDiedError):
+        processes.run(job, lambda _: None)
+
+
+def children_of(parent: int) -> int:
+    """Return the process of a batch that ``parent`` has begun, as soon as there is one."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+                command = path.with_name("cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and b"memsched.batch_child" in command:
+                return int(path.parent.name)
+        time.sleep(0.01)
+    raise AssertionError("no process was begun")
+
+
+def test_workers_below_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--workers 0"):
+        run_batch(models_of("a"), QUICK, str(tmp_path), Fake(), parallel=0)
+
+
+def test_a_page_shows_names_as_text(tmp_path: Path) -> None:
+    result = run_batch(models_of("<script>alert(1)</script>"), QUICK, str(tmp_path), Fake())
+    page = dump_html(result.summary)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
