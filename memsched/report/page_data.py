@@ -18,8 +18,10 @@ _BUCKETS = 2_000
 _BUFFERS_WHOLE = 10_000
 """Of more buffers than this only the largest are drawn one by one."""
 _BUFFERS_KEPT = 5_000
-_AT_PEAK_KEPT = 500
-"""Of those, so many of the largest at the peak are always there."""
+_NEAR_PEAK = 40
+"""So many steps before and after the peak are always drawn."""
+_NEAR_PEAK_KEPT = 1_000
+"""Of the buffers that live there, so many of the largest are always drawn."""
 _NAMED_STEPS = 10_000
 """Steps that make or read a buffer drawn are named, up to so many."""
 _READERS = 200_000
@@ -96,7 +98,7 @@ def page_data(report: Mapping[str, Any]) -> PageData:
     pools = list(dict.fromkeys(buffer.pool for buffer in buffers)) or [""]
     kept, rest = _largest(buffers, peak_step)
     limit = max(_FEWEST_READERS, _READERS // max(1, len(kept)))
-    index = _kept_steps(steps, kept, limit)
+    index = _kept_steps(steps, kept, limit, peak_step)
     given = _given(report)
     names = _Names(
         [buffer.name for buffer in kept],
@@ -234,19 +236,21 @@ def _largest(buffers: Sequence[_Buffer], peak_step: int) -> tuple[list[_Buffer],
     if len(buffers) <= _BUFFERS_WHOLE:
         return list(buffers), []
     drawn = [buffer for buffer in buffers if buffer.drawn]
-    by_size = sorted(drawn, key=lambda buffer: (-buffer.size, buffer.order))
-    at_peak = [buffer for buffer in by_size if buffer.first <= peak_step <= buffer.last][:_AT_PEAK_KEPT]
+    low, high = peak_step - _NEAR_PEAK, peak_step + _NEAR_PEAK
+    near = [buffer for buffer in drawn if buffer.first <= high and buffer.last >= low]
+    near.sort(key=lambda buffer: (not buffer.first <= peak_step <= buffer.last, -buffer.size, buffer.order))
     by_area = sorted(drawn, key=lambda buffer: (-buffer.size * (buffer.last - buffer.first + 1), buffer.order))
-    chosen = {buffer.order for buffer in (*at_peak, *by_area[:_BUFFERS_KEPT])}
+    chosen = {buffer.order for buffer in (*near[:_NEAR_PEAK_KEPT], *by_area[:_BUFFERS_KEPT])}
     kept = [buffer for buffer in drawn if buffer.order in chosen]
     return kept, [buffer for buffer in drawn if buffer.order not in chosen]
 
 
-def _kept_steps(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Buffer], limit: int) -> list[int]:
-    """Return the steps that are on the page: all, or the extremes and those that the buffers name."""
+def _kept_steps(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Buffer], limit: int, peak_step: int) -> list[int]:
+    """Return the steps that are on the page: all, or the extremes, those near the peak, and those that buffers name."""
     if len(steps) <= _STEPS_WHOLE:
         return list(range(len(steps)))
     found = dict.fromkeys(extremes([step["footprint_bytes"] for step in steps], _BUCKETS))
+    found.update(dict.fromkeys(range(max(0, peak_step - _NEAR_PEAK), min(len(steps), peak_step + _NEAR_PEAK + 1))))
     named = (step for buffer in kept for step in (buffer.made, *buffer.read[:limit]) if step is not None)
     for step in named:
         if len(found) >= _NAMED_STEPS:

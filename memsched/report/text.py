@@ -23,6 +23,8 @@ _LONGEST_ERROR = 2_000
 
 def printable(text: str) -> str:
     """Return ``text`` with everything that a terminal would act on written as an escape."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 

@@ -40,6 +40,7 @@ class View {
   }
 
   tell() {
+    this.plots.edge();
     const { start, end } = this.plots.steps;
     const [first, last] = [Math.max(0, Math.ceil(start)), Math.min(this.model.figures.steps - 1, Math.floor(end))];
     this.status.textContent = `steps ${number(first)} to ${number(Math.max(first, last))} of ${number(this.model.figures.steps)}`;

@@ -1,5 +1,7 @@
 // The pictures, drawn by Bokeh: footprints per step, and one address map per memory, on one axis of steps.
 
+const EDGED_STEPS = 1500;
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
@@ -14,6 +16,8 @@ class Plots {
     this.onTap = onTap;
     this.figures = [];
     this.painted = [];
+    this.edged = [];
+    this.edges = true;
     this.scale = model.unit.factor;
     const last = Math.max(1, model.figures.steps);
     this.whole = [-0.5, last - 0.5];
@@ -173,8 +177,12 @@ class Plots {
       const atPeak = buffers.first[buffer] <= figures.peakStep && figures.peakStep <= buffers.last[buffer];
       classes[buffers.workspace[buffer] ? "work" : atPeak ? "atpeak" : buffer % 2 ? "other" : "buffer"].push(buffer);
     }
-    const drawn = Object.entries(classes).map(([name, members]) =>
-      this.quads(figure, this.rectangles(members), { fill_color: name, line_color: "edge" }, name === "work" ? { hatch_pattern: "/", hatch_alpha: 0.5, hatch_scale: 6, hatch_weight: 1 } : {}));
+    const drawn = Object.entries(classes).map(([name, members]) => {
+      const hatch = name === "work" ? { hatch_pattern: "/", hatch_alpha: 0.5, hatch_scale: 6, hatch_weight: 1 } : {};
+      const paint = { fill_color: name, line_color: "edge" };
+      this.edged.push([paint, name]);
+      return this.quads(figure, this.rectangles(members), paint, hatch);
+    });
     if (figures.peakStep >= 0) this.span(figure, "height", figures.peakStep, "after", [2, 4]);
     const outline = (name) => this.quads(figure, this.rectangles([]), { line_color: name, fill_color: name }, { fill_alpha: 0.45, line_width: 2.2 });
     this.chosen ??= [];
@@ -234,6 +242,15 @@ class Plots {
     for (const [model, colours] of this.painted) {
       for (const [property, name] of Object.entries(colours)) model[property] = model instanceof Bokeh.Span ? colour(name) : { value: colour(name) };
     }
+  }
+
+  /** Edges part rectangles that can be told apart; those narrower than their edges would vanish behind them. */
+  edge() {
+    const wide = this.steps.end - this.steps.start < EDGED_STEPS;
+    if (wide === this.edges) return;
+    this.edges = wide;
+    for (const [paint, name] of this.edged) paint.line_color = wide ? "edge" : name;
+    this.theme();
   }
 
   drag(zooms) {
