@@ -94,14 +94,15 @@ def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> 
         elif kind == _STRINGS and len(attribute.strings) <= MOST_ENTRIES:
             result[name] = tuple(text.decode("utf-8", "replace") for text in attribute.strings)
     named = CONSTANT_INPUTS.get(node.op_type)
-    if named and not domain_of(node):
-        for position, name in named.items():
-            values = value_of(node.input[position]) if position < len(node.input) and node.input[position] else None
-            if values is not None:
-                result.setdefault(name, values)
-    if node.op_type == "Slice" and not domain_of(node) and len(node.input) > 1:
+    if not named or domain_of(node):
+        return result
+    for position, name in named.items():
+        values = value_of(node.input[position]) if position < len(node.input) and node.input[position] else None
+        if values is not None:
+            result.setdefault(name, values)
+    if node.op_type == "Slice" and len(node.input) > 1:
         _state_slice_defaults(node, result)
-    if node.op_type == "Resize" and not domain_of(node) and len(node.input) == 2:  # opset 10: data and scales
+    if node.op_type == "Resize" and len(node.input) == 2:  # opset 10: data and scales
         values = value_of(node.input[1])
         result[LEGACY] = 1
         if values is not None:

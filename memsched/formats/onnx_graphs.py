@@ -175,6 +175,7 @@ class _GraphBuilder:
         reads, written = list(node.input), list(node.output)
         places = [place for place, read in enumerate(reads) if read and read not in constants]
         inputs = [self.index_of[reads[place]] for place in places]
+        reads_constants = len(places) < len(reads)
         for body in self.scope.bodies.get(position, ()):
             captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
             explicit = set(inputs)
@@ -182,7 +183,8 @@ class _GraphBuilder:
             places.extend([CAPTURED] * (len(inputs) - len(places)))
         kind = op_type(node)
         attributes = attributes_of(node, self._value)
-        attributes.update(constant_shapes(node, self._constant_shape, attributes))
+        if reads_constants:
+            attributes.update(constant_shapes(node, self._constant_shape, attributes))
         macs = 0
         if kind in onnx_macs.COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index

@@ -171,18 +171,15 @@ def _find_free(scopes: list[Scope], index: int) -> None:
 def _refuse_unordered(scopes: list[Scope], index: int) -> None:
     """Refuse a read of what a later node produces, before shapes are looked at: they cannot be known there."""
     scope = scopes[index]
-    later = {name for node in scope.graph.node for name in node.output if name}
+    producer = {name: position for position, node in enumerate(scope.graph.node) for name in node.output if name}
     for position, node in enumerate(scope.graph.node):
-        reads = list(node.input)
-        for body in scope.bodies.get(position, ()):
-            reads.extend(scopes[body].free)
-        for name in reads:
-            if name in later:
+        captured = [name for body in scope.bodies.get(position, ()) for name in scopes[body].free]
+        for name in (*node.input, *captured):
+            if producer.get(name, -1) >= position:
                 raise GraphError(
                     f"op '{_shown(node)}' reads tensor '{name}' before any op has produced it: "
                     "the graph has a cycle or is not stored in execution order"
                 )
-        later.difference_update(node.output)
 
 
 def _refuse_undefined(scopes: list[Scope]) -> None:

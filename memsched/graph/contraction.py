@@ -77,17 +77,25 @@ class Tasks:
 
     def run(self, order: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return (largest footprint per task, residue after each task) of an order of all tasks, bytes."""
-        remaining = [len(users) + kept for users, kept in zip(self.users, self.kept, strict=True)]
-        live = self.initial
+        ops = self.expand(order)
+        uses: dict[int, int] = {}
+        for op in ops:
+            for buffer in self.storage.reads[op]:
+                uses[buffer] = uses.get(buffer, 0) + 1
+        remaining = _Remaining(self.storage)
+        remaining.update(uses)
+        for buffer, kept in zip(self.buffers, self.kept, strict=True):
+            # What others need after these tasks does not die in them.
+            remaining[buffer] = uses.get(buffer, 0) + kept
+        by_op, residues, _ = simulate(self.storage, ops, remaining, self.initial)
         footprints: list[int] = []
         after: list[int] = []
+        begin = 0
         for task in order:
-            for buffer in self.reads[task]:
-                remaining[buffer] -= 1
-            inner_footprints, inner_residues = self.profile(task, [b for b in self.reads[task] if not remaining[b]])
-            footprints.append(live + max(inner_footprints))
-            live += inner_residues[-1]
-            after.append(live)
+            end = begin + len(self.members[task])
+            footprints.append(max(by_op[begin:end]))
+            after.append(residues[end - 1])
+            begin = end
         return footprints, after
 
     def excess(self, task: int, dying: Collection[int]) -> int:
