@@ -33,8 +33,8 @@ def merged_cells(extents: Sequence[Extent], steps: int) -> Iterator[Extent]:
     columns, rows = min(_COLUMNS, steps), min(_ROWS, height)
     corners = [[0] * (columns + 1) for _ in range(rows + 1)]
     for extent in extents:
-        left, right = extent.left * columns // steps, -(-extent.right * columns // steps)
-        bottom, top = extent.bottom * rows // height, -(-extent.top * rows // height)
+        left, right = extent.left * columns // steps, (extent.right - 1) * columns // steps + 1
+        bottom, top = extent.bottom * rows // height, (extent.top - 1) * rows // height + 1
         corners[bottom][left] += 1
         corners[bottom][right] -= 1
         corners[top][left] -= 1

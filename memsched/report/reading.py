@@ -40,7 +40,7 @@ def parse_report(data: bytes, name: str) -> dict[str, Any]:
     version, command = report["schema_version"], report.get("command")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise ReportError(f"{name} has schema_version {json.dumps(version)[:20]}; this memsched reads {SCHEMA_VERSION}")
-    if command not in {"optimize", "analyze"}:
+    if command not in ("optimize", "analyze"):
         raise ReportError(f"{name} is no report of 'memsched optimize' or 'memsched analyze'")
     problem = first_violation(report, load_schema()) or _contradiction(report)
     if problem is not None:

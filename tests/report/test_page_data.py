@@ -1,0 +1,213 @@
+"""What the page draws: the figures of the report, all of them for small graphs, the largest for others."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.report import page_cells, page_data
+from memsched.report.build import build_report, dump_report
+from memsched.report.page_cells import Extent, merged_cells
+from memsched.report.page_data import AGAIN, PIECE, as_script, extremes
+from tests.random_graphs import random_graph, random_order
+from tests.report.test_build import facts_of
+from tests.report.test_tiling import a_report, a_section
+
+
+def random_report(seed: int, ops: int = 12) -> dict[str, Any]:
+    rng = random.Random(seed)
+    graph = random_graph(rng, ops, layable=True)
+    report: dict[str, Any] = json.loads(dump_report(build_report(facts_of(graph, tuple(random_order(rng, graph))))))
+    return report
+
+
+def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
+    """Ops in a row, every tenth of which makes a large tensor that only the last one reads as well."""
+    tensors = [Tensor("x", 10)] + [Tensor(f"t{i}{name}", 10 + i % 7 + 200 * (not i % 10)) for i in range(ops)]
+    nodes = [Op(f"{name}{i}", "Op", (i,), (i + 1,)) for i in range(ops)]
+    graph = Graph("chain", tuple(tensors), tuple(nodes), (0,), (ops,))
+    return build_report(facts_of(graph, tuple(range(ops))))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_figures_of_a_small_graph(seed: int) -> None:
+    report = random_report(seed, 3 + seed % 12)
+    data = page_data.page_data(report)
+    steps, buffers = data.values["steps"], data.values["buffers"]
+    assert steps["index"] is None
+    assert steps["footprint"] == [step["footprint_bytes"] for step in report["steps"]]
+    assert [steps["types"][place] for place in steps["type"]] == [step["type"] for step in report["steps"]]
+    figures = data.values["figures"]
+    assert steps["footprint"][figures["peakStep"]] == figures["peak"] == report["result"]["peak_bytes"]
+    assert data.values["merged"] == []
+    assert [buffers["name"][place] for place in range(len(data.tensors))] == [b["tensor"] for b in report["buffers"]]
+    for place, row in enumerate(report["buffers"]):
+        assert buffers["made"][place] == (-1 if row["produced_in"] is None else row["produced_in"])
+        assert buffers["read"][place] == row["read_in"]
+        assert buffers["offset"][place] == row["offset_bytes"]
+        assert buffers["offset"][place] + buffers["size"][place] <= data.values["maps"][0]["height"]
+        for ours, theirs in (("inPlaceOf", "in_place_of"), ("viewOf", "view_of")):
+            other = buffers[ours][place]
+            assert (buffers["name"][other] if other >= 0 else None) == row[theirs]
+    assert data.steps_drawn == data.steps
+    assert data.buffers_drawn == data.buffers == sum(buffers["drawn"])
+
+
+def test_rectangles_of_one_step_do_not_overlap() -> None:
+    for seed in range(30):
+        buffers = page_data.page_data(random_report(seed)).values["buffers"]
+        taken = {place for place in buffers["inPlaceOf"] if place >= 0}
+        drawn = [place for place, yes in enumerate(buffers["drawn"]) if yes]
+        for one in drawn:
+            for other in drawn:
+                same_bytes = {one, other} & taken or one == other
+                first, last = max(buffers["first"][one], buffers["first"][other]), 0
+                last = min(buffers["last"][one], buffers["last"][other])
+                low = max(buffers["offset"][one], buffers["offset"][other])
+                high = min(buffers["offset"][p] + buffers["size"][p] for p in (one, other))
+                assert same_bytes or first > last or low >= high
+
+
+def test_a_report_of_an_older_version() -> None:
+    report = random_report(3)
+    for row in report["buffers"]:
+        del row["produced_in"], row["read_in"]
+    values = page_data.page_data(report).values
+    assert values["edgesKnown"] is False
+    assert values["buffers"]["made"][0] == report["buffers"][0]["first_step"]
+    assert values["given"] is None
+
+
+def test_the_files_order_is_drawn_where_it_differs() -> None:
+    report = random_report(5)
+    ops, footprints = ([step[key] for step in report["steps"]] for key in ("op", "footprint_bytes"))
+    given = report["baselines"]["file_order"]
+    given |= {"ops": ops, "footprints_bytes": footprints}
+    assert page_data.page_data(report).values["given"] is None
+    given |= {"ops": ops[::-1], "footprints_bytes": [2 * size for size in footprints[::-1]]}
+    found = page_data.page_data(report).values["given"]
+    assert found["peak"] == 2 * max(footprints)
+    assert found["footprint"][found["peakStep"]] == found["peak"]
+    assert found["total"] == len(ops)
+
+
+def test_pieces_and_repetitions_are_marked() -> None:
+    report = a_report(a_section())
+    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    copy = {"op": "big", "type": "Conv", "times": 1, "extra_macs": 1, "extra_bytes_moved": 1}
+    report["remat"] = {"applied": True, "copies": [copy]}
+    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    report["steps"][1]["op"] = "big#again1"
+    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, AGAIN]
+    report["tiling"] = None
+    assert page_data.page_data(report).values["steps"]["mark"][:2] == [AGAIN, AGAIN]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        *(("_STEPS_WHOLE", 100), ("_BUCKETS", 20), ("_BUFFERS_WHOLE", 100), ("_BUFFERS_KEPT", 30)),
+        *(("_NEAR_PEAK", 4), ("_NAMED_STEPS", 60), ("_READERS", 30), ("_FEWEST_READERS", 2)),
+    ):
+        monkeypatch.setattr(page_data, name, value)
+
+
+@pytest.mark.usefixtures("small")
+def test_large_graphs_are_downsampled() -> None:
+    report = chain_report(1000)
+    data = page_data.page_data(report)
+    steps, buffers, figures = (data.values[key] for key in ("steps", "buffers", "figures"))
+    assert 40 <= data.steps_drawn == len(steps["index"]) <= 60
+    assert data.steps == 1000
+    assert figures["peakStep"] in steps["index"]
+    assert max(steps["footprint"]) == figures["peak"]
+    for step, size in zip(steps["index"], steps["footprint"], strict=True):
+        assert report["steps"][step]["footprint_bytes"] == size
+    assert 30 <= data.buffers_drawn == len(buffers["name"]) <= 60
+    assert data.buffers == 1001
+    assert data.values["merged"]
+    at_peak = {fault["tensor"] for fault in report["at_fault"]}
+    assert at_peak <= {report["buffers"][place]["tensor"] for place in data.tensors}
+    for place, order in enumerate(data.tensors):
+        assert report["buffers"][order]["tensor"] == buffers["name"][place]
+
+
+@pytest.mark.usefixtures("small")
+def test_many_readers_are_counted() -> None:
+    tensors = [Tensor("x", 10)] + [Tensor(f"t{i}", 10) for i in range(40)]
+    nodes = [Op(f"op{i}", "Op", (0,), (i + 1,)) for i in range(40)]
+    graph = Graph("fan", tuple(tensors), tuple(nodes), (0,), (40,))
+    buffers = page_data.page_data(build_report(facts_of(graph, tuple(range(40))))).values["buffers"]
+    place = buffers["name"].index("x")
+    assert buffers["readers"][place] == 40
+    assert buffers["read"][place] == [0, 1]
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=200), st.integers(1, 20))
+def test_extremes_lose_none(values: list[int], buckets: int) -> None:
+    places = extremes(values, buckets)
+    assert places == sorted(set(places))
+    assert {0, len(values) - 1} <= set(places)
+    assert len(places) <= 2 * buckets + 2
+    assert max(values) == max(values[place] for place in places)
+    assert min(values) == min(values[place] for place in places)
+    if len(values) > 2 * buckets:
+        for bucket in range(buckets):
+            low, high = bucket * len(values) // buckets, (bucket + 1) * len(values) // buckets
+            kept = [values[place] for place in places if low <= place < high]
+            assert (min(kept), max(kept)) == (min(values[low:high]), max(values[low:high]))
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.tuples(st.integers(0, 39), st.integers(1, 9), st.integers(0, 60), st.integers(1, 20)), max_size=12),
+    st.tuples(st.integers(1, 12), st.integers(1, 12)),
+)
+def test_merged_cells_cover_what_they_stand_for(
+    steps: int, boxes: list[tuple[int, int, int, int]], grid: tuple[int, int]
+) -> None:
+    extents = [
+        Extent(left % steps, min(steps, left % steps + width), bottom, bottom + height)
+        for left, width, bottom, height in boxes
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_cells, "_COLUMNS", grid[0])
+        patch.setattr(page_cells, "_ROWS", grid[1])
+        cells = list(merged_cells(extents, steps))
+    top = max((extent.top for extent in extents), default=0)
+    covered: set[tuple[int, int]] = set()
+    for cell in cells:
+        assert 0 <= cell.left < cell.right <= steps
+        assert 0 <= cell.bottom < cell.top <= top
+        points = {(x, y) for x in range(cell.left, cell.right) for y in range(cell.bottom, cell.top)}
+        assert not points & covered
+        covered |= points
+        # Nothing is covered that no extent is near: each cell of the grid under it is touched.
+        assert any(
+            e.left < cell.right and e.right > cell.left and e.bottom < cell.top and e.top > cell.bottom for e in extents
+        )
+    needed = {(x, y) for e in extents for x in range(e.left, e.right) for y in range(e.bottom, e.top)}
+    assert needed <= covered
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), st.lists, max_leaves=8))
+def test_json_ends_no_script(value: Any) -> None:
+    text = as_script(value)
+    assert json.loads(text) == value
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+def test_names_share_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = chain_report(30, "/".join(f"block<{i}>" for i in range(40)))
+    whole = page_data.page_data(report).values
+    assert max(map(len, whole["steps"]["op"])) == 160
+    monkeypatch.setattr(page_data, "_NAME_BYTES", 6000)
+    less = page_data.page_data(report).values
+    assert max(map(len, less["steps"]["op"])) < 100
+    assert len(set(less["steps"]["op"])) == 30
