@@ -123,7 +123,9 @@ class _Run:
         self._passes: list[PassRecord] = []
         self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
         file_order = tuple(range(len(storage.preds)))
-        self.best = Incumbent(file_order, evaluate(storage, file_order).peak, "file order")
+        # Of the best order: large graphs take long to evaluate.
+        self.profile = evaluate(storage, file_order)
+        self.best = Incumbent(file_order, self.profile.peak, "file order")
         self.lower_bound = 0
         self.proof = ""
         self.states = 0
@@ -140,11 +142,13 @@ class _Run:
 
     def offer(self, order: tuple[int, ...], method: str) -> int:
         """Take ``order`` when it is better than the incumbent; return its peak."""
-        known = order == self.best.order
-        peak = self.best.peak if known else evaluate(self.storage, order).peak
-        if peak < self.best.peak:
-            self.best = Incumbent(order, peak, method)
-        return peak
+        if order == self.best.order:
+            return self.best.peak
+        profile = evaluate(self.storage, order)
+        if profile.peak < self.best.peak:
+            self.profile = profile
+            self.best = Incumbent(order, profile.peak, method)
+        return profile.peak
 
     def raise_bound(self, bound: int, proof: str) -> None:
         if bound > self.lower_bound:
@@ -199,7 +203,7 @@ class _Run:
         self.tell(proof)
 
     def result(self, fused: FusedGraph | None, segments: int) -> ScheduleResult:
-        profile = evaluate(self.storage, self.best.order)
+        profile = self.profile
         optimal = self.done()
         schedule = Schedule(
             order=self.best.order,
