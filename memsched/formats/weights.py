@@ -28,9 +28,10 @@ def weights(module: Module) -> Weights:
     """Return the constants that the ops of ``module``'s main graph read.
 
     An op reads what its bodies read as well: what they capture, and constants of their own, whose names are then
-    "body/name". A constant that is computed from constants counts with its own size, as runtimes fold it, and as those
-    that it comes from where its size is unknown. In a TFLite file tensors that share a buffer are one constant. What
-    ONNX functions hold that could not be inlined is not counted.
+    "body/name". A constant that ONNX nodes compute from constants counts with its own size, as runtimes fold it, and as
+    those that it comes from where its size is unknown; one that TFLite operators compute always counts as those that
+    it comes from, because LiteRT holds these. In a TFLite file tensors that share a buffer are one constant. What ONNX
+    functions hold that could not be inlined is not counted.
 
     Raises:
         ModelError: A constant's shape is negative or absurd.

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.formats.module import Module
+from memsched.formats.segments import Segment, annotate_stages, check_segments, read_options, together
+from memsched.graph.model import Graph, Op, Tensor
+from tests.formats.tflite_builder import branches, build
+from tests.segment_cuts import load
+
+
+def module() -> Module:
+    """x -> a -> b, (a, b) -> y; v is a variable that op 1 uses."""
+    graph = Graph(
+        name="main",
+        tensors=tuple(Tensor(name, 4, (1,), "float32") for name in ("x", "a", "b", "y", "v")),
+        ops=(
+            Op("a", "Relu", (0,), (1,)),
+            Op("b", "Neg", (1, 4), (2,)),
+            Op("y", "Add", (1, 2), (3,)),
+        ),
+        inputs=(0,),
+        outputs=(3, 0),
+        variables=(4,),
+    )
+    return Module("-", "onnx", "", (graph,), (), 0, 0, (), None)
+
+
+FIRST = Segment((0,), ("x",), ("a",))
+SECOND = Segment((1, 2), ("a",), ("y",))
+
+
+def test_a_whole_is_accepted() -> None:
+    check_segments(module(), [FIRST, SECOND])
+    check_segments(module(), [Segment((0, 1, 2), ("x",), ("y", "x"))])
+    # What is passed through, and outputs that are constants, are handed out as well.
+    check_segments(module(), [FIRST, Segment((), ("a",), ("a",)), replace(SECOND, outputs=("y", "constant"))])
+
+
+@pytest.mark.parametrize(
+    ("segments", "words"),
+    [
+        ([FIRST], "op 'b' is in no segment"),
+        ([FIRST, FIRST, SECOND], "op 'a', which an earlier one holds"),
+        ([SECOND, FIRST], "given 'a', which nothing before it"),
+        ([replace(FIRST, outputs=()), SECOND], "given 'a', which nothing before it"),
+        ([FIRST, replace(SECOND, inputs=())], "op 'b' reads 'a', not there yet"),
+        ([FIRST, replace(SECOND, ops=(2, 1))], "op 'y' reads 'b', not there yet"),
+        ([FIRST, replace(SECOND, outputs=("b",))], "output 'y' of the model is handed out by no segment"),
+        ([replace(FIRST, outputs=("a", "b")), SECOND], "hands out 'b', which it has not"),
+        ([FIRST, replace(SECOND, ops=(1, 2, 3))], "op 3, which does not exist"),
+        ([FIRST, replace(SECOND, ops=(1, -1, 2))], "op -1, which does not exist"),
+        ([FIRST, replace(SECOND, ops=(1, 2, 2))], "twice"),
+        ([replace(FIRST, inputs=("x", "x")), SECOND], "twice"),
+    ],
+)
+def test_what_is_no_whole_is_refused(segments: list[Segment], words: str) -> None:
+    with pytest.raises(InternalError, match=words):
+        check_segments(module(), segments)
+
+
+def test_an_order_that_no_tensor_states_is_checked() -> None:
+    given = module()
+    graph = replace(given.graph, ops=(*given.graph.ops, Op("late", "Relu", (0,), ())), dependencies=((3, 1),))
+    stated = replace(given, graphs=(graph,))
+    with pytest.raises(InternalError, match="op 'b' must stay behind 'late'"):
+        check_segments(stated, [FIRST, SECOND, Segment((3,), ("x",), ())])
+    check_segments(stated, [Segment((3, 0), ("x",), ("a",)), SECOND])
+
+
+def test_formats_say_what_only_they_know() -> None:
+    tflite = load(build(branches()))
+    assert read_options(tflite, Segment((0,), ("x",), ("wide0",))).input_shapes == {}
+    assert (together(tflite), together(module())) == ((), ())
+    with pytest.raises(InternalError, match="only ONNX"):
+        annotate_stages(tflite, [0] * len(tflite.graph.ops))
