@@ -54,6 +54,7 @@ HEAVY = {
     "onnx",
     "onnxruntime",
     "ortools",
+    "pymoo",
     "rich",
     "sympy",
     "tflite",

@@ -65,6 +65,7 @@ def choose(
     home: int = 0,
     price: float = 0.0,
     fits: bool = True,
+    follow: bool = True,
     stop: Callable[[], bool] | None = None,
 ) -> Outcome | None:
     """Return the best combination of ``choices``, one list per position; None where nothing fits or it was stopped.
@@ -73,14 +74,16 @@ def choose(
         width: States that are kept.
         price: Seconds per share of a device's memory that weights take: what makes memory scarce in advance.
         fits: Leave out what exceeds a device's memory.
+        follow: Give an op that works element by element the parts of its input, without a choice of its own.
     """
-    return _Program(space, cluster, choices, width, home, price, fits).run(stop)
+    return _Program(space, cluster, choices, width, home, price, fits, follow).run(stop)
 
 
 class _Program:
     def __init__(
         self, space: Space, cluster: Cluster, choices: Sequence[Choices], width: int, home: int, price: float,
         fits: bool,
+        follow: bool,
     ) -> None:  # fmt: skip
         import numpy as np
 
@@ -96,7 +99,7 @@ class _Program:
             max((space.last[tensor] for tensor in (*space.op(place).outputs, *space.op(place).inputs)), default=place)
             for place in range(len(choices))
         ]
-        self.follows = [self._followed(position) for position in range(len(choices))]
+        self.follows = [self._followed(position) if follow else None for position in range(len(choices))]
 
     def run(self, stop: Callable[[], bool] | None) -> Outcome | None:
         import numpy as np
@@ -189,7 +192,11 @@ class _Program:
             else ((weights + most).max(axis=1) + 1e-3 * latency)
         )
         if self.fits:
-            score = np.where(((weights + most) > self.limits).any(axis=1), np.inf, score)
+            exceeding = ((weights + most) > self.limits).any(axis=1)
+            if exceeding.any():
+                # A state that was kept may have won over one that is slower so far but holds less.
+                self.complete = False
+            score = np.where(exceeding, np.inf, score)
         picks = states.picks[parents]
         picks[:, position] = picked
         kept = self._kept(picks, score, position)

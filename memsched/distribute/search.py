@@ -2,90 +2,285 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from memsched.distribute import shares as rules
-from memsched.distribute.plan import plan_in
+from memsched.distribute.bounds import latency_bound
+from memsched.distribute.choices import Choices, all_shares, few_shares
+from memsched.distribute.fused import best_blocks
+from memsched.distribute.genetic import Settings, evolve
+from memsched.distribute.plan import Blocks, plan_in
+from memsched.distribute.program import Outcome, choose
+from memsched.distribute.refine import refined
 from memsched.distribute.space import NoPlanFitsError, Space
-from memsched.graph.distribution import Axis, Distribution
+from memsched.errors import UsageError
+from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.targets.cluster import Cluster
 from memsched.units import format_size
 
-__all__ = ["Method", "search"]
+__all__ = ["METHODS", "Method", "search"]
 
 Method = Literal["auto", "genetic", "exact", "even", "single"]
+METHODS: tuple[Method, ...] = ("auto", "genetic", "exact", "even", "single")
+
+_WIDTH = 32
+"""States of the dynamic program over a few choices; more find next to nothing more."""
+
+_EXACT_CHAIN = (64, 20_000)
+_EXACT_GRAPH = (8, 500)
+"""Choices per op and axis, and states, of the exact method: for chains, and for graphs that branch."""
+
+_LONGEST_BLOCK = 24
+_FUSED = 3
+"""Plans for which fused blocks are looked for."""
+
+_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+"""For a device's whole memory, in latencies of one device: how dear weights are made until a plan fits."""
 
 
 def search(
     graph: Graph,
     cluster: Cluster,
-    limits: Limits,  # noqa: ARG001
+    limits: Limits,
     *,
     method: Method = "auto",
     order: Sequence[int] | None = None,
     weights: Mapping[int, Mapping[int, int]] | None = None,
     home: int = 0,
+    fuse: bool = True,
     started: float | None = None,
-    stop: Callable[[], bool] | None = None,  # noqa: ARG001
+    stop: Callable[[], bool] | None = None,
 ) -> Distribution:
     """Return the fastest plan found that fits the memory of every device.
 
     Args:
+        method: "auto": rules, the dynamic program, fused blocks and local search. "genetic": GenEFlow. "exact": the
+            dynamic program over all shares (of bounded granularity on long axes), one op per step. "even" and
+            "single": the best even split, the best device alone.
         order: Of execution; None for the graph's own.
         weights: Per op the bytes of its constants by position, where the graph's shapes do not tell them.
         home: The device that gets the outputs.
+        fuse: Permit "auto" blocks of ops without a synchronisation inside.
         started: When the time limit began, on the clock of `time.monotonic`.
+        stop: Asked now and then whether to end with what there is.
 
     Raises:
         DistributionError: The network cannot be distributed.
         NoPlanFitsError: No plan found fits.
-        UsageError: There is no device ``home``.
+        UsageError: There is no device ``home``, or no such method.
     """
     started = time.monotonic() if started is None else started
-    space = Space.of(graph, order, weights)
-    return best_that_fits(space, cluster, candidates(space, cluster, method, home))
+    if method not in METHODS:
+        raise UsageError(f"there is no method '{method}': choose from {', '.join(METHODS)}")
+    if not 0 <= home < len(cluster.devices):
+        raise UsageError(
+            f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
+        )
+    deadline = limits.deadline(started)
+
+    def ended() -> bool:
+        return time.monotonic() >= deadline or (stop is not None and stop())
+
+    task = _Task(Space.of(graph, order, weights), cluster, home, ended)
+    if method in {"single", "even"}:
+        plans = task.single() if method == "single" else task.even()
+    elif method == "genetic":
+        plans = [*task.single(), *task.even(), task.genetic(limits, started, stop)]
+    elif method == "exact":
+        plans = task.exact()
+    else:
+        plans = task.everything(fuse=fuse)
+    return task.best(plans)
 
 
-def candidates(space: Space, cluster: Cluster, method: Method, home: int) -> list[Distribution]:
-    """Return the plans by rule."""
-    count = len(cluster.devices)
-    found = []
-    if method != "even":
-        found += [
-            plan_in(space, rules.single(space, device, count), cluster, home=home, method="single")
-            for device in range(count)
-        ]
-    if method != "single":
-        memory = sum(device.memory for device in cluster.devices)
-        by_memory = [rules.axis_by_memory(space, place, memory) for place in range(len(space.order))]
-        rows: list[Axis] = [next(a for a in ("rows", "channels", "whole") if a in d) for d in space.divisions]
-        for axes in (by_memory, rows):
-            found.append(plan_in(space, rules.even(space, axes, count), cluster, home=home, method="even"))
-            if method == "auto":
-                shares = rules.proportional(space, axes, cluster)
-                found.append(plan_in(space, shares, cluster, home=home, method="proportional"))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is looked for."""
+
+    space: Space
+    cluster: Cluster
+    home: int
+    ended: Callable[[], bool]
+
+    def plan(self, shares: Sequence[Share], method: str, blocks: Blocks | None = None) -> Distribution:
+        return plan_in(self.space, shares, self.cluster, blocks=blocks, home=self.home, method=method)
+
+    def fits(self, memory: Sequence[int]) -> bool:
+        return all(used <= device.memory for used, device in zip(memory, self.cluster.devices, strict=True))
+
+    # Rules --------------------------------------------------------------------------------------------------------
+
+    def single(self) -> list[Distribution]:
+        count = len(self.cluster.devices)
+        return [self.plan(rules.single(self.space, device, count), "single") for device in range(count)]
+
+    def axes_by_memory(self) -> list[Axis]:
+        memory = sum(device.memory for device in self.cluster.devices)
+        return [rules.axis_by_memory(self.space, place, memory) for place in range(len(self.space.order))]
+
+    def axes_by_rows(self) -> list[Axis]:
+        wanted: tuple[Axis, ...] = ("rows", "channels", "whole")
+        return [next(axis for axis in wanted if axis in found) for found in self.space.divisions]
+
+    def even(self) -> list[Distribution]:
+        count = len(self.cluster.devices)
+        axes = (self.axes_by_memory(), self.axes_by_rows())
+        return [self.plan(rules.even(self.space, one, count), "even") for one in axes]
+
+    def proportional(self) -> list[Distribution]:
+        axes = (self.axes_by_memory(), self.axes_by_rows())
+        return [self.plan(rules.proportional(self.space, one, self.cluster), "proportional") for one in axes]
+
+    # Searches -----------------------------------------------------------------------------------------------------
+
+    def genetic(self, limits: Limits, started: float, stop: Callable[[], bool] | None) -> Distribution:
+        """Return what GenEFlow finds along the axes that the document's rule chooses."""
+        axes, count = self.axes_by_memory(), len(self.cluster.devices)
+        seeds = [rules.even(self.space, axes, count), rules.proportional(self.space, axes, self.cluster)]
+        for device in range(count):
+            alone = [1.0 if one == device else 0.0 for one in range(count)]
+            seeds.append(
+                tuple(
+                    rules.by_weights(self.space.order[place], self.space.divisions[place][axis], alone)
+                    for place, axis in enumerate(axes)
+                )
+            )
+        found = evolve(
+            self.space, self.cluster, axes, seeds, limits,
+            settings=Settings(), home=self.home, started=started, stop=stop,
+        )  # fmt: skip
+        return self.plan(found, "genetic")
+
+    def exact(self) -> list[Distribution]:
+        """Return what the dynamic program finds over all shares, with its latency as bound where that is proven."""
+        count = len(self.cluster.devices)
+        chain = all(len(readers) <= 1 for readers in self.space.readers)
+        most, width = _EXACT_CHAIN if chain else _EXACT_GRAPH
+        choices, complete = [], True
+        for position, few in enumerate(self.few()):
+            shares, all_of_them = all_shares(self.space, position, count, most)
+            complete &= all_of_them
+            choices.append(Choices.of(self.space, self.cluster, position, [*few, *shares]))
+            if self.ended():
+                return [*self.single(), *self.even()]
+        found = choose(self.space, self.cluster, choices, width=width, home=self.home, follow=False, stop=self.ended)
+        if found is None:
+            return [*self.single(), *self.even()]
+        plan = self.plan(found.shares, "exact")
+        return [replace(plan, lower_bound=plan.latency) if complete and found.complete else plan]
+
+    def everything(self, *, fuse: bool) -> list[Distribution]:
+        """Return the plans of all rules, of the dynamic program, and what became of the best of them."""
+        single = self.single()
+        plans = [*single, *self.even(), *self.proportional()]
+        if len(self.cluster.devices) > 1 and not self.ended():
+            scale = min(one.latency for one in single)
+            found = self._chosen(scale)
+            if found is not None:
+                plans.append(self.plan(found.shares, "program"))
+        for one in self._fastest(plans)[:_FUSED] if fuse else ():
+            plans.extend(self.fused(one) if not self.ended() else ())
+        for one in self._fastest(plans)[:1]:
+            again = self.refined(one)
+            plans.append(again)
+            # Other bounds may make other blocks better.
+            plans.extend(self.fused(again) if fuse and not self.ended() else ())
+        return plans
+
+    def _fastest(self, plans: Sequence[Distribution]) -> list[Distribution]:
+        """Return the plans that fit, the fastest first; of those with the same shares and blocks one."""
+        fitting = sorted((one for one in plans if self.fits(one.memory)), key=lambda one: one.latency)
+        return list({(one.shares, _blocks_of(one)): one for one in reversed(fitting)}.values())[::-1]
+
+    def _chosen(self, scale: float) -> Outcome | None:
+        """Return the dynamic program's best over a few shares; weights are made dearer until they fit."""
+        choices = self._tables()
+        for price in _PRICES:
+            found = choose(
+                self.space, self.cluster, choices, width=_WIDTH, home=self.home, price=price * scale, stop=self.ended
+            )
+            if found is not None or self.ended():
+                return found
+        return None
+
+    def _tables(self) -> list[Choices]:
+        return [Choices.of(self.space, self.cluster, place, shares) for place, shares in enumerate(self.few())]
+
+    def few(self) -> list[list[Share]]:
+        """Return shares worth trying: after the speeds of the fastest 2, 3, ... devices, and even ones."""
+        count = len(self.cluster.devices)
+        result = []
+        for position in range(len(self.space.order)):
+            speeds = rules.speeds(self.space, position, self.cluster)
+            fastest = sorted(range(count), key=lambda device: (-speeds[device], device != self.home, device))
+            profiles = [
+                [1.0] * count,
+                *(
+                    [speeds[device] if device in fastest[:number] else 0.0 for device in range(count)]
+                    for number in range(count, 1, -1)
+                ),
+            ]
+            result.append(few_shares(self.space, self.cluster, position, profiles))
+        return result
+
+    def fused(self, plan: Distribution) -> list[Distribution]:
+        """Return what fused blocks make of a plan."""
+        found = best_blocks(self.space, plan.shares, self.cluster, longest=_LONGEST_BLOCK, stop=self.ended)
+        return [] if found is None else [self.plan(plan.shares, "fused", found)]
+
+    def refined(self, plan: Distribution) -> Distribution:
+        """Return what moving the bounds of a plan makes of it."""
+        blocks = _blocks_of(plan)
+        shares = refined(self.space, plan.shares, self.cluster, blocks, home=self.home, stop=self.ended)
+        return self.plan(shares, "refined", blocks)
+
+    # The answer ---------------------------------------------------------------------------------------------------
+
+    def best(self, plans: Sequence[Distribution]) -> Distribution:
+        """Return the fastest of ``plans`` that fits, with a bound.
+
+        Raises:
+            NoPlanFitsError: None does.
+        """
+        fitting = [one for one in plans if self.fits(one.memory)]
+        if not fitting:
+            raise self._too_small(plans)
+        found = min(fitting, key=lambda one: one.latency)
+        if found.lower_bound:
+            return found
+        return replace(found, lower_bound=min(found.latency, latency_bound(self.space, self.cluster)))
+
+    def _too_small(self, plans: Sequence[Distribution]) -> NoPlanFitsError:
+        count = len(self.cluster.devices)
+        tried = [*plans, *self.single(), *self.even()]
+        if count > 1:
+            found = choose(
+                self.space, self.cluster, self._tables(), width=_WIDTH, home=self.home, price=math.inf, fits=False
+            )
+            if found is not None:
+                tried.append(self.plan(found.shares, "least memory"))
+        limits = [device.memory for device in self.cluster.devices]
+        excess = [sum(max(0, u - m) for u, m in zip(one.memory, limits, strict=True)) for one in tried]
+        nearest = tried[excess.index(min(excess))]
+        least = min(max(one.memory) for one in tried)
+        proven = count == 1
+        known = "is needed" if proven else "would do, by the best plan found"
+        return NoPlanFitsError(
+            f"no plan for '{self.space.graph.name}' fits the memory of cluster '{self.cluster.name}': "
+            f"{format_size(least)} on every device {known} ({least} bytes), but they have "
+            f"{', '.join(format_size(size) for size in dict.fromkeys(limits))}",
+            nearest.memory, least, proven=proven,
+        )  # fmt: skip
 
 
-def best_that_fits(space: Space, cluster: Cluster, plans: Sequence[Distribution]) -> Distribution:
-    """Return the fastest of ``plans`` that fits.
-
-    Raises:
-        NoPlanFitsError: None does.
-    """
-    limits = [device.memory for device in cluster.devices]
-    fitting = [one for one in plans if all(used <= most for used, most in zip(one.memory, limits, strict=True))]
-    if fitting:
-        return min(fitting, key=lambda one: one.latency)
-    least = min(plans, key=lambda one: max(one.memory))
-    nearest = min(plans, key=lambda one: sum(max(0, u - m) for u, m in zip(one.memory, limits, strict=True)))
-    needed = max(least.memory)
-    raise NoPlanFitsError(
-        f"no plan found for '{space.graph.name}' fits the devices of cluster '{cluster.name}': the best would need "
-        f"{format_size(needed)} on every device ({needed} bytes)",
-        nearest.memory, needed, proven=False,
-    )  # fmt: skip
+def _blocks_of(plan: Distribution) -> Blocks:
+    """Return the runs of positions that a plan's steps are."""
+    place = {share.op: position for position, share in enumerate(plan.shares)}
+    starts = [min(place[one.op] for mine in step.computations for one in mine) for step in plan.steps]
+    return tuple(zip([0, *starts[1:]], [*starts[1:], len(plan.shares)], strict=True))

@@ -9,7 +9,7 @@ from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Share
 from memsched.targets.cluster import Cluster
 
-__all__ = ["axis_by_memory", "by_weights", "even", "most_parts", "proportional", "single"]
+__all__ = ["axis_by_memory", "by_weights", "even", "most_parts", "proportional", "single", "speeds"]
 
 
 def most_parts(space: Space, position: int, memory: int) -> tuple[float, float]:
@@ -67,21 +67,24 @@ def even(space: Space, axes: Sequence[Axis], devices: int) -> tuple[Share, ...]:
     )
 
 
+def speeds(space: Space, position: int, cluster: Cluster) -> list[float]:
+    """Return, per device, how often it could compute the whole op in a second."""
+    op = space.op(position)
+    whole = space.divisions[position]["whole"]
+    touched = (
+        sum(space.graph.tensors[tensor].size for tensor in whole.tensors)
+        + space.output_bytes(position)
+        + whole.weight_bytes(0, 1)
+    )
+    return [1 / max(device.time_of(op.type).seconds(op.macs, touched), 1e-12) for device in cluster.devices]
+
+
 def proportional(space: Space, axes: Sequence[Axis], cluster: Cluster) -> tuple[Share, ...]:
-    """Return shares in proportion to each device's speed at each op, as computed whole."""
-    result = []
-    for position, axis in enumerate(axes):
-        op = space.op(position)
-        whole = space.divisions[position]["whole"]
-        touched = (
-            sum(space.graph.tensors[tensor].size for tensor in whole.tensors)
-            + space.output_bytes(position)
-            + whole.weight_bytes(0, 1)
-        )
-        seconds = [device.time_of(op.type).seconds(op.macs, touched) for device in cluster.devices]
-        speeds = [1 / max(one, 1e-12) for one in seconds]
-        result.append(by_weights(space.order[position], space.divisions[position][axis], speeds))
-    return tuple(result)
+    """Return shares in proportion to each device's speed at each op."""
+    return tuple(
+        by_weights(space.order[position], space.divisions[position][axis], speeds(space, position, cluster))
+        for position, axis in enumerate(axes)
+    )
 
 
 def single(space: Space, device: int, devices: int) -> tuple[Share, ...]:

@@ -1,0 +1,212 @@
+"""GenEFlow: an elite-preserving genetic search for the bounds of all ops at once, with pymoo.
+
+Source: "MemoriaNova", section 3.3.4. A chromosome is the inner bounds of every op that can be divided (equation 11);
+repair sorts them, so that equations 8 to 10 always hold; the other constraints are violations that the library
+compares by. A population is evaluated at once in numpy, which needs no processes beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memsched.distribute.population import Population
+from memsched.distribute.refine import bounds_of, shares_of
+from memsched.distribute.space import Space
+from memsched.distribute.violations import violations
+from memsched.errors import RuntimeUnavailableError
+from memsched.graph.distribution import Axis, Share
+from memsched.graph.limits import Limits
+from memsched.targets.cluster import Cluster
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+__all__ = ["Settings", "evolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a genetic search runs.
+
+    Attributes:
+        size: Plans in a population.
+        generations: At most; the time limit may end it before.
+        patience: Generations without a better plan after which it has converged.
+    """
+
+    size: int = 100
+    generations: int = 300
+    patience: int = 60
+
+
+def evolve(
+    space: Space,
+    cluster: Cluster,
+    axes: Sequence[Axis],
+    seeds: Sequence[Sequence[Share]],
+    limits: Limits,
+    *,
+    settings: Settings | None = None,
+    home: int = 0,
+    started: float | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> tuple[Share, ...]:
+    """Return the best shares along ``axes`` that were found: never slower than the best of ``seeds`` that fits.
+
+    Args:
+        seeds: Plans of the first population, along the same axes; the rest of it is drawn.
+        started: When the time limit began, on the clock of `time.monotonic`.
+
+    Raises:
+        RuntimeUnavailableError: pymoo is not installed.
+    """
+    try:
+        from pymoo.algorithms.soo.nonconvex.ga import GA
+        from pymoo.core.mutation import Mutation
+        from pymoo.core.problem import Problem
+        from pymoo.core.repair import Repair
+        from pymoo.operators.crossover.pntx import TwoPointCrossover
+        from pymoo.optimize import minimize
+    except ImportError:
+        raise RuntimeUnavailableError(
+            "the genetic search needs pymoo, which is not installed: pip install 'memsched[distribute]'"
+        ) from None
+    import numpy as np
+
+    started = time.monotonic() if started is None else started
+    deadline = limits.deadline(started)
+    settings = settings or Settings()
+    coder = _Coder(space, cluster, axes, home)
+    if not coder.genes:
+        return shares_of(space, coder.population, coder.decode(np.zeros((1, 0), dtype=np.int64))[0])
+
+    class Latency(Problem):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(
+                n_var=coder.genes, n_obj=1, n_ieq_constr=2, xl=0, xu=np.repeat(coder.units, coder.edges), vtype=int
+            )
+
+        def _evaluate(self, chromosomes: Any, out: dict[str, Any], *_: Any, **__: Any) -> None:
+            bounds = coder.decode(chromosomes.astype(np.int64))
+            found = coder.population.evaluate(bounds)
+            broken = np.maximum(violations(coder.population, bounds, found), 0)
+            devices = len(cluster.devices)
+            out["F"] = found.latency
+            out["G"] = np.stack([broken[:, :, 4 + devices].max(axis=1), broken[:, :, -devices:].max(axis=(1, 2))], 1)
+
+    class Sorted(Repair):  # type: ignore[misc]
+        def _do(self, _: Any, chromosomes: Any, **__: Any) -> Any:
+            rows = np.rint(chromosomes).astype(np.int64).reshape(len(chromosomes), -1, coder.edges)
+            rows = np.clip(rows, 0, coder.units[None, :, None])
+            rows.sort(axis=2)
+            return rows.reshape(len(chromosomes), -1)
+
+    class Shift(Mutation):  # type: ignore[misc]
+        """Moves the bounds of a few ops that follow each other, by the same fraction of each."""
+
+        def _do(self, _: Any, chromosomes: Any, random_state: Any = None, **__: Any) -> Any:
+            return coder.shifted(chromosomes, random_state)
+
+    random = np.random.default_rng(limits.seed)
+    first = coder.first(seeds, settings.size, random)
+    best, stale = math.inf, 0
+
+    def finished(algorithm: Any) -> None:
+        nonlocal best, stale
+        found = algorithm.opt[0]
+        value = float(found.F[0]) if found.CV[0] <= 0 else math.inf
+        best, stale = (value, 0) if value < best * (1 - 1e-9) else (best, stale + 1)
+        late = time.monotonic() >= deadline or (stop is not None and stop())
+        if stale >= settings.patience or late:
+            algorithm.termination.force_termination = True
+
+    result = minimize(
+        Latency(),
+        GA(
+            pop_size=settings.size,
+            sampling=first,
+            crossover=TwoPointCrossover(),
+            mutation=Shift(),
+            repair=Sorted(),
+            eliminate_duplicates=True,
+        ),
+        ("n_gen", settings.generations),
+        seed=limits.seed,
+        callback=finished,
+        verbose=False,
+    )
+    chromosome = result.X if result.X is not None else result.pop[0].X
+    return shares_of(space, coder.population, coder.decode(np.array([chromosome], dtype=np.int64))[0])
+
+
+class _Coder:
+    """From chromosomes (inner bounds in units, op after op) to bounds and back."""
+
+    def __init__(self, space: Space, cluster: Cluster, axes: Sequence[Axis], home: int) -> None:
+        import numpy as np
+
+        self.space, self.home = space, home
+        self.population = Population(space, cluster, axes, home=home)
+        self.edges = len(cluster.devices) - 1
+        self.places = [place for place, axis in enumerate(axes) if axis != "whole"] if self.edges else []
+        divisions = [space.divisions[place][axes[place]] for place in self.places]
+        self.units = np.array([one.units for one in divisions], dtype=np.int64)
+        self.unit = np.array([one.unit for one in divisions], dtype=np.int64)
+        self.length = np.array([one.length for one in divisions], dtype=np.int64)
+        self.genes = len(self.places) * self.edges
+
+    def decode(self, chromosomes: Integers) -> Integers:
+        """Return the bounds of chromosomes, [plan, position, device + 1]; ops that are not divided go to ``home``."""
+        import numpy as np
+
+        plans = len(chromosomes)
+        result: Integers = np.zeros((plans, len(self.population.axes), self.edges + 2), dtype=np.int64)
+        result[:, :, self.home + 1 :] = 1
+        if self.places:
+            inner = chromosomes.reshape(plans, -1, self.edges)
+            bounds = np.minimum(inner * self.unit[None, :, None], self.length[None, :, None])
+            result[:, self.places, 0] = 0
+            result[:, self.places, 1:-1] = bounds
+            result[:, self.places, -1] = self.length
+        return result
+
+    def encode(self, shares: Sequence[Share]) -> Integers:
+        """Return the chromosome of shares along the same axes."""
+        bounds = bounds_of(shares)[:, self.places, 1:-1]
+        result: Integers = -(-bounds // self.unit[None, :, None])
+        return result.reshape(-1)
+
+    def first(self, seeds: Sequence[Sequence[Share]], size: int, random: np.random.Generator) -> Integers:
+        """Return the first population: the seeds, plans of one profile for all ops, and plans drawn op by op."""
+        import numpy as np
+
+        rows = [self.encode(seed) for seed in seeds]
+        while len(rows) < size:
+            shape = (1 if len(rows) % 2 else len(self.places), self.edges)
+            cuts = np.sort(random.random(shape), axis=1)
+            rows.append(np.rint(cuts * self.units[:, None]).astype(np.int64).reshape(-1))
+        return np.array(rows[:size])
+
+    def shifted(self, chromosomes: Any, random: np.random.Generator) -> Any:
+        """Return chromosomes of which a run of ops has one boundary moved."""
+        import numpy as np
+
+        result = chromosomes.astype(np.float64).reshape(len(chromosomes), -1, self.edges)
+        count = len(self.places)
+        for row in result:
+            start = int(random.integers(count))
+            stop = min(count, start + int(random.geometric(0.1)))
+            boundary = int(random.integers(self.edges))
+            change = random.normal(0, 0.03)
+            moved = row[start:stop, boundary] + change * self.units[start:stop]
+            # At least one unit, in the direction that was drawn.
+            least = row[start:stop, boundary] + np.sign(change)
+            row[start:stop, boundary] = np.maximum(moved, least) if change > 0 else np.minimum(moved, least)
+        return result.reshape(len(chromosomes), -1)
