@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def proto(data: bytes) -> onnx.ModelProto:
     return onnx.load_model_from_string(data)
 
 
-MODELS = {
+MODELS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "elementwise": onnx_dags.elementwise,
     "reshaping": lambda seed: onnx_dags.reshaping(seed, 17),
     "varied": onnx_dags.varied,

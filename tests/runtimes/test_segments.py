@@ -165,7 +165,14 @@ def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_child_runs_in_this_process_too() -> None:
     module, files = cut_at(normalised(), [0, 1])
-    request = {"model": normalised(), "segments": files, "folder": None, "input_shapes": {}, "runs": 1, "seed": 0}
+    request: dict[str, Any] = {
+        "model": normalised(),
+        "segments": files,
+        "folder": None,
+        "input_shapes": {},
+        "runs": 1,
+        "seed": 0,
+    }
     answer = segments_sessions.run_onnx(request)
     assert answer["plain"]["equal"] is True
     assert answer["other"]["equal"] is False
