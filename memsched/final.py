@@ -21,6 +21,9 @@ MOST_EXTRA_MACS = 10_000
 _AS_GIVEN_SHARE = 0.3
 """Of the time, for the model as it is, when it may be rewritten as well."""
 
+_MIX_SHARE = 0.5
+"""Of what is left, for each mix of pieces and repetitions."""
+
 _TILING_SHARE = 0.6
 """Of what is left then, for pieces, when values may be computed again as well."""
 
@@ -56,6 +59,14 @@ class Final:
     rewrites: Rewrites = field(default_factory=Rewrites)
     rewritten: bool = False
 
+    @property
+    def extra_work(self) -> float:
+        """Work that the model as given does not have, in percent of its own; bytes moved count for repetitions."""
+        tiling, remat = self.rewrites.tiling, self.rewrites.remat
+        pieces = tiling["extra_macs_percent"] if tiling is not None and tiling["applied"] else 0.0
+        again = remat["extra_work_percent"] if remat is not None and remat["applied"] else 0.0
+        return float(pieces + again)
+
 
 def find(
     module: Module,
@@ -69,12 +80,67 @@ def find(
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
-    final = Final(module, data, prepared, placed)
-    if permitted.tile and not _done(final, request, budget):
-        final = _tiled(final, options, request, budget, permitted)
-    if permitted.remat and not _done(final, request, budget):
-        final = _recomputed(final, options, request, budget, permitted)
+    given = Final(module, data, prepared, placed)
+    final = given
+    if permitted.tile and not _done(given, request, budget):
+        final = _tiled(given, options, request, budget, permitted)
+    if permitted.remat and not _done(given, request, budget):
+        if budget is None or not permitted.tile:
+            final = _recomputed(final, options, request, budget, permitted)
+        else:
+            final = _cheapest(given, final, options, request, budget, permitted)
     return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
+
+
+def _cheapest(
+    given: Final, tiled: Final, options: LoadOptions, request: Request, budget: int, permitted: Permitted
+) -> Final:
+    """Return the cheapest mix of pieces and repetitions that meets the budget; what needs least if none does.
+
+    Beside pieces alone these are repetitions alone, and repetitions on top of pieces: of those that cost nothing, and
+    of those that need least.
+    """
+
+    def again(base: Final) -> Final:
+        return _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
+
+    best = tiled if _settled(tiled, request, budget) else _better(tiled, again(given), budget)
+    if not _settled(best, request, budget):
+        free = dataclasses.replace(permitted, extra_percent=0.0)
+        base = _tiled(given, options, request.within(_MIX_SHARE), None, free)
+        if base.rewritten:
+            best = _better(best, base if _done(base, request, budget) else again(base), budget)
+    if not _done(best, request, budget) and tiled.rewritten:
+        best = _better(best, again(tiled), budget)
+    return _with_sections(best, tiled, permitted)
+
+
+def _settled(final: Final, request: Request, budget: int) -> bool:
+    """Whether nothing can be better: the budget is met without extra work, or there is no time to look."""
+    return request.stopped() or (final.placed.required <= budget and final.extra_work == 0)
+
+
+def _better(first: Final, second: Final, budget: int) -> Final:
+    """Return what meets the budget with the least extra work; of what does not, what requires least."""
+    return min(first, second, key=lambda final: _rank(final, budget))
+
+
+def _rank(final: Final, budget: int) -> tuple[float, float]:
+    required = final.placed.required
+    return (final.extra_work, required) if required <= budget else (float("inf"), required)
+
+
+def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
+    """Return ``final`` with a section for everything that was tried, used or not."""
+    rewrites = final.rewrites
+    tiling = tiled.rewrites.tiling
+    if rewrites.tiling is None and tiling is not None:
+        unused = {**tiling, "applied": False, "extra_macs": 0, "extra_macs_percent": 0.0, "groups": []}
+        rewrites = dataclasses.replace(rewrites, tiling=unused)
+    elif rewrites.tiling is not None:
+        stated = {**rewrites.tiling, "max_extra_macs_percent": float(permitted.extra_percent)}
+        rewrites = dataclasses.replace(rewrites, tiling=stated)
+    return dataclasses.replace(final, rewrites=rewrites)
 
 
 def _done(final: Final, request: Request, budget: int | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,41 @@ def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest
 def test_a_limit_of_work_that_is_no_percentage(percent: float) -> None:
     with pytest.raises(UsageError, match="no percentage from 0 to 10,000"):
         memsched.optimize(convolutions(), tile=True, max_extra_macs=percent)
+
+
+def both() -> bytes:
+    """`skip_connection` after `convolutions`: pieces help the one, repetitions the other."""
+    values = np.random.default_rng(5)
+    weights = [
+        numpy_helper.from_array(values.normal(size=shape).astype(np.float32) / 4, name)
+        for name, shape in (("w1", (16, 2, 3, 3)), ("w2", (2, 16, 3, 3)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c"], "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "w2"], ["d"], "d", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Exp", ["d"], ["a"], "a"),
+        helper.make_node("ReduceMean", ["a"], ["m"], "m", axes=[2, 3], keepdims=1),
+        helper.make_node("Mul", ["d", "m"], ["w"], "w"),
+        helper.make_node("Neg", ["w"], ["v"], "v"),
+        helper.make_node("ReduceMean", ["v"], ["n"], "n", axes=[2, 3], keepdims=1),
+        helper.make_node("Mul", ["a", "n"], ["y"], "y"),
+    ]
+    shape = [1, 2, SIDE, SIDE]
+    return model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
+
+
+@pytest.mark.parametrize("make", [skip_connection, convolutions, both])
+def test_a_larger_budget_never_costs_more(make: Callable[[], bytes]) -> None:
+    data = make()
+    given = memsched.optimize(data, solver="file", verify=False).report["result"]["arena_bytes"]
+    costs = []
+    for share in (20, 50, 80, 100):
+        report = memsched.optimize(
+            data, budget=given * share // 100, tile=True, remat=True, max_extra_macs=100.0, time_limit=20, verify=False
+        ).report
+        tiling, remat = report["tiling"], report["remat"]
+        extra = (tiling or {}).get("extra_macs_percent", 0) + (remat or {}).get("extra_work_percent", 0)
+        costs.append(extra if report["budget"]["met"] else float("inf"))
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == 0
+    assert costs[0] > 0
