@@ -12,7 +12,7 @@ from typing import Any, Final
 from memsched.errors import OutputError
 from memsched.report.page_data import as_script, page_data
 from memsched.report.page_words import page_words
-from memsched.report.text import printable
+from memsched.report.text import shortened
 
 __all__ = ["check_page", "render_page"]
 
@@ -20,6 +20,8 @@ _ASSETS = Path(__file__).with_name("assets")
 _THEME = "page_theme.js"
 _SCRIPTS = ("page_model.js", "page_plots.js", "page_inspector.js", "page_main.js")
 _BOKEH: Final = ("bokeh", "bokeh-api")
+_LONGEST = 2_000
+"""Characters of a text that the page shows, such as a note."""
 _NEEDED = ("bokeh", "jinja2")
 
 
@@ -60,7 +62,7 @@ def render_page(report: Mapping[str, Any]) -> str:
     return environment.get_template("page.html").render(
         report=report,
         page=page_words(report, data),
-        policy=_policy([theme, *scripts]),
+        policy=_Verbatim(_policy([theme, *scripts])),
         css=_Verbatim(_asset("page.css")),
         theme=_Verbatim(theme),
         scripts=[_Verbatim(script) for script in scripts],
@@ -78,8 +80,8 @@ class _Verbatim(str):
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as the template shows it: texts without what could hide or reorder what is read."""
-    return printable(value) if type(value) is str else value
+    """Return a value as the template shows it: texts that end, without what could hide or reorder what is read."""
+    return shortened(value, _LONGEST) if type(value) is str else value
 
 
 def _asset(name: str) -> str:

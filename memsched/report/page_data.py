@@ -28,9 +28,11 @@ _READERS = 200_000
 """Readers of all buffers together that are listed, shared evenly; a buffer lists `_FEWEST_READERS` at least."""
 _FEWEST_READERS = 12
 
-_NAME_COLUMNS = (160, 96, 64, 40)
+_NAME_COLUMNS = (160, 96, 64, 40, 24, 16)
 """Of a name: the first that brings all names below `_NAME_BYTES`, or the last."""
 _NAME_BYTES = 1_500_000
+_LABEL_COLUMNS = 40
+"""Of the names of op types and memories."""
 
 _COPY = "#again"
 """In the names of ops that are executed again."""
@@ -276,7 +278,7 @@ def _step_columns(report: Mapping[str, Any], index: Sequence[int], names: _Names
     return {
         "index": list(index) if len(index) < len(steps) else None,
         "op": [names(steps[step]["op"]) for step in index],
-        "types": [shortened(name, _NAME_COLUMNS[-1]) for name in types],
+        "types": [shortened(name, _LABEL_COLUMNS) for name in types],
         "type": [types[steps[step]["type"]] for step in index],
         "footprint": [steps[step]["footprint_bytes"] for step in index],
         "workspace": [steps[step]["workspace_bytes"] for step in index],
@@ -343,7 +345,7 @@ def _maps(report: Mapping[str, Any], buffers: Sequence[_Buffer], pools: Sequence
         used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
     if list(pools) == [""]:
         used[""] = max(used[""], report["result"]["arena_bytes"])
-    return [{"name": shortened(name, _NAME_COLUMNS[-1]), "height": max(1, used[name])} for name in pools]
+    return [{"name": shortened(name, _LABEL_COLUMNS), "height": max(1, used[name])} for name in pools]
 
 
 def _merged(report: Mapping[str, Any], rest: Sequence[_Buffer], pools: Sequence[str]) -> list[list[int]]:
