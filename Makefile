@@ -9,7 +9,7 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-browser lint types clean
+.PHONY: help install demo test test-random test-dask test-browser lint types clean
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-remat
 
@@ -39,6 +39,9 @@ test-random: install  ## Run the tests with other drawn cases than those that `m
 test-browser: install  ## Open pages in headless Chromium and use them (needs chromium and chromedriver)
 	$(BIN)/python -m pip install --quiet --editable '.[browser]'
 	$(BIN)/python -m pytest tests/browser
+
+test-dask: install  ## Run the tests on a local dask cluster of two workers, one of which is killed
+	$(BIN)/python -m pytest tests/dask
 
 lint: install  ## Check style and format
 	$(BIN)/ruff check .

@@ -10,82 +10,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from memsched import __version__
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
-from memsched.errors import MemschedError, ModelError, OutputError, RuntimeUnavailableError, UsageError
+from memsched.errors import MemschedError, ModelError, OutputError
 from memsched.formats.files import detect_format, read_source
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Cluster", "connect"]
+__all__ = ["Cluster"]
 
 _BESIDE = PurePath("model")
 _TARGET = "target/target.toml"
-_CONNECT_SECONDS = 20
 _AHEAD = 2
 """Models under way for each thread of the cluster: the next one travels while one is worked on."""
 
 
-@contextlib.contextmanager
-def connect(address: str) -> Iterator[Client]:
-    """Give a client of the cluster whose scheduler is at ``address``, such as "tcp://host:8786".
-
-    Raises:
-        RuntimeUnavailableError: dask.distributed is not installed.
-        UsageError: No scheduler answers, it has no worker, or a worker has another version of memsched.
-    """
-    try:
-        import distributed
-    except ImportError:
-        raise RuntimeUnavailableError(
-            "--dask needs dask.distributed, which is not installed: pip install 'memsched[dask]'"
-        ) from None
-    # What dask says of lost workers is no business of a table's; what it means for a model is said there.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    try:
-        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"--dask {address}: no scheduler answers there ({type(error).__name__}: {reason})") from None
-    try:
-        _check_workers(client, address)
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            client.close(timeout=5)
-
-
-def _check_workers(client: Client, address: str) -> None:
-    try:
-        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
-    except TimeoutError:
-        raise UsageError(f"--dask {address}: the scheduler has no workers; start some with 'dask worker'") from None
-    try:
-        versions = client.run(_version)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"--dask {address}: memsched cannot be used on the workers ({reason})") from None
-    for worker, version in sorted(versions.items()):
-        if version != __version__:
-            raise UsageError(f"--dask {address}: worker {worker} has memsched {version}, here it is {__version__}")
-
-
-def _version() -> str:
-    return __version__
-
-
 class Cluster:
-    """Runs jobs on a cluster; see `connect`."""
+    """Runs jobs on the cluster of a client; see `cluster.connect`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, Literal
 
 from memsched import tflm
@@ -142,6 +143,7 @@ def optimize(
     verify: bool = True,
     seed: int = 0,
     workers: int = 1,
+    executor: Executor | None = None,
     output: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -169,6 +171,8 @@ def optimize(
             values computed again, bytes moved count as well.
         verify: Run both models on random inputs, where their runtime is installed.
         workers: Processes that search independent parts.
+        executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
+            the same.
         output: Path that the report names as the model's; nothing is written there.
         on_progress: Told how far the search is.
         stop: Asked often; True ends the search with the best order so far.
@@ -181,7 +185,7 @@ def optimize(
         VerificationError: The outputs differ.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed, workers)
+    limits = Limits(time_limit, seed, workers, executor=executor)
     _check_percentage(max_extra_macs)
     budget_bytes = _budget(budget)
     data, path = read_source(source)

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,8 @@ import memsched
 from memsched.batch import Event, run_batch
 from memsched.batch_inputs import BatchModel, find_models, read_list
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
-from memsched.errors import ModelError, OutputError, UsageError
+from memsched.cluster import connect
+from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
 from memsched.report.batch import Status, dump_html, load_batch_schema
 from tests import small_models
 from tests.formats import tflite_builder
@@ -259,6 +261,12 @@ def children_of(parent: int) -> int:
 def test_workers_below_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--workers 0"):
         run_batch(models_of("a"), QUICK, str(tmp_path), Fake(), parallel=0)
+
+
+def test_dask_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'memsched\[dask\]'"), connect("tcp://a:1"):
+        pass
 
 
 def test_a_page_shows_names_as_text(tmp_path: Path) -> None:

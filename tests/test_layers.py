@@ -48,6 +48,7 @@ COMPILER_FLOOR = 6
 HEAVY = {
     "ai_edge_litert",
     "click",
+    "distributed",
     "flatbuffers",
     "networkx",
     "numpy",

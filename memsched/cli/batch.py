@@ -57,7 +57,7 @@ _LIST = "@"
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "exact", "cpsat", "greedy", "file"]),
+    type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
     default="auto",
     show_default=True,
     help="auto tries all in turn.",
@@ -154,7 +154,8 @@ def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
         runner: Runner = Processes()
         parallel = options["workers"]
         if options["dask"] is not None:
-            from memsched.batch_cluster import Cluster, connect
+            from memsched.batch_cluster import Cluster
+            from memsched.cluster import connect
 
             cluster = Cluster(stack.enter_context(connect(options["dask"])))
             runner, parallel = cluster, cluster.parallel

@@ -95,6 +95,7 @@ class _Outputs:
 @click.option(
     "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search independent parts."
 )
+@click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster whose scheduler is there instead.")
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
 def command(**options: Any) -> int:
@@ -149,12 +150,13 @@ def _beside(source: Path, suffix: str) -> Path:
 
 def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+    from memsched.cluster import executor_at
     from memsched.compiler import optimize
     from memsched.results import OutputsDifferError, save_outputs
 
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-    with interruptible() as interrupt, progress:
+    with executor_at(options["dask"]) as executor, interruptible() as interrupt, progress:
 
         def tell(news: Any) -> None:
             if news.stage == "verification":
@@ -181,6 +183,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 verify=options["verify"],
                 seed=options["seed"],
                 workers=options["workers"],
+                executor=executor,
                 output=outputs.model,
                 on_progress=tell,
                 stop=interrupt.stop,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 
 from memsched.errors import UsageError
 
@@ -20,6 +21,8 @@ class Limits:
         workers: Processes that may search independent parts.
         rounds: Rounds of growing effort that a search may go through without finding anything; None: until the time
             is up. Where it ends a search before the time does, the result does not depend on the machine's speed.
+        executor: Where independent parts are searched instead of in processes of this machine: anything with the
+            interface of `concurrent.futures`, such as what a dask client's ``get_executor`` gives.
 
     Raises:
         UsageError: A negative time limit, a negative seed or no worker.
@@ -29,6 +32,7 @@ class Limits:
     seed: int = 0
     workers: int = 1
     rounds: int | None = None
+    executor: Executor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit >= 0:

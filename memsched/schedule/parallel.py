@@ -6,8 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -31,7 +30,7 @@ class Job:
 
 
 def search_all(
-    jobs: Sequence[Job], *, workers: int, deadline: float, stop: Callable[[], bool]
+    jobs: Sequence[Job], *, workers: int, deadline: float, stop: Callable[[], bool], executor: Executor | None = None
 ) -> list[ExactResult | None]:
     """Return the result of each job; None for those that were not begun or not finished when it was time to stop.
 
@@ -39,7 +38,11 @@ def search_all(
         workers: Processes; with one, or one job, everything runs here. The results are the same.
         deadline: On `time.monotonic`; may be infinite.
         stop: True ends the searches.
+        executor: Where to search instead, on a cluster for instance; ``workers`` then does not matter. What is lost
+            there is searched here.
     """
+    if executor is not None and len(jobs) > 1:
+        return _gathered(jobs, _submitted(executor, jobs, deadline), stop)
     if workers == 1 or len(jobs) < 2:
         return [None if stop() else _search_here(job, stop) for job in jobs]
     return _search_in_processes(jobs, min(workers, len(jobs)), deadline, stop)
@@ -64,24 +67,41 @@ def _leave_interrupts_to_the_parent() -> None:
 def _search_in_processes(
     jobs: Sequence[Job], workers: int, deadline: float, stop: Callable[[], bool]
 ) -> list[ExactResult | None]:
-    seconds = max(0.0, deadline - time.monotonic()) if deadline < math.inf else math.inf
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts_to_the_parent)
-    futures = [pool.submit(_search_until, job, seconds) for job in jobs]
-    pending = set(futures)
-    while pending and not stop():
-        _, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+    futures = _submitted(pool, jobs, deadline)
+    pending = _wait(futures, stop)
     processes = list((pool._processes or {}).values()) if pending else []
     pool.shutdown(wait=not pending, cancel_futures=True)
     for process in processes:
         process.terminate()
+    return _gathered(jobs, futures, stop)
+
+
+def _submitted(executor: Executor, jobs: Sequence[Job], deadline: float) -> list[Future[ExactResult]]:
+    seconds = max(0.0, deadline - time.monotonic()) if deadline < math.inf else math.inf
+    return [executor.submit(_search_until, job, seconds) for job in jobs]
+
+
+def _wait(futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]) -> set[Future[ExactResult]]:
+    """Wait for the futures, or until it is time to stop; return those that are not done."""
+    pending = set(futures)
+    while pending and not stop():
+        wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        # Not what `wait` returns: it goes on to wait for a future that was cancelled without a word.
+        pending = {future for future in pending if not future.done()}
+    return pending
+
+
+def _gathered(
+    jobs: Sequence[Job], futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]
+) -> list[ExactResult | None]:
+    for future in _wait(futures, stop):
+        future.cancel()
     return [_outcome(future, job, stop) for future, job in zip(futures, jobs, strict=True)]
 
 
 def _outcome(future: Future[ExactResult], job: Job, stop: Callable[[], bool]) -> ExactResult | None:
-    """Return what a process found; a job whose process died is done again here, unless it is time to stop."""
-    if not future.done() or future.cancelled():
-        return None
-    try:
-        return future.result()
-    except BrokenProcessPool:
+    """Return what was found elsewhere; a job that was lost there is done again here, unless it is time to stop."""
+    if not future.done() or future.cancelled() or future.exception() is not None:
         return None if stop() else _search_here(job, stop)
+    return future.result()

@@ -234,8 +234,10 @@ class _State:
         others = [index for index in others if self._peaks[index] > self.lower_bound]
         jobs = [Job(self._parts[index], self.lower_bound, self.best.peak, max_states) for index in others]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
-        workers = self.search.limits.workers if result.states >= _PARALLEL_STATES else 1
-        results = search_all(jobs, workers=workers, deadline=self.search.deadline(share), stop=stop)
+        limits = self.search.limits
+        workers, executor = (limits.workers, limits.executor) if result.states >= _PARALLEL_STATES else (1, None)
+        deadline = self.search.deadline(share)
+        results = search_all(jobs, workers=workers, deadline=deadline, stop=stop, executor=executor)
         for index, found in zip(others, results, strict=True):
             if found is not None:
                 self._take(index, found)

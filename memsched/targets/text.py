@@ -17,13 +17,18 @@ def to_toml(target: Target) -> str:
 
 
 def _lines(values: dict[str, object]) -> Iterator[str]:
-    tables = {key: value for key, value in values.items() if isinstance(value, tuple)}
+    tables = {key: value for key, value in values.items() if isinstance(value, tuple | dict)}
     for key, value in values.items():
-        if key not in tables:
-            yield f"{key} = {json.dumps(value)}"
-    for key, rules in tables.items():
-        for rule in rules:
-            yield f"\n[[{key}]]"
-            for name, value in rule.items():
+        if key not in tables and value is not None:
+            yield f"{key} = {_value(value)}"
+    for key, found in tables.items():
+        for table in (found,) if isinstance(found, dict) else found:
+            yield f"\n[{key}]" if isinstance(found, dict) else f"\n[[{key}]]"
+            for name, value in table.items():
                 if value is not None:
-                    yield f"{name} = {json.dumps(value)}"
+                    yield f"{name} = {_value(value)}"
+
+
+def _value(value: object) -> str:
+    # JSON's strings are TOML's but for this: no half characters, and one more that is escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

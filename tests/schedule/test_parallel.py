@@ -8,6 +8,9 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
 
 import pytest
 
@@ -40,6 +43,30 @@ def test_a_process_that_dies_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     alone = search_all(work, workers=1, deadline=math.inf, stop=never)
     monkeypatch.setattr(parallel, "_search_until", _die)
     assert search_all(work, workers=2, deadline=math.inf, stop=never) == alone
+
+
+class Lossy(Executor):
+    """Finishes every other job, fails every third, and forgets the rest."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._count += 1
+        if self._count % 2:
+            future.set_result(function(*arguments))
+        elif self._count % 3 == 0:
+            future.set_exception(RuntimeError("the worker is gone"))
+        else:
+            future.cancel()
+        return future
+
+
+def test_another_executor_gives_the_same_and_what_it_loses_is_done_here() -> None:
+    work = jobs(6)
+    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
+    assert search_all(work, workers=1, deadline=math.inf, stop=never, executor=Lossy()) == alone
 
 
 def _die(_job: Job, _seconds: float) -> None:

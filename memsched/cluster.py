@@ -1,0 +1,78 @@
+"""A dask.distributed cluster, as a client and as an executor of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from memsched import __version__
+from memsched.errors import RuntimeUnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["connect", "executor_at"]
+
+_CONNECT_SECONDS = 20
+
+
+@contextlib.contextmanager
+def connect(address: str) -> Iterator[Client]:
+    """Give a client of the cluster whose scheduler is at ``address``, such as "tcp://host:8786".
+
+    Raises:
+        RuntimeUnavailableError: dask.distributed is not installed.
+        UsageError: No scheduler answers, it has no worker, or a worker has another version of memsched.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise RuntimeUnavailableError(
+            "--dask needs dask.distributed, which is not installed: pip install 'memsched[dask]'"
+        ) from None
+    # What dask says of lost workers is no business of a table's; what it means for a model is said there.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"--dask {address}: no scheduler answers there ({type(error).__name__}: {reason})") from None
+    try:
+        _check_workers(client, address)
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            client.close(timeout=5)
+
+
+def _check_workers(client: Client, address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+    except TimeoutError:
+        raise UsageError(f"--dask {address}: the scheduler has no workers; start some with 'dask worker'") from None
+    try:
+        versions = client.run(_version)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"--dask {address}: memsched cannot be used on the workers ({reason})") from None
+    for worker, version in sorted(versions.items()):
+        if version != __version__:
+            raise UsageError(f"--dask {address}: worker {worker} has memsched {version}, here it is {__version__}")
+
+
+def _version() -> str:
+    return __version__
+
+
+@contextlib.contextmanager
+def executor_at(address: str | None) -> Iterator[Executor | None]:
+    """Give an executor on the cluster at ``address``, see `connect`; None where no address is given."""
+    if address is None:
+        yield None
+        return
+    with connect(address) as client:
+        executor: Executor = client.get_executor(pure=False)
+        yield executor
