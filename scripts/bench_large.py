@@ -38,15 +38,17 @@ def write_layered(path: Path, ops: int, seed: int, width: int) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
 
 
-def measure(command: list[str]) -> tuple[int, float, float]:
-    """Return (exit code, seconds, peak memory in MB) of one process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+def measure(command: list[str]) -> str:
+    """Return exit code, seconds, seconds of the processor and peak memory of one process, in words."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     # ru_maxrss is the largest child so far; commands run from small to large keep it meaningful.
-    return code, seconds, max(peak, before) / 1024
+    memory = max(after.ru_maxrss, before.ru_maxrss) / 1024
+    return f"exit {code}, {seconds:.1f} s ({processor:.1f} s of the processor), {memory:.0f} MB"
 
 
 def main() -> None:
@@ -64,13 +66,12 @@ def main() -> None:
         print(f"{arguments.ops} ops, {model.stat().st_size / 2**20:.1f} MB")
         base = [sys.executable, "-m", "memsched"]
         report = folder / "report.json"
-        code, seconds, memory = measure([*base, "analyze", str(model), "--report", str(report)])
-        print(f"analyze: exit {code}, {seconds:.1f} s, {memory:.0f} MB")
+        print(f"analyze: {measure([*base, 'analyze', str(model), '--report', str(report)])}", flush=True)
         out = ["-o", str(folder / "out.onnx"), "--report", str(report), "--time-limit", str(arguments.time_limit)]
-        code, seconds, memory = measure([*base, "optimize", str(model), *out, "--no-verify"])
+        found = measure([*base, "optimize", str(model), *out, "--no-verify"])
         result = json.loads(report.read_text(encoding="utf-8"))
         before, after = result["baselines"]["file_order"]["peak_bytes"], result["result"]["peak_bytes"]
-        print(f"optimize: exit {code}, {seconds:.1f} s, {memory:.0f} MB, peak {before} -> {after} bytes")
+        print(f"optimize: {found}, peak {before} -> {after} bytes")
 
 
 if __name__ == "__main__":
