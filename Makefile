@@ -53,8 +53,8 @@ types: install  ## Check types
 bench: install  ## Measure whole models: the first table of docs/benchmarks.md
 	$(BIN)/python scripts/bench_models.py
 
-SCHEDULE_TABLES = networks fusion ablation "onnxsim --install" cells "cells --nodes 64 --solver exact" \
-    determinism "determinism -- --partitions 4"
+SCHEDULE_TABLES = networks fusion ablation backtrack "onnxsim --install" cells \
+    "cells --nodes 64 --solver exact" determinism "determinism -- --partitions 4"
 
 bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (half an hour; TABLE=networks for one)
 	@for table in $(or $(TABLE),$(SCHEDULE_TABLES)); do \
