@@ -15,7 +15,7 @@ from memsched.formats.onnx_constants import INPUT_SLICES, Constants
 from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_nodes import Pieces, opset
 from memsched.formats.onnx_structure import Scope, analyse
-from memsched.formats.onnx_writer import native_order, set_metadata
+from memsched.formats.onnx_writer import FREE_INITIALIZERS, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import Attributes, Dialect, Pads
 from memsched.graph.model import AttributeValue, Graph, Op
 
@@ -27,8 +27,6 @@ __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
 COPY_ATTRIBUTE: Final = "__memsched_copy"
 """Of a duplicated node: an attribute whose name begins so keeps ONNX Runtime from merging it with its original."""
 
-_FREE_INITIALIZERS: Final = 4
-"""The IR version since which initializers need not be listed as inputs."""
 _WINDOWED: Final = frozenset(
     {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}
 )
@@ -93,8 +91,8 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     del main.node[:]
     main.node.extend(nodes)
     _drop_unread(model, scopes, writer.constants.cut_up)
-    if model.ir_version < _FREE_INITIALIZERS:
-        _list_initializers(main)
+    if model.ir_version < FREE_INITIALIZERS:
+        list_initializers(main)
     _state_shapes(main, module.graphs[0], graph)
     set_metadata(model, metadata)
     try:
@@ -139,7 +137,7 @@ def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[
     main = model.graph
     read = {name for node in main.node for name in node.input} | {value.name for value in main.output}
     read.update(name for scope in scopes[1:] for name in scope.free)
-    if model.ir_version >= _FREE_INITIALIZERS:
+    if model.ir_version >= FREE_INITIALIZERS:
         # Here an initializer that is listed as an input is a default that callers may replace.
         read.update(value.name for value in main.input)
     gone = {name for name in cut_up if name not in read}
@@ -148,16 +146,6 @@ def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[
         if len(kept) < len(values):
             del values[:]
             values.extend(kept)
-
-
-def _list_initializers(main: GraphProto) -> None:
-    """List initializers as inputs, as the first versions of the format demand."""
-    from onnx import helper
-
-    listed = {value.name for value in main.input}
-    for tensor in main.initializer:
-        if tensor.name not in listed:
-            main.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
 
 
 def _state_shapes(main: GraphProto, before: Graph, after: Graph) -> None:

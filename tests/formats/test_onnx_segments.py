@@ -120,6 +120,7 @@ def test_outputs_keep_their_types_and_may_be_read_later() -> None:
     assert [segment.outputs for segment in segments] == [("a",), ("y",)]
     graph = proto(files[0]).graph
     assert (graph.input[0], graph.output[0]) == (proto(data).graph.input[0], proto(data).graph.output[0])
+    assert proto(files[1]).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "rows"
     # What the user stated when the model was read is no part of it: other numbers of rows run too.
     assert_same(data, files, {"x": np.ones((7, 4), np.float32)})
 
