@@ -282,7 +282,9 @@ def _arriving(holder: Holder) -> dict[int, int]:
         piece = holder.pieces[number]
         user = min(users)
         received = piece.born[1] == TRANSFERRING and number not in holder.gathered
-        if received and len(users) == 1 and user >= 0 and holder.pieces[user].born == piece.born:
+        only = len(users) == 1 and user >= 0 and holder.pieces[user].born == piece.born
+        # Of pieces that overlap, only a part may be taken.
+        if received and only and Taken(number, piece.region) in leaves(holder.gathered[user]):
             result[number] = user
     return result
 

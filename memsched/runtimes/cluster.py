@@ -343,10 +343,10 @@ def _links(programs: Sequence[Program]) -> list[list[int]]:
 
 
 def _given_part(value: Value, feeds: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    import numpy as np
-
     (cut,) = value.cuts
-    return np.asarray(feeds[cut.key][tuple(slice(start, stop) for start, stop in cut.source)])
+    index: tuple[Any, ...] = (*(slice(start, stop) for start, stop in cut.source), ...)
+    part: np.ndarray[Any, Any] = feeds[cut.key][index]
+    return part
 
 
 def _output(connection: socket.socket, value: Value) -> np.ndarray[Any, Any]:

@@ -137,7 +137,7 @@ def receive_array(connection: socket.socket, array: np.ndarray[Any, Any]) -> int
         came = receive_into(connection, _bytes_of(received))
         array[...] = received
         return came
-    return sum(receive_into(connection, _bytes_of(array[index])) for index in np.ndindex(array.shape[:first]))
+    return sum(receive_into(connection, _bytes_of(_at(array, index))) for index in np.ndindex(array.shape[:first]))
 
 
 def read_header(connection: socket.socket) -> tuple[int, int, int]:
@@ -173,7 +173,7 @@ def elements_of(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
     if first and stretch < _LEAST_CHUNK:
         array, first = np.ascontiguousarray(array), 0
     for index in np.ndindex(array.shape[:first]):
-        yield _bytes_of(array[index])
+        yield _bytes_of(_at(array, index))
 
 
 def _stretches(array: np.ndarray[Any, Any]) -> tuple[int, int]:
@@ -190,6 +190,13 @@ def _contiguous_from(array: np.ndarray[Any, Any], axis: int) -> bool:
             return False
         expected *= size
     return True
+
+
+def _at(array: np.ndarray[Any, Any], index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return a part of an array as a view of it, where it has no axes, too."""
+    place: tuple[Any, ...] = (*index, ...)
+    part: np.ndarray[Any, Any] = array[place]
+    return part
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:

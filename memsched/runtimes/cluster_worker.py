@@ -258,15 +258,17 @@ def _made_of(value: Mapping[str, Any], held: Mapping[str, np.ndarray[Any, Any]])
     """Return a value: a part of one array as it lies there, or a copy of several."""
     cuts: Sequence[Mapping[str, Any]] = value["cuts"]
     if len(cuts) == 1:
-        return np.asarray(held[cuts[0]["key"]][_index(cuts[0]["source"])])
+        part: np.ndarray[Any, Any] = held[cuts[0]["key"]][_index(cuts[0]["source"])]
+        return part
     made = np.empty(value["shape"], np.dtype(value["dtype"]))
     for cut in cuts:
         made[_index(cut["target"])] = held[cut["key"]][_index(cut["source"])]
     return made
 
 
-def _index(ranges: Sequence[Sequence[int]]) -> tuple[slice, ...]:
-    return tuple(slice(start, stop) for start, stop in ranges)
+def _index(ranges: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    """Return what indexes a part of an array: always a view of it, where it has no axes, too."""
+    return (*(slice(start, stop) for start, stop in ranges), ...)
 
 
 def _share_arena(onnxruntime: Any) -> None:
