@@ -17,7 +17,7 @@ from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import exact
 from memsched.schedule.backtrack import Metric, full_memory, search
 from memsched.schedule.portfolio import schedule_graph
-from scripts.bench_schedule.backtrack import series_parallel
+from scripts.bench_schedule.backtrack import random_order, series_parallel, tables
 from tests.brute_force import footprints, optimal_peak, topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains
@@ -206,3 +206,31 @@ def test_as_the_solver_of_a_graph() -> None:
     limited = random_layered_graph(random.Random(0), 60, width=15)
     schedule = schedule_graph(limited, Limits(time_limit=0), solver="backtrack").schedule
     assert schedule.status == "feasible"
+
+
+# The benchmark --------------------------------------------------------------------------------------------------
+
+
+def test_random_orders_are_orders_and_differ() -> None:
+    storage = Storage.of(series_parallel(3, 3, 3))
+    orders = [random_order(storage, seed) for seed in range(20)]
+    assert len(set(orders)) == 20
+    assert orders[0] == random_order(storage, 0)
+    for order in orders:
+        place = {op: step for step, op in enumerate(order)}
+        assert sorted(place) == list(range(30))
+        assert all(place[before] < place[op] for op, befores in enumerate(storage.preds) for before in befores)
+
+
+def test_tables_of_the_benchmark_are_whole() -> None:
+    blocks = "\n".join(tables(["googlenet"], "paper", 0.02, 3)).split("\n\n")
+    found = [block.splitlines() for block in blocks if block.startswith("|")]
+    assert [len({line.count("|") for line in table}) for table in found] == [1, 1, 1]
+    assert [line.split(" | ")[:4] for line in found[0][2:]] == [
+        ["| googlenet", "fused", "1", "**6,272.0**"],
+        ["| googlenet", "ops", "142", "**6,272.0**"],
+    ]
+    _, least, average = (line.strip("| ").split(" | ") for line in found[1][1:])
+    assert float(least[5].removesuffix(" %")) > 0
+    assert average[0] == "mean"
+    assert found[2][2].startswith("| 1 | 2 | 4 | 9 | 8 | 25 |")
