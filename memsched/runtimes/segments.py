@@ -94,7 +94,7 @@ def _judged(runtime: str, module: Module, answer: Mapping[str, Any], runs: int) 
     plain, other = answer["plain"], answer["other"]
     if plain["failed"] is not None:
         whole = plain["failed"] == 0
-        reason = f"the model as given does not run: {plain['message']}"
+        reason = f"it cannot be run: {plain['message']}"
         if not whole:
             reason = f"segment {plain['failed']} does not run: {plain['message']}"
         return _verdict(runtime, equal=None if whole else False, reason=_shorten(reason))

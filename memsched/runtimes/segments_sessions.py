@@ -5,6 +5,7 @@ Requests and answers are plain values, as ``memsched.runtimes.child`` can pass t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,11 +20,14 @@ _INTEGER_BOUNDS: Final = (4, 2, 1)
 _INVOKES: Final = 2
 """Runs in a row of a TFLite model on one input: state that one leaves behind is the next one's input."""
 
+_PACKED: Final = re.compile(r"\b(u?int[24]|float4)")
+"""Types of less than a byte, which ONNX Runtime's Python interface does not give out."""
+
 _Values = dict[str, Any]
 
 
 class _RunError(Exception):
-    """Model ``number`` does not run; 0 is the whole one."""
+    """Model ``number`` does not run; 0 is the whole one, or says that segments cannot be run here at all."""
 
     def __init__(self, number: int, error: Exception) -> None:
         super().__init__(" ".join(str(error).split()) or type(error).__name__)
@@ -105,10 +109,17 @@ def _run_segment(
     """Add what segment ``number`` hands out to the ``values`` of each run."""
     try:
         session = _open(onnxruntime, request, request["segments"][number - 1], level)
+        strange = [
+            value.type for value in (*session.get_inputs(), *session.get_outputs()) if _PACKED.search(value.type)
+        ]
+        if strange:
+            raise _RunError(0, ValueError(f"values of type {strange[0]} cannot be handed over in Python"))
         reads = [value.name for value in session.get_inputs()]
         made = [value.name for value in session.get_outputs()]
         for held in values:
             held.update(zip(made, run_once(session, {name: held[name] for name in reads}), strict=True))
+    except _RunError:
+        raise
     except Exception as error:  # the runtime raises classes of its own
         raise _RunError(number, error) from error
 

@@ -102,6 +102,15 @@ def test_random_numbers_cannot_be_compared() -> None:
     )  # fmt: skip
 
 
+def test_elements_of_less_than_a_byte_cannot_be_handed_over_in_python() -> None:
+    nodes = [node("Cast", ["x"], ["q"], to=TensorProto.INT4), node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)]
+    graph = helper.make_graph(nodes, "m", [floats("x", [3])], [floats("y", [3])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    found = run_in_a_row(*_args(model.SerializeToString(), [0, 1]))
+    reason = "it cannot be run: values of type tensor(int4) cannot be handed over in Python"
+    assert (found.outputs_equal, found.reason) == (None, reason)
+
+
 def test_constants_that_no_segment_hands_out_are_said() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"]), node("Neg", ["w"], ["c"])]
     outputs = [floats("y", [3]), floats("c", [1])]
