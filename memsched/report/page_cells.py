@@ -8,8 +8,8 @@ from itertools import accumulate
 
 __all__ = ["Extent", "merged_cells"]
 
-_COLUMNS = 400
-_ROWS = 160
+_COLUMNS = 300
+_ROWS = 90
 
 
 @dataclass(frozen=True, slots=True)

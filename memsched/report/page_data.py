@@ -22,7 +22,7 @@ _NEAR_PEAK = 40
 """So many steps before and after the peak are always drawn."""
 _NEAR_PEAK_KEPT = 1_000
 """Of the buffers that live there, so many of the largest are always drawn."""
-_NAMED_STEPS = 10_000
+_NAMED_STEPS = 7_000
 """Steps that make or read a buffer drawn are named, up to so many."""
 _READERS = 200_000
 """Readers of all buffers together that are listed, shared evenly; a buffer lists `_FEWEST_READERS` at least."""

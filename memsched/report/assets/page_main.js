@@ -9,7 +9,7 @@ async function main() {
   const shown = [["footprint", plots.footprint()]];
   if (document.getElementById("given")) shown.push(["given", plots.before()]);
   model.maps.forEach((_, place) => shown.push([`map${place}`, plots.map(place)]));
-  plots.theme();
+  plots.edge();
   wireTheme(plots);
   // One document for all of them, as they share the axis of steps.
   const drawing = new Bokeh.Document();
