@@ -12,7 +12,15 @@ from memsched.errors import RuntimeUnavailableError, UsageError, VerificationErr
 from memsched.final import Permitted, find
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.segments import Cutter, Segment, annotate_stages, check_segments, cutter, read_options
+from memsched.formats.segments import (
+    Cutter,
+    Segment,
+    annotate_stages,
+    check_segments,
+    cutter,
+    read_options,
+    together,
+)
 from memsched.formats.weights import weights
 from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
@@ -110,11 +118,6 @@ def network_of(module: Module, graph: Graph) -> Network:
     results = set(graph.outputs)
     tensors = [tensor for tensor in graph.inputs if tensor not in states]
     tensors += [tensor for op in graph.ops for tensor in op.outputs if tensor not in states]
-    together = []
-    for tensor in graph.variables:
-        group = {*readers[tensor], *(number for number, op in enumerate(graph.ops) if tensor in op.outputs)}
-        if len(group) > 1:
-            together.append(tuple(sorted(group)))
     return Network(
         name=graph.name,
         layers=tuple(
@@ -132,7 +135,7 @@ def network_of(module: Module, graph: Graph) -> Network:
             for tensor in tensors
         ),
         constants=stored.sizes,
-        together=tuple(together),
+        together=together(module),
     )
 
 
