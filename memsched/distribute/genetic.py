@@ -155,7 +155,7 @@ class _Coder:
         self.space, self.home = space, home
         self.population = Population(space, cluster, axes, home=home)
         self.edges = len(cluster.devices) - 1
-        self.places = [place for place, axis in enumerate(axes) if axis != "whole"] if self.edges else []
+        self.places = [place for place, axis in enumerate(axes) if axis != "whole"]
         divisions = [space.divisions[place][axes[place]] for place in self.places]
         self.units = np.array([one.units for one in divisions], dtype=np.int64)
         self.unit = np.array([one.unit for one in divisions], dtype=np.int64)
@@ -170,10 +170,9 @@ class _Coder:
         result: Integers = np.zeros((plans, len(self.population.axes), self.edges + 2), dtype=np.int64)
         result[:, :, self.home + 1 :] = 1
         if self.places:
-            inner = chromosomes.reshape(plans, -1, self.edges)
-            bounds = np.minimum(inner * self.unit[None, :, None], self.length[None, :, None])
+            inner = chromosomes.reshape(plans, len(self.places), self.edges)
             result[:, self.places, 0] = 0
-            result[:, self.places, 1:-1] = bounds
+            result[:, self.places, 1:-1] = np.minimum(inner * self.unit[:, None], self.length[:, None])
             result[:, self.places, -1] = self.length
         return result
 

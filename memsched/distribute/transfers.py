@@ -45,26 +45,25 @@ def parcels(
     result: list[Parcel] = []
     running: dict[tuple[int, int, int, tuple[int, ...]], int] = {}
     for low, high in itertools.pairwise(channels):
-        column = _column(low, high, rows, needs, holds, owners)
-        for top, bottom, source, targets in column:
-            for receivers in [(one,) for one in targets] if mode == "point-to-point" else [targets]:
-                # A box that goes on where the one before it ended is one parcel with it.
-                key = (top, bottom, source, receivers)
-                before = running.get(key)
-                if before is not None and result[before].box[1] == low:
-                    result[before] = Parcel((result[before].box[0], high, top, bottom), source, receivers)
-                else:
-                    running[key] = len(result)
-                    result.append(Parcel((low, high, top, bottom), source, receivers))
+        for top, bottom, source, targets in _column(low, high, rows, needs, holds, owners, mode):
+            # A box that goes on where the one before it ended is one parcel with it.
+            key = (top, bottom, source, targets)
+            before = running.get(key)
+            if before is not None and result[before].box[1] == low:
+                result[before] = Parcel((result[before].box[0], high, top, bottom), source, targets)
+            else:
+                running[key] = len(result)
+                result.append(Parcel((low, high, top, bottom), source, targets))
     return result
 
 
 def _column(
     low: int, high: int, rows: Sequence[int], needs: Sequence[Box], holds: Sequence[Sequence[Box]],
-    owners: Sequence[tuple[int, Box]],
+    owners: Sequence[tuple[int, Box]], mode: Mode,
 ) -> list[tuple[int, int, int, tuple[int, ...]]]:  # fmt: skip
     """Return (first row, end, source, targets) of the channels [low, high), between which no boundary lies."""
     result: list[tuple[int, int, int, tuple[int, ...]]] = []
+    running: dict[tuple[int, tuple[int, ...]], int] = {}
     for top, bottom in itertools.pairwise(rows):
         cell = (low, high, top, bottom)
         targets = tuple(
@@ -75,10 +74,13 @@ def _column(
         if not targets:
             continue
         source = next(device for device, box in owners if _covers(box, cell))
-        if result and result[-1][1] == top and result[-1][2:] == (source, targets):
-            result[-1] = (result[-1][0], bottom, source, targets)
-        else:
-            result.append((top, bottom, source, targets))
+        for receivers in [(one,) for one in targets] if mode == "point-to-point" else [targets]:
+            before = running.get((source, receivers))
+            if before is not None and result[before][1] == top:
+                result[before] = (result[before][0], bottom, source, receivers)
+            else:
+                running[source, receivers] = len(result)
+                result.append((top, bottom, source, receivers))
     return result
 
 

@@ -263,7 +263,7 @@ def _mapping(path: str, key: str, value: object) -> dict[str, Any]:
 
 def _router(table: _Table) -> Router:
     mode = table.values.get("mode", "broadcast")
-    if mode not in {"broadcast", "point-to-point"}:
+    if mode not in ("broadcast", "point-to-point"):
         raise ClusterError(f"{table.at}key 'mode' must be 'broadcast' or 'point-to-point', not {_shown(mode)}")
     return Router(
         bandwidth=table.number("bandwidth_bytes_per_second", None, _MOST_BANDWIDTH, positive=True),

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from memsched.errors import MemschedError
 from memsched.graph.limits import Limits
-from scripts.networks.catalogue import CLASSIFIERS, NAMES, STAGED, build
+from scripts.networks.catalogue import CLASSIFIERS, NAMES, SHARED, STAGED, build
 from scripts.networks.table import rows
+
+_OTHERS = (*CLASSIFIERS, *STAGED, *SHARED)
 
 
 def main() -> int:
@@ -17,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.networks",
         description="Write networks of the scheduling literature as small ONNX models, or print their figures.",
-        epilog=f"Networks: {', '.join(NAMES)}; and, not among all: {', '.join((*CLASSIFIERS, *STAGED))}.",
+        epilog=f"Networks: {', '.join(NAMES)}; and, not among all: {', '.join(_OTHERS)}.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks; with --table none means all")
     parser.add_argument("--all", action="store_true", help="all networks")
@@ -27,9 +29,9 @@ def main() -> int:
     parser.add_argument("--target", default="paper", help="target of the figures; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=60, help="time limit per network; default: %(default)s")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in (*NAMES, *CLASSIFIERS, *STAGED)]
+    unknown = [name for name in arguments.names if name not in (*NAMES, *_OTHERS)]
     if unknown:
-        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join((*NAMES, *CLASSIFIERS, *STAGED))}")
+        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join((*NAMES, *_OTHERS))}")
     names = NAMES if arguments.all or (arguments.table and not arguments.names) else tuple(arguments.names)
     kept = arguments.activations == "kept"
     if arguments.table:

@@ -14,18 +14,20 @@ from scripts.networks.hrnet import hrnet_w18_small_v1, hrnet_w18_small_v2, hrnet
 from scripts.networks.inception_resnet_v2 import inception_resnet_v2
 from scripts.networks.inception_v3 import inception_v3
 from scripts.networks.lstm import lstm_unrolled
+from scripts.networks.mobilenet_v2 import mobilenet_v2
 from scripts.networks.nasnet import nasnet_a
 from scripts.networks.pnasnet import pnasnet5_mobile
 from scripts.networks.randwire import randwire1, randwire2, randwire3
 from scripts.networks.resnet import resnet18, resnet50
 from scripts.networks.transformer import transformer
 from scripts.networks.unetpp import unetpp
+from scripts.networks.vgg16 import vgg16
 from scripts.networks.vgg19 import vgg19
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "STAGED", "build"]
+__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "SHARED", "STAGED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -67,6 +69,9 @@ CLASSIFIERS: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
 STAGED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType({"inception_resnet_v2": inception_resnet_v2})
 """Networks of the literature on pipelines of accelerators that are not among the others; not stored either."""
 
+SHARED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType({"vgg16": vgg16, "mobilenet_v2": mobilenet_v2})
+"""Networks of the literature on devices that share one model that are not among the others; not stored either."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -81,4 +86,4 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return {**CLASSIFIERS, **STAGED, **FURTHER}[name]()
+    return {**CLASSIFIERS, **STAGED, **SHARED, **FURTHER}[name]()

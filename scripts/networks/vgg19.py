@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from scripts.networks.builder import Builder
@@ -11,16 +12,21 @@ from scripts.networks.layers import convolution
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["vgg19"]
+__all__ = ["vgg", "vgg19"]
 
 _STAGES: Final = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
 
 def vgg19() -> ModelProto:
     """Return VGG-19 without its dropout layers, which do nothing at inference."""
-    net = Builder("vgg19")
+    return vgg("vgg19", _STAGES)
+
+
+def vgg(name: str, stages: Sequence[tuple[int, int]]) -> ModelProto:
+    """Return a network of stages of (channels, convolutions), each followed by a pooling, and the classifier."""
+    net = Builder(name)
     x = net.input("input", 1, 3, 224, 224)
-    for channels, count in _STAGES:
+    for channels, count in stages:
         for _ in range(count):
             x = convolution(net, x, channels, 3)
         x = net.max_pool(x, 2, 2, 0)
