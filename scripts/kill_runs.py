@@ -58,8 +58,8 @@ def _killed(model: Path, folder: Path, seconds: float, new: dict[str, bytes], rn
     """Kill one run; return what became of its files."""
     folder.mkdir()
     old = {name: b"old " + name.encode() for name in new} if rng.random() < 0.5 else {}
-    for name, data in old.items():
-        (folder / name).write_bytes(data)
+    for name, before in old.items():
+        (folder / name).write_bytes(before)
     process = _start(model, folder)
     # Half of the runs are killed near the end, where files are written.
     time.sleep(seconds * (rng.uniform(0.9, 1.05) if rng.random() < 0.5 else rng.uniform(0, 1.05)))
