@@ -30,6 +30,7 @@ _COMMANDS = {
     "pipeline": ("memsched.cli.pipeline", "Cut a model into one model per accelerator of a row."),
     "report": ("memsched.cli.report", "A report as a page with pictures, for a browser."),
     "batch": ("memsched.cli.batch", "A whole zoo: many models, and one summary."),
+    "diff": ("memsched.cli.diff", "What changed between two reports; for CI."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
     "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),
 }

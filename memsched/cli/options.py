@@ -26,6 +26,7 @@ __all__ = [
     "model_options",
     "output_options",
     "parse_dims",
+    "parse_percentage",
     "parse_shapes",
     "shape_options",
     "size_option",
@@ -225,13 +226,18 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
     return allowed
 
 
+def parse_percentage(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return the number that "15" or "15%" states; None where the option is not given."""
+    return None if value is None else _percentage(ctx, param, value)
+
+
 def _percentage(ctx: click.Context, param: click.Parameter, value: str) -> float:
     try:
         number = float(value.removesuffix("%"))
     except ValueError:
         number = math.nan
     if not 0 <= number <= _MOST_EXTRA_MACS:
-        text = f"'{value}' is no percentage from 0 to {_MOST_EXTRA_MACS:,}: 15 permits 15 % more work"
+        text = f"'{value}' is no percentage from 0 to {_MOST_EXTRA_MACS:,}: 15 permits 15 % more"
         raise click.BadParameter(text, ctx, param)
     return number
 

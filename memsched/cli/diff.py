@@ -1,0 +1,56 @@
+"""``memsched diff``: what changed, for people and for CI."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from memsched.cli.options import output_options, parse_percentage
+from memsched.errors import UsageError
+
+__all__ = ["command"]
+
+_REGRESSION = 3
+_STANDARD = "-"
+
+
+@click.command("diff", short_help="What changed between two reports.")
+@click.argument("old", metavar="OLD.json")
+@click.argument("new", metavar="NEW.json")
+@click.option(
+    "--fail-on-regression",
+    callback=parse_percentage,
+    metavar="PCT",
+    help="Exit with 3 where a peak or an arena grew by more than so many percent, a budget is missed that was met, or "
+    "a model fails that came through.",
+)
+@output_options
+def command(**options: Any) -> int:
+    """Compare two reports of optimize or analyze, or two summaries of batch: peaks, arenas, bounds, extra work.
+
+    It also names the tensors that came to the peak and those that left it. Models of two batches belong together by
+    path, and where that finds none by name. '-' is standard input.
+    """
+    from memsched.comparison import compare_reports, load_report
+
+    names = (options["old"], options["new"])
+    if names == (_STANDARD, _STANDARD):
+        raise UsageError("only one of the two can come from standard input")
+    old, new = (load_report(name) for name in names)
+    diff = compare_reports(old, new, names=names, fail_percent=options["fail_on_regression"])
+    _print(diff, options)
+    return _REGRESSION if diff["failed"] else 0
+
+
+def _print(diff: dict[str, Any], options: dict[str, Any]) -> None:
+    from memsched.cli.terminal import make_console
+    from memsched.report.diff import diff_verdict, print_diff
+
+    if options["as_json"]:
+        click.echo(json.dumps(diff, indent=2))
+    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
+    print_diff(console, diff, verbose=options["verbose"] > 0)
+    if options["quiet"] and diff["failed"]:
+        click.echo(f"memsched: {diff_verdict(diff)[0]}", err=True)

@@ -1,0 +1,233 @@
+"""`memsched diff`: what changed, when it fails, and the examples for CI that the documentation gives."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from memsched.report.diff import load_diff_schema
+from tests import small_models
+from tests.cli.conftest import Run
+from tests.formats import tflite_builder
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+@pytest.fixture
+def reports(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """best.json and worst.json of one model: 6144 bytes are live at once in the file's order."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.onnx").write_bytes(small_models.branches(count=6))
+    for name, solver in (("best", "auto"), ("worst", "file")):
+        command = ("optimize", "net.onnx", "-o", f"{name}.onnx", "--report", f"{name}.json", "--no-verify", "-q")
+        assert run(*command, "--solver", solver, "--target", "ideal").code == 0
+    return tmp_path
+
+
+def edited(path: str, name: str, **changes: Any) -> str:
+    """Write a copy of a report whose result has other figures; return its name."""
+    report = json.loads(Path(path).read_text())
+    report["result"].update(changes)
+    Path(name).write_text(json.dumps(report))
+    return name
+
+
+def test_nothing_changed(run: Run, reports: Path) -> None:
+    done = run("diff", "best.json", "best.json", "--fail-on-regression", "0")
+    assert done.code == 0
+    assert "no regression beyond 0 %" in done.out
+    diff = json.loads(run("diff", "best.json", "best.json", "--json").out)
+    jsonschema.validate(diff, load_diff_schema())
+    assert diff["models"][0]["change"] == "same"
+
+
+def test_a_regression_has_an_exit_code_of_its_own(run: Run, reports: Path) -> None:
+    done = run("diff", "best.json", "worst.json", "--fail-on-regression", "1")
+    assert done.code == 3
+    assert "regression: the peak grew by" in done.out
+    assert re.search(r"came to the peak:\n +1,024  wide\d", done.out)
+    assert run("diff", "best.json", "worst.json").code == 0
+    better = run("diff", "worst.json", "best.json", "--fail-on-regression", "0")
+    assert better.code == 0
+    assert "left the peak" in better.out
+    quiet = run("diff", "best.json", "worst.json", "--fail-on-regression", "1%", "-q")
+    assert (quiet.code, quiet.out, quiet.err.count("\n")) == (3, "", 1)
+
+
+def test_as_json(run: Run, reports: Path) -> None:
+    done = run("diff", "best.json", "worst.json", "--json", "--fail-on-regression", "1")
+    diff = json.loads(done.out)
+    jsonschema.validate(diff, load_diff_schema())
+    best, worst = (json.loads(Path(f"{name}.json").read_text()) for name in ("best", "worst"))
+    model = diff["models"][0]
+    assert model["figures"]["peak_bytes"]["old"] == best["result"]["peak_bytes"]
+    assert model["figures"]["peak_bytes"]["new"] == worst["result"]["peak_bytes"]
+    old, new = ({entry["tensor"] for entry in report["at_fault"]} for report in (best, worst))
+    assert {entry["tensor"] for entry in model["came_to_peak"]} == new - old
+    assert {entry["tensor"] for entry in model["left_peak"]} == old - new
+    assert diff["failed"]
+    assert len(model["regressions"]) == 2
+
+
+def test_exactly_the_percentage_is_permitted(run: Run, reports: Path) -> None:
+    edited("best.json", "a.json", peak_bytes=1000, arena_bytes=1000)
+    edited("best.json", "b.json", peak_bytes=1000, arena_bytes=1010)
+    assert run("diff", "a.json", "b.json", "--fail-on-regression", "1").code == 0
+    assert run("diff", "a.json", "b.json", "--fail-on-regression", "0.99").code == 3
+    edited("best.json", "zero.json", peak_bytes=0, arena_bytes=0)
+    assert run("diff", "zero.json", "a.json", "--fail-on-regression", "10000").code == 3
+    assert run("diff", "zero.json", "zero.json", "--fail-on-regression", "0").code == 0
+
+
+def test_other_models_and_targets_are_pointed_out(run: Run, reports: Path) -> None:
+    Path("other.onnx").write_bytes(small_models.branches(count=7))
+    run("analyze", "other.onnx", "--report", "other.json", "-q")
+    done = run("diff", "best.json", "other.json")
+    assert "the model itself is another one" in done.out
+    assert "the target was ideal and is onnxruntime" in done.out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[]", "names no command"),
+        (b'{"command": "allocate"}', "memsched allocate"),
+        (b'{"command": ["a"]}', "names no command"),
+        (b'{"command": "optimize"}', "version None"),
+        (b'{"command": "optimize", "schema_version": 2}', "version 2"),
+        (b'{"command": "optimize", "schema_version": 1}', "'model' is missing"),
+        (b'{"command": "batch", "schema_version": 1, "models": [7]}', "another type"),
+    ],
+)
+def test_what_is_no_report(run: Run, reports: Path, content: bytes, said: str) -> None:
+    Path("bad.json").write_bytes(content)
+    for names in (("bad.json", "best.json"), ("best.json", "bad.json")):
+        done = run("diff", *names)
+        assert done.code in {1, 2}
+        assert done.err.count("\n") == 1
+        assert "internal error" not in done.err
+        assert said in done.err or "cannot be compared" in done.err
+
+
+def test_values_of_other_types(run: Run, reports: Path) -> None:
+    for value in ("1", None, -1, True, 10**400, float("nan")):
+        assert run("diff", "best.json", edited("best.json", "bad.json", peak_bytes=value)).code == 1
+
+
+def test_mistakes(run: Run, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("diff", "best.json", "none.json").code == 1
+    assert run("diff", "-", "-").code == 2
+    assert run("diff", "best.json", "worst.json", "--fail-on-regression", "much").code == 2
+    stream = io.TextIOWrapper(io.BytesIO(Path("worst.json").read_bytes()))
+    monkeypatch.setattr("sys.stdin", stream)
+    assert run("diff", "best.json", "-", "--fail-on-regression", "1").code == 3
+
+
+def batch_of(path: str, **results: int | None) -> None:
+    """Write a summary with a model per name: its peak, or None for one that failed."""
+    models = []
+    for name, peak in results.items():
+        result = None
+        if peak is not None:
+            figures = dict.fromkeys(("file_peak_bytes", "peak_bytes", "arena_bytes", "lower_bound_bytes"), peak)
+            met = peak < 1000
+            result = {
+                **figures,
+                "extra_macs_percent": 0,
+                "sha256": "0",
+                "target": "t",
+                "budget_met": met,
+                "at_fault": [],
+            }
+        models.append({"name": name, "path": f"zoo/{name}.onnx", "status": "failed", "error": "bad", "result": result})
+    Path(path).write_text(json.dumps({"schema_version": 1, "command": "batch", "models": models}))
+
+
+def test_batches(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    batch_of("old.json", same=10, grew=100, shrank=10, broke=10, repaired=None, gone=10, bad=None, over=999)
+    batch_of("new.json", bad=None, shrank=5, broke=None, repaired=10, grew=102, came=10, same=10, over=1000)
+    done = run("diff", "old.json", "new.json", "--fail-on-regression", "1", "--json")
+    assert done.code == 3
+    diff = json.loads(done.out)
+    jsonschema.validate(diff, load_diff_schema())
+    assert {model["name"]: model["change"] for model in diff["models"]} == {
+        "same": "same",
+        "grew": "larger",
+        "shrank": "smaller",
+        "broke": "fails",
+        "repaired": "recovered",
+        "gone": "went",
+        "bad": "failed_before",
+        "over": "larger",
+        "came": "came",
+    }
+    failed = [model["name"] for model in diff["models"] if model["regressions"]]
+    assert failed == ["grew", "broke", "over"]
+    assert "the budget was met, and is not any more" in done.err
+    # A model that moved is found by its name.
+    text = Path("new.json").read_text().replace("zoo/", "other/")
+    Path("moved.json").write_text(text)
+    moved = json.loads(run("diff", "old.json", "moved.json", "--json").out)
+    assert moved["totals"] == diff["totals"]
+    assert run("diff", "old.json", "new.json", "--fail-on-regression", "5").code == 3
+    batch_of("fine.json", same=10, grew=100)
+    assert run("diff", "old.json", "fine.json", "--fail-on-regression", "0").code == 0
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "160"])
+def test_widths(run: Run, reports: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    from scripts.terminal_images import printed
+
+    text = printed(["diff", "best.json", "worst.json"], int(columns), reports)
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())) <= int(columns)
+
+
+# The examples for CI -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a model, and memsched on the path."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
+    shutil.copy(EXAMPLES / "Makefile", tmp_path / "Makefile")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_makefile_and_the_workflow(project: Path) -> None:
+    def make(*arguments: str) -> int:
+        done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=False)
+        return done.returncode
+
+    assert make("memory-baseline", "MEMSCHED=memsched") == 0
+    assert make("memory-check") == 0
+    workflow = (EXAMPLES / "github-actions.yml").read_text()
+    commands = re.findall(r"^ +run: (.+)$", workflow, re.MULTILINE)
+    assert commands[0].startswith("pip install")
+    assert len(commands) == 3
+    for command in commands[1:]:
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    baseline = Path("memory_baseline.json")
+    baseline.write_text(re.sub(r'"(peak|arena)_bytes": \d+', r'"\1_bytes": 1', baseline.read_text()))
+    compare = subprocess.run(shlex.split(commands[2]), capture_output=True, text=True, check=False)
+    assert compare.returncode == 3
+    assert make("memory-check") != 0
