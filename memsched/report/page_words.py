@@ -309,7 +309,7 @@ def _orders(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows = figure_rows(report)
     before = rows[0][1]
     return [
-        (label, f"{peak:,}", f"{arena:,}", f"{100 * (peak - before) / before:+.1f}" if before else "")
+        (label, f"{peak:,}", f"{arena:,}", f"{100 * (peak - before) / before:+.2f}" if before else "")
         for label, peak, arena in rows
     ]
 

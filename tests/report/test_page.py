@@ -25,6 +25,7 @@ from tests.report.test_tiling import a_report, a_section
 LARGEST = 5_000_000
 HOSTILE = (
     "</script><script>alert(1)</script>",
+    "</script ><script >alert(1)//",
     "<img src=x onerror=alert(1)>",
     "'\"><svg onload=alert(1)>",
     "-->]]><!--<script>",

@@ -203,6 +203,11 @@ def test_json_ends_no_script(value: Any) -> None:
     assert not set("<>&\u2028\u2029") & set(text)
 
 
+@pytest.mark.parametrize("char", "<>&\u2028\u2029")
+def test_each_character_that_means_something_is_escaped(char: str) -> None:
+    assert as_script([f"a{char}b"]) == f'["a\\u{ord(char):04x}b"]'
+
+
 def test_names_share_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
     report = chain_report(30, "/".join(f"block<{i}>" for i in range(40)))
     whole = page_data.page_data(report).values
