@@ -1,0 +1,106 @@
+"""The trained pointer network of document 4 (section III-B, algorithm 1), run by onnxruntime."""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import insort
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from memsched.errors import RuntimeUnavailableError
+from memsched.graph.dag import successors_of
+from memsched.pipeline.respect_embedding import embed
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+__all__ = ["policy_order", "sessions"]
+
+_MOST_CANDIDATES = 1024
+"""Nodes that the pointer chooses from: of more that are ready, those of the least indices."""
+
+
+def policy_order(
+    parents: Sequence[Sequence[int]],
+    memory: Sequence[int],
+    *,
+    deadline: float = math.inf,
+    parents_first: bool = True,
+) -> list[int]:
+    """Return all nodes in the order in which the trained policy takes them, greedily.
+
+    Nodes that are out, and nodes with a parent that is not, are masked. Where a single node is ready there is nothing
+    to point at: the decoder reads it together with those after it, which saves calls and changes nothing.
+
+    Args:
+        parents: Per node those that it needs, all of smaller index.
+        memory: Bytes of parameters per node.
+        deadline: Of `time.monotonic`: from then on, the ready node of the least index is taken.
+        parents_first: Whether nodes wait for their parents; else only nodes that are out are masked, as in document 4.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    import numpy as np
+
+    encoder, decoder = sessions()
+    if not parents:
+        return []
+    rows = embed(parents, memory)[:, None]
+    glimpses, pointers, hidden, memories, first = encoder.run(None, {"embeddings": rows})
+    children = successors_of(parents)
+    waiting = [len(before) if parents_first else 0 for before in parents]
+    ready = [node for node, missing in enumerate(waiting) if not missing]
+    order: list[int] = []
+    unread: list[NDArray[float32]] = [first]
+    while ready:
+        place = 0
+        if len(ready) > 1 and time.monotonic() < deadline:
+            candidates = np.array(ready[:_MOST_CANDIDATES])
+            chosen, hidden, memories = decoder.run(
+                None,
+                {
+                    "inputs": np.stack(unread),
+                    "hidden": hidden,
+                    "memory": memories,
+                    "glimpses": glimpses[candidates],
+                    "pointers": pointers[candidates],
+                },
+            )
+            unread.clear()
+            place = int(chosen)
+        node = ready.pop(place)
+        order.append(node)
+        unread.append(rows[node])
+        for child in children[node] if parents_first else ():
+            waiting[child] -= 1
+            if not waiting[child]:
+                insort(ready, child)
+    return order
+
+
+@cache
+def sessions() -> tuple[Any, Any]:
+    """Return the encoder and the step of the decoder; one thread, so that sums have one order."""
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise RuntimeUnavailableError(
+            "the learned scheduler needs ONNX Runtime, which is not installed: run pip install 'memsched[onnxruntime]'"
+        ) from None
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    folder = files("memsched.pipeline")
+    encoder, decoder = (
+        ort.InferenceSession(
+            folder.joinpath(f"respect_{part}.onnx").read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+        for part in ("encoder", "decoder")
+    )
+    return encoder, decoder

@@ -1,0 +1,59 @@
+"""The cut of an order into stages, against every cut there is."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memsched.graph.stages import Constraints, Network
+from memsched.pipeline.condense import condense, parameters_of
+from memsched.pipeline.possible import explain
+from memsched.pipeline.respect import cut_order
+from memsched.pipeline.respect_cut import best_cut
+from tests.pipeline.networks import communication_of, constraints, network, networks, parameters_of_stages
+
+
+def test_a_chain_by_hand() -> None:
+    # 5 3 | 4 2 1 | 6 has a peak of 8; so have 5 3 | 4 2 | 1 6: which of them depends on what crosses.
+    edges = [(node, node + 1) for node in range(5)]
+    for sizes, stages in (([9, 1, 9, 9, 1, 9], [0, 0, 1, 1, 1, 2]), ([9, 1, 9, 1, 9, 9], [0, 0, 1, 1, 2, 2])):
+        net = network(edges, [5, 3, 4, 2, 1, 6], sizes)
+        condensed = condense(net, Constraints(3))
+        assert best_cut(condensed, parameters_of(net, condensed), range(6), 3) == stages
+
+
+@given(st.data())
+def test_no_cut_of_the_order_is_better(data: st.DataObject) -> None:
+    net = data.draw(networks(most=7))
+    rules = data.draw(constraints(len(net.layers)))
+    if explain(net, rules) is not None:
+        return
+    condensed = condense(net, rules)
+    loads = parameters_of(net, condensed)
+    order = list(range(len(condensed.groups)))
+    found = best_cut(condensed, loads, order, rules.stages)
+    cuts = [
+        cut_at(places, len(order))
+        for places in combinations(range(1, len(order)), rules.stages - 1)
+        if not forbidden(condensed.strict, cut_at(places, len(order)))
+    ]
+    if found is None:
+        assert not cuts
+        assert not forbidden(condensed.strict, cut_order(condensed, loads, order, rules.stages))
+        return
+    assert found in cuts
+    assert figures(net, condensed.spread(found)) == min(figures(net, condensed.spread(cut)) for cut in cuts)
+
+
+def cut_at(places: tuple[int, ...], length: int) -> list[int]:
+    return [sum(place <= position for place in places) for position in range(length)]
+
+
+def forbidden(strict: tuple[tuple[int, int], ...], stages: list[int]) -> bool:
+    return any(stages[before] >= stages[after] for before, after in strict)
+
+
+def figures(net: Network, stages: tuple[int, ...]) -> tuple[int, int]:
+    return max(parameters_of_stages(net, stages)), communication_of(net, stages)
