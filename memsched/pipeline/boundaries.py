@@ -25,6 +25,12 @@ Price = Callable[[int, int], int]
 _MOST_PAIRS = 30_000_000
 """Pairs of sets that one dynamic program may look at: some ten seconds."""
 
+_MOST_BITS = 400_000_000
+"""Of all sets together that are listed: fifty megabytes."""
+
+_MOST_STEPS = 8_000_000
+"""Groups that may come next, added up over the sets that are listed: some two seconds."""
+
 
 class ExhaustedError(Exception):
     """The dynamic program would take too long; another method has to do it."""
@@ -48,7 +54,11 @@ class _Set:
 
 
 def all_places(condensed: Condensed, loads: Loads, most: int) -> list[tuple[int, int]] | None:
-    """Return every set of groups that may lie before a boundary, with its weight; None where they are over ``most``."""
+    """Return every set of groups that may lie before a boundary, with its weight.
+
+    None where there are more than ``most``, or where listing them would take too much memory or time.
+    """
+    most, steps = min(most, _MOST_BITS // max(len(condensed.groups), 1)), 0
     needs = [mask_of(befores) for befores in condensed.preds]
     succs = successors_of(condensed.preds)
     first = tuple([group for group, before in enumerate(needs) if not before])
@@ -61,7 +71,8 @@ def all_places(condensed: Condensed, loads: Loads, most: int) -> list[tuple[int,
             grown = mask | 1 << group
             if grown in found:
                 continue
-            if len(found) > most:
+            steps += len(ready)
+            if len(found) >= most or steps > _MOST_STEPS:
                 return None
             found[grown] = weight + loads.weights[group]
             freed = tuple([after for after in succs[group] if not needs[after] & ~grown])

@@ -34,6 +34,9 @@ Balance = Literal["params", "macs", "memory", "time"]
 _MOST_BOUNDARIES = 40_000
 """Places to cut that are listed; listing them takes below a second."""
 
+_MOST_BOOLEANS = 60_000
+"""Of a model for CP-SAT, which takes seconds to state beyond that."""
+
 _MOST_TIMED_PLACES = 8_000
 """Places to cut of which all stages between two are simulated, as far as they can be good."""
 
@@ -152,6 +155,10 @@ def _solve(condensed: Condensed, loads: Loads, count: int, seed: int, deadline: 
             return _by_boundaries(Boundaries(condensed, loads, places), condensed, loads, start, count, deadline)
         except ExhaustedError:
             pass
+    if len(condensed.groups) * count > _MOST_BOOLEANS:
+        peak = max(loads.of(start, count))
+        proof = "the largest group of layers or an even share of all; too large to search for less"
+        return Solved(start, peak, loads.floor(count), 0, proof)
     return _by_cpsat(condensed, loads, start, count, seed, deadline)
 
 

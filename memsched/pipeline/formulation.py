@@ -124,6 +124,8 @@ class _Model:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
+        # Without a linear relaxation it proves these models two to four times sooner.
+        solver.parameters.linearization_level = 0
         solver.parameters.catch_sigint_signal = False
         if deadline < math.inf:
             solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())

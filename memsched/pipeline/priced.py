@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from memsched.errors import InternalError
 from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
@@ -124,17 +125,13 @@ def _refined(
     condensed: Condensed, price: TimePrice | MemoryPrice, count: int, floor: int, best: _Known, deadline: float
 ) -> _Known:
     order, forced = cutting_order(condensed)
-    masks = [(0, 0)]
-    for group in order:
-        mask, weight = masks[-1]
-        masks.append((mask | 1 << group, weight + price.loads.weights[group]))
-    rank = {mask: index for index, (mask, _) in enumerate(masks)}
     stride = max(1, len(order) // _COARSE_PLACES)
-    near: set[int] = set(range(0, len(masks), stride))
+    near: set[int] = set(range(0, len(order), stride))
     while True:
-        chosen = sorted(near | forced | {0, len(order)} | _ends(best[2], rank))
+        chosen = sorted(near | forced | {0, len(order)} | _ends(best[2], order))
         try:
-            best = _search(condensed, price, [masks[place] for place in chosen], count, floor, best, deadline)
+            places = _masks(order, price.loads.weights, chosen)
+            best = _search(condensed, price, places, count, floor, best, deadline)
         except ExhaustedError:
             return best
         if stride == 1:
@@ -142,20 +139,26 @@ def _refined(
         step = max(1, stride // 4)
         near = {
             place
-            for end in _ends(best[2], rank)
+            for end in _ends(best[2], order)
             for place in range(max(end - stride, 0), min(end + stride, len(order)) + 1, step)
         }
         stride = step
 
 
-def _ends(stages: Sequence[int], rank: dict[int, int]) -> set[int]:
-    """Return the places of an order at which ``stages`` end, as far as they are places of it."""
-    masks = [0] * (max(stages) + 1)
-    for group, stage in enumerate(stages):
-        masks[stage] |= 1 << group
-    ends, before = set(), 0
-    for mask in masks[:-1]:
-        before |= mask
-        if before in rank:
-            ends.add(rank[before])
-    return ends
+def _masks(order: Sequence[int], weights: Sequence[int], places: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the groups before each of ``places`` of ``order``, ascending, with their weight."""
+    result, mask, weight, begin = [], 0, 0, 0
+    for place in places:
+        for group in order[begin:place]:
+            mask |= 1 << group
+            weight += weights[group]
+        result.append((mask, weight))
+        begin = place
+    return result
+
+
+def _ends(stages: Sequence[int], order: Sequence[int]) -> set[int]:
+    """Return the places of ``order`` at which ``stages`` end, as far as they are places of it."""
+    latest = list(accumulate([stages[group] for group in order], max))
+    earliest = list(accumulate([stages[group] for group in reversed(order)], min))[::-1]
+    return {place for place in range(1, len(order)) if latest[place - 1] < earliest[place]}
