@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from memsched import __version__
 from memsched.report.text import counted, printable
@@ -202,7 +203,7 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 76re
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { overflow-wrap: anywhere; min-width: 12rem; }
+td.name { overflow-wrap: anywhere; min-width: 20rem; }
 .bar { display: block; height: .35rem; background: var(--line); margin-top: .2rem; }
 .bar i { display: block; height: 100%; background: var(--bar); }
 .done { color: var(--good); } .failed { color: var(--bad); } .budget_missed, .not_run { color: var(--warn); }
@@ -246,6 +247,8 @@ def dump_html(data: Mapping[str, Any]) -> str:
 
 def _html_row(model: Mapping[str, Any]) -> str:
     path, status = html.escape(printable(model["path"])), model["status"]
+    if model["report"] is not None:
+        path = f'<a href="{html.escape(quote(model["report"]))}">{path}</a>'
     head = f'<tr><td class="name">{path}</td><td class="{status}">{_WORDS[status]}'
     tail = f'<td class="n">{model["seconds"]:.1f}</td></tr>'
     result = model["result"]
