@@ -135,7 +135,8 @@ def evolve(
             crossover=TwoPointCrossover(),
             mutation=Shift(),
             repair=Sorted(),
-            eliminate_duplicates=True,
+            # Where there are few plans at all, the library would look for new ones without end.
+            eliminate_duplicates=coder.plans > 100 * settings.size,
         ),
         ("n_gen", settings.generations),
         seed=limits.seed,
@@ -161,6 +162,7 @@ class _Coder:
         self.unit = np.array([one.unit for one in divisions], dtype=np.int64)
         self.length = np.array([one.length for one in divisions], dtype=np.int64)
         self.genes = len(self.places) * self.edges
+        self.plans = math.prod(math.comb(one.units + self.edges, self.edges) for one in divisions)
 
     def decode(self, chromosomes: Integers) -> Integers:
         """Return the bounds of chromosomes, [plan, position, device + 1]; ops that are not divided go to ``home``."""

@@ -91,7 +91,7 @@ def search(
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()
     elif method == "genetic":
-        plans = [*task.single(), *task.even(), task.genetic(limits, started, stop)]
+        plans = task.genetic(limits, started, stop)
     elif method == "exact":
         plans = task.exact()
     else:
@@ -139,23 +139,27 @@ class _Task:
 
     # Searches -----------------------------------------------------------------------------------------------------
 
-    def genetic(self, limits: Limits, started: float, stop: Callable[[], bool] | None) -> Distribution:
-        """Return what GenEFlow finds along the axes that the document's rule chooses."""
-        axes, count = self.axes_by_memory(), len(self.cluster.devices)
-        seeds = [rules.even(self.space, axes, count), rules.proportional(self.space, axes, self.cluster)]
-        for device in range(count):
-            alone = [1.0 if one == device else 0.0 for one in range(count)]
-            seeds.append(
-                tuple(
-                    rules.by_weights(self.space.order[place], self.space.divisions[place][axis], alone)
-                    for place, axis in enumerate(axes)
+    def genetic(self, limits: Limits, started: float, stop: Callable[[], bool] | None) -> list[Distribution]:
+        """Return what GenEFlow finds along the axes that the document's rule chooses, and along rows."""
+        count = len(self.cluster.devices)
+        result = []
+        for axes, part in ((self.axes_by_memory(), 0.5), (self.axes_by_rows(), 1.0)):
+            seeds = [rules.even(self.space, axes, count), rules.proportional(self.space, axes, self.cluster)]
+            for device in range(count):
+                alone = [1.0 if one == device else 0.0 for one in range(count)]
+                seeds.append(
+                    tuple(
+                        rules.by_weights(self.space.order[place], self.space.divisions[place][axis], alone)
+                        for place, axis in enumerate(axes)
+                    )
                 )
-            )
-        found = evolve(
-            self.space, self.cluster, axes, seeds, limits,
-            settings=Settings(), home=self.home, started=started, stop=stop,
-        )  # fmt: skip
-        return self.plan(found, "genetic")
+            allowed = None if limits.time_limit is None else part * limits.time_limit
+            found = evolve(
+                self.space, self.cluster, axes, seeds, replace(limits, time_limit=allowed),
+                settings=Settings(), home=self.home, started=started, stop=stop,
+            )  # fmt: skip
+            result.append(self.plan(found, "genetic"))
+        return result
 
     def exact(self) -> list[Distribution]:
         """Return what the dynamic program finds over all shares, with its latency as bound where that is proven."""

@@ -1,0 +1,179 @@
+"""Measure plans for several devices: simulated latency against one device, even split, GenEFlow and exact references.
+
+Clusters are the built-in boards, 2 to 6 of them, all alike or of mixed speed and memory. Every plan passes the
+checker. "one" is the fastest device alone, if the network fits it; reductions are against it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from memsched.distribute import shares as rules
+from memsched.distribute.checking import check_plan
+from memsched.distribute.plan import plan_in
+from memsched.distribute.population import Population
+from memsched.distribute.refine import bounds_of
+from memsched.distribute.search import Method, search
+from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.formats.onnx_reader import read
+from memsched.graph.distribution import Distribution
+from memsched.graph.limits import Limits
+from memsched.graph.model import Graph
+from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
+from scripts.networks.catalogue import build
+
+_NETWORKS = ("vgg16", "resnet50", "inception_v3", "googlenet", "mobilenet_v2")
+_SPEEDS = (2.0, 1.0, 1.0, 0.4, 1.0, 2.0)
+"""Of the mixed devices, the first two for a cluster of two, and so on."""
+
+_MEGABYTE = 1 << 20
+
+
+def network(name: str) -> Graph:
+    """Return a network of the catalogue."""
+    return read(build(name).SerializeToString(), f"{name}.onnx").graphs[0]
+
+
+def cluster_of(base: Cluster, count: int, *, mixed: bool) -> Cluster:
+    """Return a cluster of so many devices like the first of ``base``."""
+    first = base.devices[0]
+    speeds = _SPEEDS[:count] if mixed else (1.0,) * count
+    devices = tuple(_device(first, f"{first.name}-{number}", speed) for number, speed in enumerate(speeds))
+    return replace(base, devices=devices)
+
+
+def _device(first: Device, name: str, speed: float) -> Device:
+    def faster(time_of: LinearTime) -> LinearTime:
+        return LinearTime(time_of.base / speed, time_of.per_mac / speed, time_of.per_byte / speed)
+
+    operators = {kind: faster(one) for kind, one in first.operators.items()}
+    return Device(name, int(first.memory * min(speed, 1.0)), faster(first.default), operators)
+
+
+def found(graph: Graph, cluster: Cluster, method: Method, seconds: float) -> tuple[Distribution | None, float]:
+    """Return a checked plan, None where none fits, and the seconds that the search took."""
+    started = time.perf_counter()
+    try:
+        plan = search(graph, cluster, Limits(seconds), method=method)
+    except NoPlanFitsError:
+        return None, time.perf_counter() - started
+    took = time.perf_counter() - started
+    check_plan(graph, plan, cluster)
+    return plan, took
+
+
+def latencies(names: Sequence[str], base: Cluster, counts: Sequence[int], seconds: float) -> Iterator[str]:
+    """Yield the table of latencies."""
+    yield (
+        "| network | devices | one, ms | even, ms | GenEFlow, ms | memsched, ms | of one | of even | steps | bound, ms "
+        "| MB, one | MB, most | planned in s |"
+    )
+    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    sums: dict[tuple[int, bool], list[tuple[float, float]]] = {}
+    for name in names:
+        graph = network(name)
+        for count in counts:
+            for mixed in (False, True):
+                cluster = cluster_of(base, count, mixed=mixed)
+                one, _ = found(graph, cluster, "single", seconds)
+                even, _ = found(graph, cluster, "even", seconds)
+                genetic, _ = found(graph, cluster, "genetic", seconds)
+                best, took = found(graph, cluster, "auto", seconds)
+                if best is None:
+                    yield f"| {name} | {count} {_kind(mixed)} | no plan fits" + " |" * 10
+                    continue
+                if one is not None and even is not None:
+                    ratios = (best.latency / one.latency, best.latency / even.latency)
+                    sums.setdefault((count, mixed), []).append(ratios)
+                yield (
+                    f"| {name} | {count} {_kind(mixed)} | {_ms(one)} | {_ms(even)} | {_ms(genetic)} | {_ms(best)} "
+                    f"| {_less(best, one)} | {_less(best, even)} | {len(best.steps)} | {1e3 * best.lower_bound:.1f} "
+                    f"| {'-' if one is None else f'{max(one.memory) / _MEGABYTE:.0f}'} "
+                    f"| {max(best.memory) / _MEGABYTE:.0f} | {took:.1f} |"
+                )
+    for (count, mixed), pairs in sums.items():
+        means = [100 * (sum(pair[place] for pair in pairs) / len(pairs) - 1) for place in range(2)]
+        yield f"| average | {count} {_kind(mixed)} | | | | | {means[0]:+.1f} % | {means[1]:+.1f} % " + "| " * 5 + "|"
+
+
+def _kind(mixed: bool) -> str:
+    return "mixed" if mixed else "alike"
+
+
+def _ms(plan: Distribution | None) -> str:
+    return "-" if plan is None else f"{1e3 * plan.latency:.1f}"
+
+
+def _less(plan: Distribution, other: Distribution | None) -> str:
+    return "-" if other is None else f"{100 * (plan.latency / other.latency - 1):+.1f} %"
+
+
+def references(names: Sequence[str], base: Cluster, seconds: float) -> Iterator[str]:
+    """Yield the table of the exact method, one op per step: 2 devices, shares of bounded granularity."""
+    yield "| network | devices | even, ms | GenEFlow, ms | exact, ms | proven | fused, ms | exact in s |"
+    yield "|---|---|--:|--:|--:|---|--:|--:|"
+    for name in names:
+        graph = network(name)
+        for mixed in (False, True):
+            cluster = cluster_of(base, 2, mixed=mixed)
+            even, _ = found(graph, cluster, "even", seconds)
+            genetic, _ = found(graph, cluster, "genetic", seconds)
+            exact, took = found(graph, cluster, "exact", seconds)
+            best, _ = found(graph, cluster, "auto", seconds)
+            proven = exact is not None and exact.lower_bound == exact.latency
+            yield (
+                f"| {name} | 2 {_kind(mixed)} | {_ms(even)} | {_ms(genetic)} | {_ms(exact)} "
+                f"| {'yes' if proven else 'no'} | {_ms(best)} | {took:.1f} |"
+            )
+
+
+def evaluations(names: Sequence[str], base: Cluster) -> Iterator[str]:
+    """Yield the table of how many plans a second are evaluated."""
+    import numpy as np
+
+    yield "| network | ops | plans per second, arrays | plans per second, one by one | 100 plans, ms |"
+    yield "|---|--:|--:|--:|--:|"
+    for name in names:
+        space = Space.of(network(name))
+        memory = sum(device.memory for device in base.devices)
+        axes = [rules.axis_by_memory(space, place, memory) for place in range(len(space.order))]
+        shares = rules.even(space, axes, len(base.devices))
+        population = Population(space, base, axes)
+        bounds = np.repeat(bounds_of(shares), 100, axis=0)
+        seconds = []
+        for _ in range(5):
+            started = time.perf_counter()
+            population.evaluate(bounds)
+            seconds.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        plan_in(space, shares, base)
+        one = time.perf_counter() - started
+        best = min(seconds)
+        yield f"| {name} | {len(axes)} | {100 / best:,.0f} | {1 / one:,.0f} | {1e3 * best:.0f} |"
+
+
+def main() -> None:
+    """Print the tables that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=list(_NETWORKS), help=f"default: {' '.join(_NETWORKS)}")
+    parser.add_argument("--table", choices=("latencies", "references", "evaluations"), default="latencies")
+    parser.add_argument("--cluster", default="pi4x4", help="whose first device and router; default: %(default)s")
+    parser.add_argument("--devices", type=int, nargs="+", default=[2, 3, 4, 6], help="how many; default: 2 3 4 6")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per search; default: %(default)s")
+    arguments = parser.parse_args()
+    base = load_cluster(arguments.cluster)
+    if arguments.table == "latencies":
+        lines = latencies(arguments.networks, base, arguments.devices, arguments.time_limit)
+    elif arguments.table == "references":
+        lines = references(arguments.networks, base, arguments.time_limit)
+    else:
+        lines = evaluations(arguments.networks, base)
+    for line in lines:
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
