@@ -11,7 +11,7 @@ DEMO   ?= build/demo
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser lint types clean
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
-    bench-onchip bench-remat
+    bench-onchip bench-page bench-remat bench-pipeline
 
 help:  ## Say what there is
 	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -87,9 +87,18 @@ bench-tiling: install  ## Measure layers in pieces: peaks, extra work, inference
 bench-onchip: install  ## Measure groups of layers in on-chip memory: the table of docs/onchip.md
 	$(BIN)/python -m scripts.bench_onchip
 
+bench-page: install  ## Measure pages: sizes, and seconds to open in Chromium: the table of docs/report.md
+	$(BIN)/python -m pip install --quiet --editable '.[browser]'
+	$(BIN)/python -m scripts.bench_page
+
 bench-remat: install  ## Measure what computing again saves, and schedules by tree decomposition (half an hour)
 	$(BIN)/python -m scripts.bench_remat
 	$(BIN)/python -m scripts.bench_decompose
+
+bench-pipeline: install  ## Measure stages for accelerators in a row: the tables of docs/pipeline.md (ten minutes)
+	$(BIN)/python -m scripts.bench_pipeline networks
+	$(BIN)/python -m scripts.bench_pipeline networks --children-together
+	$(BIN)/python -m scripts.bench_pipeline random --seeds 2
 
 clean:  ## Remove what was built, the virtual environment too
 	rm -rf $(VENV) build
