@@ -108,6 +108,7 @@ def main() -> None:
                 arguments.choose,
             )
             time.sleep(1)
+            driver.execute_script("scrollTo({top: 0, behavior: 'instant'})")
         size = arguments.page.stat().st_size
         print(f"{arguments.page.name}: {size:,} bytes, drawn after {seconds:.2f} s")
         for entry in driver.get_log("browser"):
