@@ -140,6 +140,8 @@ def divide(
     output = extents[op.outputs[0]].axis(axis)
     if output < 0 or output in geometry.fixed:
         return None
+    if any(isinstance(one.rule, Shifted) for place in weights for one in geometry.operands.get(place, ())):
+        return None  # constants that are joined with activations would have to be cut with them
     length = geometry.shape[output]
     maps = [one for operand in geometry.operands.values() for one in operand if one.output == output]
     unit = _unit([one.rule for one in maps], length)

@@ -46,9 +46,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class _States:
-    """States side by side. ``picks`` [state, position] says what was chosen so far."""
+    """States side by side; arrays are indexed [state] or [state, device].
 
-    picks: Integers
+    Attributes:
+        picks: Per position on which something still depends what each state chose there.
+        pieces: Per tensor that is still needed the bytes of it that devices hold.
+    """
+
+    picks: dict[int, Integers]
     latency: Floats
     weights: Integers
     held: Integers
@@ -91,6 +96,8 @@ class _Program:
         self.width, self.home, self.price, self.fits = width, home, price, fits
         self.limits = np.array([device.memory for device in cluster.devices])
         self.complete = True
+        self.history: list[tuple[Integers, Integers]] = []
+        """Per position and state that was kept: the state that it came from, and its choice."""
         self.ending: dict[int, list[int]] = {}
         for tensor, last in enumerate(space.last):
             self.ending.setdefault(last, []).append(tensor)
@@ -106,10 +113,8 @@ class _Program:
 
         count, devices = len(self.choices), len(self.cluster.devices)
         zeros = np.zeros((1, devices), dtype=np.int64)
-        states = _States(
-            np.zeros((1, count), dtype=np.int64), np.zeros(1), zeros, zeros, zeros,
-            dict.fromkeys(self.space.graph.inputs, zeros),
-        )  # fmt: skip
+        pieces = dict.fromkeys(self.space.graph.inputs, zeros)
+        states = _States({}, np.zeros(1), zeros, zeros, zeros, pieces)
         for position in range(count):
             if stop is not None and stop():
                 return None
@@ -117,8 +122,9 @@ class _Program:
             if grown is None:
                 return None
             states = grown
-        links = _Links(states.picks, self)
-        there = np.zeros((len(states.picks), devices), dtype=bool)
+        every = np.arange(len(states.latency))
+        links = _Links(states.picks, every, self)
+        there = np.zeros((len(every), devices), dtype=bool)
         there[:, self.home] = True
         for tensor in self.space.results:
             received = links.send(tensor, Boxes(there, None, None), count)
@@ -127,17 +133,19 @@ class _Program:
         most = states.weights + np.maximum(states.most, states.held)
         if self.fits:
             latency = np.where((most > self.limits).any(axis=1), np.inf, latency)
-            best = int(np.argmin(latency))
-        else:
-            best = int(np.lexsort((latency, most.max(axis=1)))[0]) if self.price == np.inf else int(np.argmin(latency))
+        rank = (latency, most.max(axis=1)) if self.price == np.inf else (latency,)
+        best = int(np.lexsort(rank)[0])
         if not np.isfinite(latency[best]):
             return None
-        return Outcome(
-            tuple(one.shares[pick] for one, pick in zip(self.choices, states.picks[best], strict=True)),
-            float(latency[best]),
-            tuple(int(used) for used in most[best]),
-            self.complete,
-        )
+        return Outcome(self._traced(best), float(latency[best]), tuple(int(used) for used in most[best]), self.complete)
+
+    def _traced(self, state: int) -> tuple[Share, ...]:
+        """Return the shares that led to a state after the last op."""
+        result = []
+        for mine, (parents, picked) in zip(reversed(self.choices), reversed(self.history), strict=True):
+            result.append(mine.shares[picked[state]])
+            state = int(parents[state])
+        return tuple(reversed(result))
 
     def _followed(self, position: int) -> Integers | None:
         """Return, per choice of the op before it, the choice that works on exactly the same parts; None for no such op.
@@ -167,15 +175,15 @@ class _Program:
         import numpy as np
 
         mine = self.choices[position]
-        before = len(states.picks)
+        before = len(states.latency)
         followed = self.follows[position]
         if followed is not None:
             parents = np.arange(before)
-            picked = followed[states.picks[:, self.space.first[mine.tensors[0]]]]
+            picked = followed[states.picks[self.space.first[mine.tensors[0]]]]
         else:
             parents = np.repeat(np.arange(before), len(mine.shares))
             picked = np.tile(np.arange(len(mine.shares)), before)
-        links = _Links(states.picks[parents], self)
+        links = _Links(states.picks, parents, self)
         pieces = {}
         added = np.zeros((len(parents), len(self.limits)), dtype=np.int64)
         for tensor, table in zip(mine.tensors, mine.needs, strict=True):
@@ -197,11 +205,13 @@ class _Program:
                 # A state that was kept may have won over one that is slower so far but holds less.
                 self.complete = False
             score = np.where(exceeding, np.inf, score)
-        picks = states.picks[parents]
-        picks[:, position] = picked
-        kept = self._kept(picks, score, position)
+        alive = {place: chosen for place, chosen in states.picks.items() if self.reach[place] > position}
+        kept = self._kept([*(chosen[parents] for chosen in alive.values()), picked], score, position)
         if not len(kept):
             return None
+        self.history.append((parents[kept], picked[kept]))
+        picks = {place: chosen[parents[kept]] for place, chosen in alive.items()}
+        picks[position] = picked[kept]
         rest = {tensor: pieces.get(tensor) for tensor in states.pieces}
         result: dict[int, Integers] = {
             tensor: (found[kept] if found is not None else states.pieces[tensor][parents[kept]])
@@ -215,17 +225,21 @@ class _Program:
         for tensor in self.ending.get(position, ()):
             if tensor in result:
                 held = held - result.pop(tensor)
-        return _States(picks[kept], latency[kept], weights[kept], held, most[kept], result)
+        return _States(picks, latency[kept], weights[kept], held, most[kept], result)
 
-    def _kept(self, picks: Any, score: Floats, position: int) -> Integers:
-        """Return the rows of the best state of each kind, the best first, as many as the width."""
+    def _kept(self, picks: Sequence[Integers], score: Floats, position: int) -> Integers:
+        """Return the rows of the best state of each kind, the best first, as many as the width.
+
+        Args:
+            picks: What states differ in; the last only where something depends on the choice at ``position``.
+        """
         import numpy as np
 
         order = np.argsort(score, kind="stable")
         order = order[np.isfinite(score[order])]
-        columns = self._alive(position)
-        signatures = np.ascontiguousarray(picks[order][:, columns])
-        if signatures.shape[1]:
+        columns = picks if self.reach[position] > position else picks[:-1]
+        if columns and len(order):
+            signatures = np.ascontiguousarray(np.stack(columns, axis=1)[order])
             rows = signatures.view([("", signatures.dtype)] * signatures.shape[1]).ravel()
             _, first = np.unique(rows, return_index=True)
             order = order[np.sort(first)]
@@ -236,21 +250,17 @@ class _Program:
             order = order[: self.width]
         return order
 
-    def _alive(self, position: int) -> list[int]:
-        """Return the positions on whose choices what comes after ``position`` depends."""
-        return [place for place in range(position + 1) if self.reach[place] > position]
-
 
 class _Links:
-    """What one step moves, per state and device."""
+    """What one step moves, [row, device]; row i belongs to the state ``parents[i]`` of those with ``picks``."""
 
-    def __init__(self, picks: Integers, program: _Program) -> None:
+    def __init__(self, picks: dict[int, Integers], parents: Integers, program: _Program) -> None:
         import numpy as np
 
-        self.picks, self.program = picks, program
-        self.sent = np.zeros((len(picks), len(program.limits)), dtype=np.int64)
+        self.picks, self.parents, self.program = picks, parents, program
+        self.sent = np.zeros((len(parents), len(program.limits)), dtype=np.int64)
         self.received = np.zeros_like(self.sent)
-        self.outside = np.zeros(len(picks), dtype=np.int64)
+        self.outside = np.zeros(len(parents), dtype=np.int64)
 
     def send(self, tensor: int, need: Boxes, position: int) -> Integers:
         """Note what devices need of a tensor and do not hold; return the bytes that each receives."""
@@ -259,12 +269,14 @@ class _Links:
         holds = []
         owner = None
         if maker >= 0:
-            owner = program.choices[maker].own[space.op(maker).outputs.index(tensor)].at(self.picks[:, maker])
+            owner = (
+                program.choices[maker].own[space.op(maker).outputs.index(tensor)].at(self.picks[maker][self.parents])
+            )
             holds.append(owner)
         for reader in space.readers[tensor]:
             if reader < position:
                 mine = program.choices[reader]
-                holds.append(mine.needs[mine.tensors.index(tensor)].at(self.picks[:, reader]))
+                holds.append(mine.needs[mine.tensors.index(tensor)].at(self.picks[reader][self.parents]))
         found = exchange(need, holds, owner, space.extents[tensor], program.cluster.router.mode)
         if found is None:
             return self.received * 0

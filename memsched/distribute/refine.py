@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["bounds_of", "refined", "shares_of"]
 
 _BATCH = 128
+_MOST_ENTRIES = 1 << 22
+"""Of the arrays of a batch: plans x ops x devices."""
 _STEPS = (1, 2, 4, 8)
 _LEAST_GAIN = 2e-4
 """Of a round, below which smaller moves are tried."""
@@ -59,6 +61,7 @@ def refined(
     population = Population(space, cluster, [share.axis for share in shares], blocks, home)
     limits = np.array([device.memory for device in cluster.devices])
     current = bounds_of(shares)[0]
+    width = max(1, min(_BATCH, _MOST_ENTRIES // current.size))
 
     def score(plans: Integers) -> NDArray[np.float64]:
         found = population.evaluate(plans)
@@ -69,10 +72,10 @@ def refined(
         while not stop():
             moves = _moves(space, population, current, step)
             gains = np.full(len(moves), -np.inf)
-            for begin in range(0, len(moves), _BATCH):
+            for begin in range(0, len(moves), width):
                 if stop():
                     break
-                batch = moves[begin : begin + _BATCH]
+                batch = moves[begin : begin + width]
                 gains[begin : begin + len(batch)] = best - score(
                     np.array([_moved(space, population, current, [move]) for move in batch])
                 )

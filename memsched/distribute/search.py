@@ -182,7 +182,8 @@ class _Task:
     def everything(self, *, fuse: bool) -> list[Distribution]:
         """Return the plans of all rules, of the dynamic program, and what became of the best of them."""
         single = self.single()
-        plans = [*single, *self.even(), *self.proportional()]
+        plans = [*single, *(self.even() if not self.ended() else ())]
+        plans.extend(self.proportional() if not self.ended() else ())
         if len(self.cluster.devices) > 1 and not self.ended():
             scale = min(one.latency for one in single)
             found = self._chosen(scale)
