@@ -278,6 +278,21 @@ def test_a_page_made_of_100_000_steps(show: Show) -> None:
     assert page.messages() == []
 
 
+def test_it_is_printed_in_light_colours(show: Show, nasnet: dict[str, Any]) -> None:
+    page = show(nasnet, scheme="dark")
+    corner = """
+        const canvas = Bokeh.index.roots[0].canvas_view.primary.canvas;
+        return [...canvas.getContext("2d").getImageData(5, 5, 1, 1).data];
+    """
+    assert page.js(corner)[:3] == [27, 33, 39]
+    page.js("dispatchEvent(new Event('beforeprint'))")
+    assert page.js("return document.documentElement.dataset.theme") == "light"
+    assert page.js(corner)[:3] == [255, 255, 255]
+    page.js("dispatchEvent(new Event('afterprint'))")
+    page.settle()
+    assert page.js(corner)[:3] == [27, 33, 39]
+
+
 def test_without_scripts_the_tables_are_there(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
     page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

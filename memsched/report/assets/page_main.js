@@ -155,7 +155,12 @@ function wireTheme(plots) {
   show(root.dataset.theme);
   toggle.addEventListener("click", () => show(root.dataset.theme === "dark" ? "light" : "dark"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => show(event.matches ? "dark" : "light"));
-  addEventListener("beforeprint", () => { screen = root.dataset.theme; show("light"); });
+  addEventListener("beforeprint", () => {
+    screen = root.dataset.theme;
+    show("light");
+    // What is printed is what is on the canvas now; the next frame would be too late.
+    for (const view of Bokeh.index.roots) view.paint?.();
+  });
   addEventListener("afterprint", () => show(screen ?? root.dataset.theme));
 }
 

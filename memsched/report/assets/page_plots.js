@@ -179,7 +179,7 @@ class Plots {
     }
     const drawn = Object.entries(classes).map(([name, members]) => {
       const hatch = name === "work" ? { hatch_pattern: "/", hatch_alpha: 0.5, hatch_scale: 6, hatch_weight: 1 } : {};
-      const paint = { fill_color: name, line_color: "edge" };
+      const paint = { fill_color: name, line_color: "edge", ...(name === "work" ? { hatch_color: "edge" } : {}) };
       this.edged.push([paint, name]);
       return this.quads(figure, this.rectangles(members), paint, hatch);
     });
