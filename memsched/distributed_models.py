@@ -223,6 +223,7 @@ def program_of(followed: Followed, device: int, models: Sequence[StepModel | Non
         for number in run.made
         if number not in handed[step]
     }
+    gathered = holder.gathered_in()
     steps = []
     for step, transfers in enumerate(_transfers(followed)):
         model = models[step] if step < len(models) else None
@@ -230,7 +231,7 @@ def program_of(followed: Followed, device: int, models: Sequence[StepModel | Non
             StepProgram(
                 sends=tuple(_sends(followed, step, transfers, device)),
                 receives=tuple(_receives(followed, step, transfers, device, arriving)),
-                gathers=tuple(_gathers(followed, holder, step, arriving)),
+                gathers=tuple(_gather(followed, holder, number, arriving) for number in gathered.get(step, ())),
                 sent=tuple(dropped.get((step, TRANSFERRING), ())),
                 run=None if model is None else _model_run(holder, model),
                 done=tuple(key for key in dropped.get((step, COMPUTING), ()) if key not in inner),
@@ -302,14 +303,12 @@ def _receives(
                 yield Receive(number, one.source, into.key, place, _lengths(into.region), dtype)
 
 
-def _gathers(followed: Followed, holder: Holder, step: int, arriving: Mapping[int, int]) -> Iterator[Gather]:
-    for number, found in holder.gathered.items():
-        piece = holder.pieces[number]
-        if piece.born[0] == step:
-            value = _made(followed, holder, piece.tensor, found)
-            own = [leaf.part not in arriving for leaf in leaves(found)]
-            cuts = tuple(cut for cut, kept in zip(value.cuts, own, strict=True) if kept)
-            yield Gather(piece.key, replace(value, cuts=cuts))
+def _gather(followed: Followed, holder: Holder, number: int, arriving: Mapping[int, int]) -> Gather:
+    piece, found = holder.pieces[number], holder.gathered[number]
+    value = _made(followed, holder, piece.tensor, found)
+    own = [leaf.part not in arriving for leaf in leaves(found)]
+    cuts = tuple(cut for cut, kept in zip(value.cuts, own, strict=True) if kept)
+    return Gather(piece.key, replace(value, cuts=cuts))
 
 
 def _made(followed: Followed, holder: Holder, tensor: int, found: Cover) -> Value:

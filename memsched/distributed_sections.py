@@ -40,7 +40,7 @@ def file_name(path: str, device: int, step: int) -> str:
 
 def report_of(distributed: Distributed) -> Report:
     """Return the plan with everything that is known of it; its schema is report/distribution_schema.json."""
-    plan, graph = distributed.plan, distributed.module.graph
+    plan, graph, gathers = distributed.plan, distributed.module.graph, _gathers(distributed)
     return Report(
         {
             "schema_version": 1,
@@ -60,9 +60,9 @@ def report_of(distributed: Distributed) -> Report:
                 }
                 for share in plan.shares
             ],
-            "steps": [_step(distributed, step) for step in range(len(plan.steps))],
+            "steps": [_step(distributed, step, gathers[step]) for step in range(len(plan.steps))],
             "results": _transfers(distributed, plan.results, len(plan.steps)),
-            "result_gathers": _gathers(distributed, len(plan.steps)),
+            "result_gathers": gathers[-1],
             "outputs": [_output(distributed, tensor, found) for tensor, found in distributed.followed.outputs],
             "notes": [*distributed.module.notes, *([_INTERRUPTED] if distributed.interrupted else [])],
             "seed": distributed.request.limits.seed,
@@ -165,12 +165,12 @@ def _run(executed: Executed) -> dict[str, Any]:
     }
 
 
-def _step(distributed: Distributed, step: int) -> dict[str, Any]:
+def _step(distributed: Distributed, step: int, gathers: list[dict[str, Any]]) -> dict[str, Any]:
     plan = distributed.plan
     return {
         "index": step,
         "transfers": _transfers(distributed, plan.steps[step].transfers, step),
-        "gathers": _gathers(distributed, step),
+        "gathers": gathers,
         "computations": [
             _computation(distributed, device, step)
             for device in range(plan.devices)
@@ -198,20 +198,22 @@ def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: in
     return result
 
 
-def _gathers(distributed: Distributed, step: int) -> list[dict[str, Any]]:
-    """Return how devices put parts of tensors together from others, after the transfers of a step."""
-    return [
-        {
-            "device": device,
-            "tensor": distributed.module.graph.tensors[holder.pieces[number].tensor].name,
-            "region": _ranges(holder.pieces[number].region),
-            "held_as": holder.pieces[number].key,
-            "parts": _parts(holder, found),
-        }
-        for device, holder in enumerate(distributed.followed.devices)
-        for number, found in holder.gathered.items()
-        if holder.pieces[number].born[0] == step
-    ]
+def _gathers(distributed: Distributed) -> list[list[dict[str, Any]]]:
+    """Return per step, the results last, how devices put parts of tensors together after its transfers."""
+    result: list[list[dict[str, Any]]] = [[] for _ in range(len(distributed.plan.steps) + 1)]
+    for device, holder in enumerate(distributed.followed.devices):
+        for number, found in holder.gathered.items():
+            piece = holder.pieces[number]
+            result[piece.born[0]].append(
+                {
+                    "device": device,
+                    "tensor": distributed.module.graph.tensors[piece.tensor].name,
+                    "region": _ranges(piece.region),
+                    "held_as": piece.key,
+                    "parts": _parts(holder, found),
+                }
+            )
+    return result
 
 
 def _output(distributed: Distributed, tensor: int, found: Cover) -> dict[str, Any]:

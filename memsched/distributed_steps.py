@@ -119,6 +119,13 @@ class Holder:
         if isinstance(found, Joined):
             self._of[tensor] = [self._gather(graph, tensor, region, found, step)]
 
+    def gathered_in(self) -> dict[int, list[int]]:
+        """Return per step the pieces that are put together in it, in the order in which that is possible."""
+        result: dict[int, list[int]] = {}
+        for number in self.gathered:
+            result.setdefault(self.pieces[number].born[0], []).append(number)
+        return result
+
     def _covered(self, tensor: int, region: Region) -> Cover | None:
         near = self._of.get(tensor, [])
         found = cover(region, [self.pieces[number].region for number in near])

@@ -190,14 +190,14 @@ def random_plan(graph: Graph, seed: int, weights: Mapping[int, Mapping[int, int]
 # Execution ----------------------------------------------------------------------------------------------------------
 
 
-def _session(model: bytes) -> Any:
+def _session(model: str | bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def reference(model: bytes, feeds: Mapping[str, Array]) -> dict[str, Array]:
+def reference(model: str | bytes, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """Return the outputs of a model by name."""
     session = _session(model)
     names = [value.name for value in session.get_outputs()]
@@ -224,10 +224,10 @@ def play(
             wire.update({(step, one.transfer): _made(one.value, held[device]) for one in program.steps[step].sends})
         for device, program in enumerate(programs):
             for one in program.steps[step].receives:
-                array = held[device].setdefault(one.key, np.full(one.shape, np.nan, one.dtype))
+                array = held[device].setdefault(one.key, _unset(one.shape, one.dtype))
                 array[_slices(one.place)] = wire[step, one.transfer]
             for gather in program.steps[step].gathers:
-                empty = np.full(gather.value.shape, np.nan, gather.value.dtype)
+                empty = _unset(gather.value.shape, gather.value.dtype)
                 array = held[device].setdefault(gather.key, empty)
                 for cut in gather.value.cuts:
                     array[_slices(cut.target)] = held[device][cut.key][_slices(cut.source)]
@@ -256,8 +256,13 @@ def _compute(
         held.update({key: array for (_, key), array in zip(one.run.outputs, results, strict=True)})
 
 
+def _unset(shape: Sequence[int], dtype: str) -> Array:
+    """An array of what shows when it is read before it is written."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
+
+
 def _made(value: Value, held: Mapping[str, Array]) -> Array:
-    made = np.full(value.shape, np.nan, value.dtype)
+    made = _unset(value.shape, value.dtype)
     for cut in value.cuts:
         made[_slices(cut.target)] = held[cut.key][_slices(cut.source)]
     return made

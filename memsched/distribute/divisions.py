@@ -187,13 +187,23 @@ def _unit(rules: list[Rule], length: int) -> int:
 
 
 def _reaches(geometry: Geometry, position: int, output: int, unit: int) -> list[Reach | tuple[int, int]] | None:
-    """Return per axis of an operand what a part of the output's axis ``output`` needs; of other axes all."""
+    """Return per axis of an operand what a part of the output's axis ``output`` needs; of other axes all.
+
+    A slice's parts need of other axes what the slice takes, but the whole slice is executed as it is.
+    """
     result: list[Reach | tuple[int, int]] = []
+    made = geometry.shape[output]
     for one, length in zip(geometry.operands[position], geometry.shapes[position], strict=True):
-        if isinstance(one.rule, Full) or one.output != output:
+        reach: Reach | None
+        if isinstance(one.rule, Strided) and one.output != output:
+            out = geometry.shape[one.output]
+            found, entries = _range(one.rule, length, out, 0, out), -(-made // unit) + 1
+            reach = found and Reach((found[0],) * entries, (found[1],) * entries, (0, length))
+        elif isinstance(one.rule, Full) or one.output != output:
             result.append((0, length))
             continue
-        reach = _reach(one.rule, length, geometry.shape[output], unit)
+        else:
+            reach = _reach(one.rule, length, made, unit)
         if reach is None:
             return None
         result.append(reach)

@@ -25,7 +25,7 @@ _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
     "BatchNormalization": {1: 0, 2: 0, 3: 0, 4: 0},
     "Conv": {1: 0, 2: 0},
     "ConvInteger": {1: 0},
-    "ConvTranspose": {1: 1, 2: 0},
+    "ConvTranspose": {2: 0},
     "InstanceNormalization": {1: 0, 2: 0},
     "QLinearConv": {3: 0, 4: 0, 5: 0, 8: 0},
 }
@@ -96,6 +96,8 @@ class Constants:
         """Return per axis of the constant the range that the piece needs, for the axes that are cut."""
         if not partial:
             return {}
+        if op.type == "ConvTranspose" and place == 1 and 1 in partial:
+            return _of_groups(self._shape(op, name), partial[1], whole[1])
         if op.type in _CHANNEL_INPUTS:
             axis = _CHANNEL_INPUTS[op.type].get(place)
             if axis is None or 1 not in partial:
@@ -123,15 +125,24 @@ class Constants:
     def _of_product(
         self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
     ) -> dict[int, tuple[int, int]]:
-        last = len(whole) - 1
-        if last not in partial:
-            return {}
-        shape = self._shape(op, name)
-        if place == 1:
-            return {0 if op.attributes.get("transB") else len(shape) - 1: partial[last]}
-        if place == 2 and shape and shape[-1] == whole[last]:
-            return {len(shape) - 1: partial[last]}
-        return {}
+        """Return the rows of a first factor, the columns of a second, and those of what is added to their product."""
+        shape, last = self._shape(op, name), len(whole) - 1
+        offset = len(whole) - len(shape)
+        # Axes of a stack of matrices follow the output's, where they are not broadcast.
+        found = {axis: axis + offset for axis in range(len(shape) - 2)}
+        if place == 2:
+            found = {axis: axis + offset for axis in range(len(shape))}
+        elif len(shape) >= 2:
+            rows, columns = len(shape) - 2, len(shape) - 1
+            if place == 0:
+                found[columns if op.attributes.get("transA") else rows] = last - 1
+            else:
+                found[rows if op.attributes.get("transB") else columns] = last
+        return {
+            axis: partial[output]
+            for axis, output in found.items()
+            if output in partial and shape[axis] == whole[output]
+        }
 
     def _shape(self, op: Op, name: str) -> tuple[int, ...]:
         if name not in self._lengths:
@@ -255,3 +266,20 @@ class Constants:
         name = f"{base}_{number}"
         self._taken.add(name)
         return name
+
+
+def _of_groups(shape: Sequence[int], span: tuple[int, int], channels: int) -> dict[int, tuple[int, int]]:
+    """Return the part of a transposed convolution's weights that output channels ``span`` of ``channels`` need.
+
+    Their axes are the input channels of all groups, and the output channels of one.
+    """
+    each = shape[1]
+    if not each or channels % each:
+        return {}
+    inputs = shape[0] // (channels // each)
+    first, last = span[0] // each, -(-span[1] // each)
+    found = {0: (first * inputs, last * inputs)}
+    if last - first == 1:
+        found[1] = (span[0] - first * each, span[1] - first * each)
+    lengths = {axis: (0, size) for axis, size in enumerate(shape)}
+    return {axis: part for axis, part in found.items() if part != lengths[axis]}

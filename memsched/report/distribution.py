@@ -111,7 +111,9 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     ]
     if result["lower_bound_seconds"]:
         bound = result["lower_bound_seconds"]
-        lines.append((f"bound: {_milliseconds(bound)}, {100 * (latency / bound - 1):.1f} % below", None))
+        over = 100 * (latency / bound - 1)
+        above = f"this one is {over:.1f} % above" if over >= 0.05 else "this one is the fastest"
+        lines.append((f"no plan of the kind searched takes less than {_milliseconds(bound)}; {above}", None))
     count = counted(len(_all_transfers(report)), "transfer")
     steps = counted(result["steps"], "step")
     lines.append((f"{steps}, {count}: {format_size(result['transmitted_bytes'])} sent ({cluster['mode']})", None))

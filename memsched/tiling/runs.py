@@ -84,6 +84,8 @@ class _Words:
         attributes = {**value.attributes, **needed.attributes, **shape_attributes(value.type, value.attributes, shape)}
         own_words = self._other_words(wanted, needed)
         if own_words is not None:
+            # The pads say all; a whole output's shape would contradict them.
+            attributes = {name: value for name, value in attributes.items() if name != "output_shape"}
             return OpPiece(op, wanted, computed, reads, (), {**attributes, **own_words, **needed.attributes})
         windows = _window_axes(geometry)
         if not windows or all(_is_whole(geometry, axis, wanted, reads[0]) for axis in windows):

@@ -1,0 +1,268 @@
+"""``memsched distribute`` on the command line: plan, models, refusals, and what people read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import onnx
+import pytest
+
+from memsched import distributing
+from memsched.distributed_running import Executed, execute
+from memsched.errors import UsageError
+from memsched.report.distribution import load_distribution_schema
+from tests.cli.conftest import Run
+from tests.distributed_nets import classifier, cluster_of
+from tests.formats import tflite_builder
+
+SCHEMA = jsonschema.Draft202012Validator(load_distribution_schema())
+
+CLUSTER = """
+name = "two boards"
+[router]
+bandwidth_bytes_per_second = 1e8
+latency_seconds = 1e-5
+[compute.board]
+default = { base_seconds = 1e-6, seconds_per_mac = 1e-9, seconds_per_byte = 1e-10 }
+[[devices]]
+name = "left"
+memory_bytes = "1MB"
+compute = "board"
+[[devices]]
+name = "right"
+memory_bytes = "1MB"
+compute = "board"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with net.onnx and cluster.toml."""
+    (tmp_path / "net.onnx").write_bytes(classifier())
+    (tmp_path / "cluster.toml").write_text(CLUSTER)
+    return tmp_path
+
+
+def distribute(run: Run, folder: Path, *more: object) -> Any:
+    return run("distribute", folder / "net.onnx", "--cluster", folder / "cluster.toml", "--method", "even", *more)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_plan_and_models_are_written_and_run(run: Run, folder: Path) -> None:
+    result = distribute(run, folder, "--json")
+    assert result.code == 0
+    written = folder / "net_distributed"
+    assert (written / "plan.json").read_text() == result.out
+    plan = json.loads(result.out)
+    SCHEMA.validate(plan)
+    files = {one["file"]: one for step in plan["steps"] for one in step["computations"]}
+    assert names_in(written) == sorted([*files, "plan.json"])
+    for name, one in files.items():
+        data = (written / name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == one["sha256"]
+        model = onnx.load_from_string(data)
+        assert [value.name for value in model.graph.input] == [value["name"] for value in one["inputs"]]
+        assert [value.name for value in model.graph.output] == [value["name"] for value in one["outputs"]]
+        assert name == f"net_device_{one['device']}_step_{name.rpartition('_')[2][:-5]}.onnx"
+    assert plan["run"]["relative_error"] <= 1e-5
+    assert plan["run"]["transmitted_bytes"] == plan["result"]["transmitted_bytes"]
+    assert plan["run"]["delivered_bytes"] == plan["result"]["delivered_bytes"]
+    for text in ("2 devices of cluster 'two boards'", "predicted:", "on one device", "one process per device", "left"):
+        assert text in result.err
+
+
+def test_everything_that_is_held_is_said(run: Run, folder: Path) -> None:
+    """Whoever follows plan.json holds what every model, transfer and output is made of."""
+    assert distribute(run, folder, "--no-run").code == 0
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    SCHEMA.validate(plan)
+    assert plan["run"] is None
+    held: list[set[str]] = [set(), set()]
+    for step in plan["steps"]:
+        for transfer in step["transfers"]:
+            for target, key in zip(transfer["targets"], transfer["held_as"], strict=True):
+                held[target].add(key)
+        for gather in step["gathers"]:
+            assert {part["held_as"] for part in gather["parts"]} <= held[gather["device"]]
+            held[gather["device"]].add(gather["held_as"])
+        for one in step["computations"]:
+            assert {value["held_as"] for value in one["inputs"]} <= held[one["device"]]
+            held[one["device"]].update(value["held_as"] for value in one["outputs"])
+    for transfer in plan["results"]:
+        held[plan["result"]["home"]].update(transfer["held_as"])
+    held[plan["result"]["home"]].update(gather["held_as"] for gather in plan["result_gathers"])
+    for output in plan["outputs"]:
+        assert {part["held_as"] for part in output["parts"]} <= held[plan["result"]["home"]]
+
+
+def test_the_same_request_writes_the_same_models(run: Run, folder: Path) -> None:
+    one, two = folder / "one", folder / "two"
+    for place in (one, two):
+        assert distribute(run, folder, "--no-run", "-q", "-o", place).code == 0
+    assert names_in(one) == names_in(two)
+    plans = []
+    for place in (one, two):
+        plans.append({**json.loads((place / "plan.json").read_text()), "seconds": 0})
+        for name in names_in(place):
+            assert name == "plan.json" or (place / name).read_bytes() == (one / name).read_bytes()
+    assert plans[0] == plans[1]
+
+
+def test_weights_lie_only_where_they_are_needed(run: Run, folder: Path) -> None:
+    distribute(run, folder, "--no-run")
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    given = {"MatMul", "Gemm"}
+    products = [share for share in plan["shares"] if share["type"] in given]
+    assert all(share["axis"] == "channels" for share in products)
+    sizes: dict[str, list[int]] = {}
+    for step in plan["steps"]:
+        for one in step["computations"]:
+            model = onnx.load(str(folder / "net_distributed" / one["file"]))
+            for node in model.graph.node:
+                if node.op_type in given:
+                    (stored,) = (tensor for tensor in model.graph.initializer if tensor.name == node.input[1])
+                    sizes.setdefault(node.op_type, []).append(len(stored.raw_data))
+    assert sizes == {"Gemm": [4 * 40 * 40] * 2, "MatMul": [4 * 80 * 5] * 2}
+
+
+def test_a_device_that_has_dropped_out(run: Run, folder: Path) -> None:
+    assert distribute(run, folder, "--no-run").code == 0
+    before = names_in(folder / "net_distributed")
+    result = distribute(run, folder, "--without", "left")
+    assert result.code == 0
+    assert "without left" in result.out
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    assert plan["cluster"]["dropped"] == ["left"]
+    assert [device["name"] for device in plan["devices"]] == ["right"]
+    assert all("_device_0_" in name for name in names_in(folder / "net_distributed") if name != "plan.json")
+    assert any("_device_1_" in name for name in before)
+    assert distribute(run, folder, "--without", "left", "--without", "1").code == 2
+    assert "no device 'middle'" in distribute(run, folder, "--without", "middle").err
+
+
+def test_files_that_are_no_plans_stay(run: Run, folder: Path) -> None:
+    place = folder / "place"
+    place.mkdir()
+    (place / "notes.txt").write_text("mine")
+    result = distribute(run, folder, "--no-run", "-o", place)
+    assert result.code == 1
+    assert "'notes.txt'" in result.err
+    assert names_in(place) == ["notes.txt"]
+    assert distribute(run, folder, "--no-run", "-o", place, "--force").code == 0
+    assert (place / "notes.txt").read_text() == "mine"
+    changed = next(path for path in sorted(place.iterdir()) if "_device_1_" in path.name)
+    changed.write_bytes(b"mine, too")
+    assert distribute(run, folder, "--no-run", "-o", place, "--force", "--without", "1").code == 0
+    assert [name for name in names_in(place) if "_device_1_" in name] == [changed.name]
+
+
+def test_the_input_is_never_overwritten(run: Run, folder: Path) -> None:
+    link = folder / "link"
+    link.mkdir()
+    (link / "net_device_0_step_0.onnx").symlink_to(folder / "net.onnx")
+    result = distribute(run, folder, "--no-run", "--force", "-o", link)
+    assert result.code == 1
+    assert "is the input" in result.err
+    assert (folder / "net.onnx").read_bytes() == classifier()
+
+
+def test_outputs_that_differ_leave_nothing_behind(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def false(*arguments: Any, **more: Any) -> Executed:
+        return replace(execute(*arguments, **more), equal=False, relative_error=2e-5)
+
+    monkeypatch.setattr(distributing, "execute", false)
+    result = distribute(run, folder)
+    assert result.code == 4
+    assert "2e-05" in result.err
+    assert result.err.count("\n") == 1
+    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+
+
+def test_too_little_memory_says_how_much_would_do(run: Run, folder: Path) -> None:
+    (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"10KB"'))
+    result = distribute(run, folder)
+    assert result.code == 3
+    assert "bytes" in result.err
+    assert result.err.count("\n") == 1
+    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+
+
+def test_memory_that_no_single_device_has(run: Run, folder: Path) -> None:
+    (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"35KB"'))
+    result = distribute(run, folder, "--no-run")
+    assert result.code == 0
+    assert "which does not have the" in result.out
+    single = run("distribute", folder / "net.onnx", "--cluster", folder / "cluster.toml", "--method", "single")
+    assert single.code == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[[devices]]", "[[gadgets]]"), "gadgets"),
+        (("1e8", "-1"), "bandwidth_bytes_per_second"),
+        (('"1MB"', "0"), "memory_bytes"),
+        (("[router]", "[router"), "TOML"),
+    ],
+)
+def test_bad_clusters_are_one_line(run: Run, folder: Path, change: tuple[str, str], message: str) -> None:
+    (folder / "cluster.toml").write_text(CLUSTER.replace(*change))
+    result = distribute(run, folder)
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+
+
+def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
+    (folder / "cluster.toml").write_text(CLUSTER[: CLUSTER.index("[[devices]]")])
+    result = distribute(run, folder)
+    assert result.code == 1
+    assert "devices" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("net.onnx",), 2, "--cluster"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "-"), 2, "name a folder"),
+        (("-", "--cluster", "cluster.toml"), 2, "name it with -o"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx"), 1, "is a file"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "nowhere/deep"), 1, "does not exist"),
+        (("net.onnx", "--cluster", "nowhere.toml"), 1, "no such cluster file"),
+        (("missing.onnx", "--cluster", "cluster.toml"), 1, "does not exist"),
+        (("net.tflite", "--cluster", "cluster.toml"), 1, "only ONNX"),
+        (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), 2, "no device"),
+    ],
+)
+def test_refusals(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
+    before = names_in(folder)
+    result = run("distribute", *arguments)
+    assert result.code == code
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert names_in(folder) == before
+
+
+def test_replanning_in_python() -> None:
+    found = distributing.distribute(classifier(), cluster_of(3), method="even", home="board-2")
+    again = distributing.replan(found, ["board-1"])
+    assert [device.name for device in again.cluster.devices] == ["board-0", "board-2"]
+    assert again.plan.home == 1
+    last = distributing.replan(again, ["board-2"])
+    assert last.dropped == ("board-1", "board-2")
+    assert last.plan.home == 0
+    with pytest.raises(UsageError, match="only one device"):
+        distributing.replan(last, [0])
