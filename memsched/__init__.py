@@ -1,7 +1,10 @@
 """memsched: order, place and prove the activation memory of neural networks.
 
-`optimize`, `analyze`, `verify`, `allocate_buffers` and `load` are the commands as functions; they and what they return
-are imported on first use, so that importing the package costs nothing.
+The commands as functions: `optimize`, `analyze`, `verify`, `allocate_buffers`, `compare_reports`. For passes of your
+own: `load` gives a model's graph, `Storage` and `evaluate` say what an order costs, and `reorder` writes one back.
+``memsched.pipelining.pipeline`` and ``memsched.distributing.distribute`` share a model out to several devices.
+
+All of them, and what they return, are imported on first use, so that importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -12,45 +15,72 @@ from typing import TYPE_CHECKING, Any
 from memsched.errors import MemschedError
 
 if TYPE_CHECKING:
+    from memsched import distributing, pipelining
+    from memsched.comparison import compare_reports, load_report
     from memsched.compiler import analyze, load, optimize, verify
+    from memsched.formats.module import Module
+    from memsched.graph.liveness import Profile, Storage, evaluate
+    from memsched.graph.model import Allocation, Graph, Op, Schedule, Tensor
     from memsched.packing import AllocateResult, allocate_buffers
     from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
+    from memsched.verification import ModelComparison
+    from memsched.writing import reorder
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AllocateResult",
+    "Allocation",
     "AnalyzeResult",
+    "Graph",
     "MemschedError",
+    "ModelComparison",
+    "Module",
+    "Op",
     "OptimizeResult",
     "OutputsDifferError",
+    "Profile",
     "Report",
+    "Schedule",
+    "Storage",
+    "Tensor",
     "__version__",
     "allocate_buffers",
     "analyze",
+    "compare_reports",
+    "distributing",
+    "evaluate",
     "load",
+    "load_report",
     "optimize",
+    "pipelining",
+    "reorder",
     "verify",
 ]
 
 _HOMES = {
-    "AllocateResult": "memsched.packing",
-    "AnalyzeResult": "memsched.results",
-    "OptimizeResult": "memsched.results",
-    "OutputsDifferError": "memsched.results",
-    "Report": "memsched.results",
-    "allocate_buffers": "memsched.packing",
-    "analyze": "memsched.compiler",
-    "load": "memsched.compiler",
-    "optimize": "memsched.compiler",
-    "verify": "memsched.compiler",
+    "memsched.comparison": ("compare_reports", "load_report"),
+    "memsched.compiler": ("analyze", "load", "optimize", "verify"),
+    "memsched.formats.module": ("Module",),
+    "memsched.graph.liveness": ("Profile", "Storage", "evaluate"),
+    "memsched.graph.model": ("Allocation", "Graph", "Op", "Schedule", "Tensor"),
+    "memsched.packing": ("AllocateResult", "allocate_buffers"),
+    "memsched.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
+    "memsched.verification": ("ModelComparison",),
+    "memsched.writing": ("reorder",),
 }
+"""Module to what is taken from it."""
+
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("distributing", "pipelining")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _MODULES:
+        return importlib.import_module(f"memsched.{name}")
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'memsched' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -93,6 +93,9 @@ def analyze(
     Args:
         frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
         reorder: Permit the frontier other orders than the file's.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, tensor or option is at fault.
     """
     started = time.monotonic()
     limits = Limits(time_limit, seed)

@@ -232,7 +232,7 @@ def _checked(
 ) -> Written:
     if data == written.model:
         return replace(written, notes=tuple(notes))
-    check_written(module, data, plans, options)
+    check_written(module, data, {index: plan.stored_order for index, plan in enumerate(plans)}, options)
     return replace(written, model=data, unchanged=False, notes=tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""The optimised model's bytes, read back and checked before anybody gets them."""
+"""A model's bytes in its new order, read back and checked before anybody gets them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from memsched import __version__
 from memsched.errors import InternalError, MemschedError, ModelError, UsageError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.graph import dag
 from memsched.graph.checker import check_reordering
+from memsched.graph.model import Graph
 from memsched.planning import GraphPlan
 
-__all__ = ["Guarantee", "Written", "check_request", "check_written", "write_model"]
+__all__ = ["Guarantee", "Written", "check_request", "check_written", "reorder", "write_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _write_tflite(
     model = tflite_writer.serialize(module, orders, control_dependencies=control_dependencies)
     if model == data:
         return Written(data, True, guarantee)
-    check_written(module, model, plans, options)
+    check_written(module, model, orders, options)
     notes = tflite_writer.notes(module, orders, control_dependencies=control_dependencies)
     return Written(model, False, guarantee, notes)
 
@@ -116,9 +118,56 @@ def _write_onnx(
     guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
         return Written(data, True, guarantee)
-    model = onnx_writer.serialize(module, _orders(plans), _metadata(kind, plans[0], target))
-    check_written(module, model, plans, options)
+    orders = _orders(plans)
+    model = onnx_writer.serialize(module, orders, _metadata(kind, plans[0], target))
+    check_written(module, model, orders, options)
     return Written(model, False, guarantee)
+
+
+def reorder(
+    module: Module,
+    order: Sequence[int],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> bytes:
+    """Return a model's file with the operators of its main graph in an order of your own.
+
+    The file is read back and compared with ``module`` before it is returned. A TFLite file's order binds every
+    runtime; ONNX Runtime has to be told to keep it (``onnxruntime.ExecutionOrder.PRIORITY_BASED``).
+
+    Args:
+        module: From `memsched.load`, or a result's ``module``.
+        order: Indices of ``module.graph.ops``, each once, in order of execution.
+        input_shapes: As the module was loaded with, and so are ``dims``.
+
+    Raises:
+        UsageError: Not every operator occurs once, or one would run before an operator that it needs.
+        ModelError: The file is laid out so that it cannot be reordered.
+    """
+    _check_order(module.graph, order)
+    orders = {0: tuple(order)}
+    if module.format == "tflite":
+        from memsched.formats import tflite_writer
+
+        model = tflite_writer.serialize(module, orders)
+    else:
+        from memsched.formats import onnx_writer
+
+        model = onnx_writer.serialize(module, orders, {})
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    check_written(module, model, orders, LoadOptions(shapes, dict(dims or {})))
+    return model
+
+
+def _check_order(graph: Graph, order: Sequence[int]) -> None:
+    if sorted(order) != list(range(len(graph.ops))):
+        raise UsageError(f"the order has to name each of the {len(graph.ops)} operators once, by its number from 0")
+    step_of = {op: step for step, op in enumerate(order)}
+    for op, befores in enumerate(dag.predecessors(graph)):
+        for before in befores:
+            if step_of[before] > step_of[op]:
+                raise UsageError(f"'{graph.ops[op].name}' needs '{graph.ops[before].name}', which runs after it")
 
 
 def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mapping[str, str]:
@@ -134,11 +183,12 @@ def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mappin
 
 
 def check_written(
-    module: Module, model: bytes, plans: Sequence[GraphPlan], options: LoadOptions, *, added: bool = False
+    module: Module, model: bytes, orders: Mapping[int, Sequence[int]], options: LoadOptions, *, added: bool = False
 ) -> None:
     """Read ``model`` back and compare it with the given module and the planned orders.
 
     Args:
+        orders: Per graph the order in which its ops are stored; absent: as in the module.
         added: Ops of memsched's own may stand between the planned ones.
     """
     try:
@@ -147,8 +197,8 @@ def check_written(
         raise InternalError(f"the reordered model cannot be read back: {error}") from error
     if len(again.graphs) != len(module.graphs):
         raise InternalError("the reordered model does not hold the same graphs")
-    for before, after, plan in zip(module.graphs, again.graphs, plans, strict=True):
-        planned = [before.ops[op].name for op in plan.stored_order]
+    for index, (before, after) in enumerate(zip(module.graphs, again.graphs, strict=True)):
+        planned = [before.ops[op].name for op in orders.get(index, range(len(before.ops)))]
         found = [op.name for op in after.ops]
         if added:
             known = set(planned)
@@ -168,7 +218,8 @@ def _write_pinned(
     from memsched.formats import onnx_pins, onnx_writer
     from memsched.runtimes.onnxruntime import session_instructions
 
-    ordered = onnx_writer.serialize(module, _orders(plans), {})
+    orders = _orders(plans)
+    ordered = onnx_writer.serialize(module, orders, {})
     pinned = onnx_pins.pin(onnx.ModelProto.FromString(ordered))
     notes = list(pinned.notes)
     if pinned.unpinnable:
@@ -182,5 +233,5 @@ def _write_pinned(
         model: bytes = pinned.model.SerializeToString(deterministic=True)
     except ValueError as error:
         raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
-    check_written(module, model, plans, options, added=True)
+    check_written(module, model, orders, options, added=True)
     return Written(model, False, guarantee, tuple(notes))

@@ -1,0 +1,186 @@
+"""What `import memsched` offers: names, types and docstrings, orders of one's own, and the examples."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memsched
+from memsched.errors import UsageError
+from memsched.graph import dag
+from tests import small_models
+from tests.formats import tflite_builder
+
+ROOT = Path(__file__).parents[1]
+TFLITE = tflite_builder.build(tflite_builder.branches(size=64))
+MODELS = {"onnx": small_models.branches(), "tflite": TFLITE}
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", memsched.__all__)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    value = getattr(memsched, name)
+    assert name in dir(memsched)
+    if name != "__version__":
+        assert inspect.getdoc(value)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'optimise'"):
+        memsched.optimise  # noqa: B018
+
+
+def test_public_functions_are_typed_and_documented() -> None:
+    assert (ROOT / "memsched" / "py.typed").is_file()
+    functions = [getattr(memsched, name) for name in memsched.__all__]
+    functions += [memsched.pipelining.pipeline, memsched.distributing.distribute, memsched.distributing.run_plan]
+    for function in filter(inspect.isfunction, functions):
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not inspect.Signature.empty, function
+        assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values()), function
+        keywords = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
+        text = inspect.getdoc(function) or ""
+        assert "Raises:" in text or not keywords, f"{function.__name__} does not say what it raises"
+
+
+# Orders of one's own -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_any_order_is_written_and_costs_what_liveness_says(kind: str, seed: int) -> None:
+    analysis = memsched.analyze(MODELS[kind])
+    preds = dag.predecessors(analysis.graph)
+    ranks = random.Random(seed).sample(range(len(preds)), len(preds))
+    order = dag.topological_order(preds, ranks)
+    data = memsched.reorder(analysis.module, order)
+    again = memsched.analyze(data)
+    names = [analysis.graph.ops[op].name for op in order]
+    assert [op.name for op in again.graph.ops] == names
+    assert again.schedule.peak == memsched.evaluate(memsched.Storage.of(analysis.graph), order).peak
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_files_own_order_is_the_file(kind: str) -> None:
+    module = memsched.load(MODELS[kind])
+    assert memsched.reorder(module, range(len(module.graph.ops))) == MODELS[kind]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_order_is_refused_with_the_reason(kind: str) -> None:
+    module = memsched.load(MODELS[kind])
+    count = len(module.graph.ops)
+    for order in ([], [0] * count, [*range(count), count], [*range(1, count)]):
+        with pytest.raises(UsageError, match=f"each of the {count} operators once"):
+            memsched.reorder(module, order)
+    with pytest.raises(UsageError, match="which runs after it"):
+        memsched.reorder(module, list(reversed(range(count))))
+
+
+def test_an_order_for_a_model_with_open_shapes() -> None:
+    model = small_models.branches(side="height")
+    module = memsched.load(model, dims={"height": 8})
+    preds = dag.predecessors(module.graph)
+    order = dag.topological_order(preds, [op // 2 for op in range(len(preds))])
+    data = memsched.reorder(module, order, dims={"height": 8})
+    assert memsched.verify(model, data, dims={"height": 8}).same
+
+
+# Reports -------------------------------------------------------------------------------------------------------------
+
+
+def test_reports_are_read_and_compared(tmp_path: Path) -> None:
+    old, new = str(tmp_path / "old.json"), str(tmp_path / "new.json")
+    memsched.optimize(MODELS["onnx"], verify=False).report.save(old)
+    memsched.optimize(MODELS["onnx"], solver="file", verify=False).report.save(new)
+    found = memsched.compare_reports(
+        memsched.load_report(old), memsched.load_report(new), names=(old, new), fail_percent=1.0
+    )
+    assert found["failed"]
+    assert found["models"][0]["change"] == "larger"
+
+
+# Examples ------------------------------------------------------------------------------------------------------------
+
+
+def example(name: str, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / f"{name}.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_every_example_is_run() -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f'example("{path.stem}"' in tested
+
+
+def test_example_fits_a_model_for_a_firmware(tmp_path: Path) -> None:
+    stem = tmp_path / "build" / "person"
+    done = example("fit_for_firmware", ROOT / "models" / "person_detect.tflite", "50000", stem)
+    assert "of 50,000 B" in done.stdout
+    assert "groups of layers in pieces: 1" in done.stdout
+    report = json.loads(stem.with_suffix(".json").read_text())
+    assert report["budget"]["met"]
+    assert report["output"]["path"] == str(stem.with_suffix(".tflite"))
+    assert (
+        f"ACTIVATION_BYTES ((size_t){report['budget']['required_bytes']}u)"
+        in stem.with_name("person_arena.h").read_text()
+    )
+    assert memsched.analyze(stem.with_suffix(".tflite"), target="tflm").schedule.peak <= 50_000
+
+
+def test_example_says_that_a_model_does_not_fit(tmp_path: Path) -> None:
+    model = ROOT / "models" / "hello_world_int8.tflite"
+    done = example("fit_for_firmware", model, "16", tmp_path / "hello", code=3)
+    assert "of 16 B" in done.stdout
+    assert "sequential/dense" in done.stdout
+    assert (tmp_path / "hello.tflite").exists()
+    assert "is not a size" in example("fit_for_firmware", model, "much", tmp_path / "hello", code=2).stderr
+
+
+def test_example_is_a_pass_of_its_own(tmp_path: Path) -> None:
+    model, written = tmp_path / "model.onnx", tmp_path / "build" / "out.onnx"
+    model.write_bytes(MODELS["onnx"])
+    done = example("own_pass", model, written)
+    assert "outputs bit-equal in onnxruntime" in done.stdout
+    found, given = memsched.analyze(written).schedule.peak, memsched.analyze(model).schedule.peak
+    assert f"in the file's order {given:,} B, in the greedy order {found:,} B" in done.stdout
+    assert found < given
+    again = example("own_pass", written, tmp_path / "again.onnx")
+    assert "not better" in again.stdout
+    assert not (tmp_path / "again.onnx").exists()
+    assert "not an ONNX model" in example("own_pass", ROOT / "README.md", written, code=1).stderr
+
+
+def test_example_lists_what_is_at_fault_in_a_folder(tmp_path: Path) -> None:
+    for kind, model in MODELS.items():
+        path = tmp_path / f"model.{kind}"
+        path.write_bytes(model)
+        (tmp_path / "reports").mkdir(exist_ok=True)
+        memsched.analyze(path).report.save(tmp_path / "reports" / f"{kind}.json")
+    (tmp_path / "reports" / "other.json").write_text("[]")
+    done = example("at_fault", tmp_path)
+    assert done.stdout.endswith("2 reports\n")
+    assert "other.json" in done.stderr
+    worst = memsched.load_report(str(tmp_path / "reports" / "onnx.json"))["at_fault"][0]
+    assert f"{worst['size_bytes']:,}" in done.stdout
+    assert worst["tensor"] in done.stdout
+    example("at_fault", tmp_path / "nothing", code=1)
