@@ -175,8 +175,9 @@ def _check(graph: Graph) -> None:
             raise DistributionError(f"op '{op.name}' ({op.type}) executes another graph, which is not distributed")
         if not op.outputs:
             raise DistributionError(f"op '{op.name}' ({op.type}) has no output that a device could keep")
-    for tensor in graph.tensors:
-        if not tensor.sized:
+    exchanged = {tensor for op in graph.ops for tensor in op.inputs} | {*graph.inputs, *graph.outputs}
+    for number, tensor in enumerate(graph.tensors):
+        if not tensor.sized and number in exchanged:
             raise DistributionError(f"nothing states the size of '{tensor.name}', which devices would send each other")
 
 

@@ -111,9 +111,9 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     ]
     if result["lower_bound_seconds"]:
         bound = result["lower_bound_seconds"]
-        over = 100 * (latency / bound - 1)
-        above = f"this one is {over:.1f} % above" if over >= 0.05 else "this one is the fastest"
-        lines.append((f"no plan of the kind searched takes less than {_milliseconds(bound)}; {above}", None))
+        lines.append(
+            (f"no plan of the kind searched takes less than {_milliseconds(bound)}{_above(latency, bound)}", None)
+        )
     count = counted(len(_all_transfers(report)), "transfer")
     steps = counted(result["steps"], "step")
     lines.append((f"{steps}, {count}: {format_size(result['transmitted_bytes'])} sent ({cluster['mode']})", None))
@@ -122,6 +122,13 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     if run is not None:
         lines += _run_lines(run)
     return lines
+
+
+def _above(latency: float, bound: float) -> str:
+    over = 100 * (latency / bound - 1)
+    if over < 0.05:
+        return ": this one is the fastest"
+    return f"; this one {over:.1f} % more" if over < 100 else f"; this one {latency / bound:.1f} times that"
 
 
 def _run_lines(run: Mapping[str, Any]) -> list[tuple[str, str | None]]:
