@@ -63,6 +63,8 @@ def exchange(need: Boxes, holds: Sequence[Boxes], owner: Boxes | None, extents: 
         holds: What devices have already.
         owner: Which part each device sends; None where all comes from outside.
     """
+    if any(_within(need, held) for held in holds):
+        return None
     boxes = [need, *holds, *([] if owner is None else [owner])]
     columns = _edges([box.channels for box in boxes], extents.channels)
     rows = _edges([box.rows for box in boxes], extents.rows)
@@ -117,6 +119,20 @@ def hull_of(one: Boxes, other: Boxes, extents: Extents) -> Boxes:
         return span_of(*joined(spans), there)
 
     return Boxes(there, side(one.channels, other.channels, extents.channels), side(one.rows, other.rows, extents.rows))
+
+
+def _within(need: Boxes, held: Boxes) -> bool:
+    """Whether every device holds all that it needs in one box, in every plan."""
+    if (need.there & ~held.there).any():
+        return False
+    for wanted, given in ((need.channels, held.channels), (need.rows, held.rows)):
+        if given is None:
+            continue
+        if wanted is None:
+            return False
+        if (need.there & ((wanted.low < given.low) | (wanted.high > given.high))).any():
+            return False
+    return True
 
 
 def _edges(spans: Sequence[Span | None], length: int) -> Integers | None:

@@ -118,7 +118,8 @@ class _Task:
 
     def single(self) -> list[Distribution]:
         count = len(self.cluster.devices)
-        return [self.plan(rules.single(self.space, device, count), "single") for device in range(count)]
+        whole = ((0, len(self.space.order)),)
+        return [self.plan(rules.single(self.space, device, count), "single", whole) for device in range(count)]
 
     def axes_by_memory(self) -> list[Axis]:
         memory = sum(device.memory for device in self.cluster.devices)
@@ -256,7 +257,8 @@ class _Task:
         fitting = [one for one in plans if self.fits(one.memory)]
         if not fitting:
             raise self._too_small(plans)
-        found = min(fitting, key=lambda one: one.latency)
+        # Of plans that differ in rounding alone, the one that synchronises least.
+        found = min(fitting, key=lambda one: (float(f"{one.latency:.9e}"), len(one.steps)))
         if found.lower_bound:
             return found
         return replace(found, lower_bound=min(found.latency, latency_bound(self.space, self.cluster)))

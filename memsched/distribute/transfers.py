@@ -39,6 +39,10 @@ def parcels(
         holds: Per device the boxes that it has.
         owners: Who sends which box; the boxes are disjoint and cover all that is needed and not held.
     """
+    if all(
+        any(_covers(held, need) for held in mine) or not volume(need) for need, mine in zip(needs, holds, strict=True)
+    ):
+        return []
     boxes = [*needs, *(box for held in holds for box in held), *(box for _, box in owners)]
     channels = sorted({edge for box in boxes if volume(box) for edge in box[:2]})
     rows = sorted({edge for box in boxes if volume(box) for edge in box[2:]})

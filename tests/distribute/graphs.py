@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from memsched.distribute.plan import Blocks
 from memsched.distribute.space import Space
+from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_reader import read
+from memsched.formats.tflite_reader import read as read_tflite
 from memsched.graph.distribution import Share
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router
-from tests.tiling.random_nets import onnx_net
+from tests.tiling.random_nets import onnx_net, tflite_net
 
 Layer = tuple[str, Sequence[int], tuple[int, ...], Mapping[str, AttributeValue]]
 
@@ -101,6 +103,9 @@ def channels(op: int, *bounds: int) -> Share:
 
 
 def random_network(seed: int, layers: int = 7) -> Graph:
+    """Every third in TFLite's layout, the others in ONNX's."""
+    if seed % 3 == 2:
+        return read_tflite(tflite_net(seed, layers), "random.tflite", LoadOptions()).graphs[0]
     return read(onnx_net(seed, layers), "random.onnx").graphs[0]
 
 

@@ -17,7 +17,7 @@ from memsched.distribute.refine import bounds_of
 from memsched.distribute.space import DistributionError, Space
 from memsched.distribute.violations import violations
 from memsched.errors import UsageError
-from memsched.graph.distribution import Distribution, Share, Transfer
+from memsched.graph.distribution import Axis, Distribution, Share, Transfer
 from memsched.graph.model import Graph, Region
 from tests.distribute.graphs import (
     chain,
@@ -256,6 +256,17 @@ def test_tensors_of_half_bytes_stay_whole() -> None:
     tensors = tuple(dataclasses.replace(tensor, size=5) for tensor in graph.tensors)
     space = Space.of(Graph("net", tensors, graph.ops, graph.inputs, graph.outputs))
     assert all(set(found) == {"whole"} for found in space.divisions)
+
+
+@pytest.mark.parametrize("axis", ["rows", "channels"])
+def test_a_slice_in_parts_needs_only_what_it_takes(axis: Axis) -> None:
+    cut = {"starts": (2, 1), "ends": (8, 4), "axes": (2, 1), "steps": (1, 1)}
+    graph = network((1, 6, 10, 1), [("Slice", [0], (1, 3, 6, 1), cut)])
+    bounds = {"rows": (0, 2, 6), "channels": (0, 1, 3)}[axis]
+    plan = plan_of(graph, [Share(0, axis, bounds)], cluster(2))
+    check_plan(graph, plan, cluster(2))
+    first = [one.region.ranges[1:3] for one in plan.steps[0].transfers if one.targets == (0,)]
+    assert first == [{"rows": ((1, 4), (2, 4)), "channels": ((1, 2), (2, 8))}[axis]]
 
 
 def test_regions_are_whole_along_other_axes() -> None:
