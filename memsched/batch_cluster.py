@@ -13,6 +13,7 @@ import dataclasses
 import os
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
@@ -29,6 +30,14 @@ __all__ = ["Cluster"]
 
 _BESIDE = PurePath("model")
 _TARGET = "target/target.toml"
+_RUNNING = "running"
+_POLL_SECONDS = 0.05
+_LOST_SECONDS = 20.0
+"""Without a word of the scheduler, until its models are given up."""
+
+_GATHER_SECONDS = 600.0
+"""For the outputs of one model to travel here."""
+
 _AHEAD = 2
 """Models under way for each thread of the cluster: the next one travels while one is worked on."""
 
@@ -62,7 +71,10 @@ class Cluster:
         tell(News("on the cluster", 0, 0))
         future = self._submit(request, files)
         try:
-            code, message, outputs, figures = future.result()
+            self._wait(future)
+            code, message, outputs, figures = future.result(timeout=_GATHER_SECONDS)
+        except ProcessDiedError:
+            raise
         except (Exception, asyncio.CancelledError) as error:  # whatever a cluster can go through; the batch goes on
             reason = " ".join(str(error).split())[:200]
             raise ProcessDiedError(f"the cluster lost it: {type(error).__name__}: {reason}") from None
@@ -75,8 +87,8 @@ class Cluster:
 
     def _submit(self, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Future[Any]:
         with self._lock:
-            if self._cancelled:
-                raise ProcessDiedError("cancelled")
+            if self._cancelled or self._client.status != _RUNNING:
+                raise ProcessDiedError("cancelled" if self._cancelled else "the cluster's scheduler is gone")
             with warnings.catch_warnings():
                 # That the model is large is known; scattered, it would be lost with the worker that holds it.
                 warnings.simplefilter("ignore")
@@ -84,12 +96,28 @@ class Cluster:
             self._futures.add(future)
             return future
 
+    def _wait(self, future: Future[Any]) -> None:
+        """Wait until there is a result; a scheduler that is gone for long would never give one.
+
+        Raises:
+            ProcessDiedError: It is gone, or everything was cancelled.
+        """
+        seen = time.monotonic()
+        while not future.done():
+            if self._cancelled:
+                raise ProcessDiedError("cancelled")
+            if self._client.status == _RUNNING:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _LOST_SECONDS:
+                raise ProcessDiedError("the cluster's scheduler is gone")
+            time.sleep(_POLL_SECONDS)
+
     def cancel(self) -> None:
         """Let nothing more begin; what a worker works on it ends, and its result is dropped."""
         with self._lock:
             self._cancelled = True
             futures = list(self._futures)
-        if futures:
+        if futures and self._client.status == _RUNNING:
             with contextlib.suppress(Exception):
                 self._client.cancel(futures, force=True)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["connect", "executor_at"]
 
 _CONNECT_SECONDS = 20
+_TALKATIVE = ("distributed", "asyncio", "tornado")
+"""Loggers that print tracebacks of connections that are lost."""
 
 
 @contextlib.contextmanager
@@ -34,7 +36,9 @@ def connect(address: str) -> Iterator[Client]:
             "--dask needs dask.distributed, which is not installed: pip install 'memsched[dask]'"
         ) from None
     # What dask says of lost workers is no business of a table's; what it means for a model is said there.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in (*_TALKATIVE, *list(logging.root.manager.loggerDict)):
+        if name.partition(".")[0] in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +93,26 @@ def test_from_the_command_line(cluster: Addresses, zoo: Path, capsys: pytest.Cap
     assert main(["batch", model, "-o", "out", "--no-verify", "--dask", cluster.scheduler, "-q"]) == 0
     assert capsys.readouterr().err == ""
     assert Path("out/branches4_memsched.onnx").read_bytes() == Path("here.onnx").read_bytes()
+
+
+def test_a_scheduler_that_goes_away(zoo: Path, tmp_path: Path) -> None:
+    """What was done is kept; the rest is told as failed, and nothing waits for ever."""
+    program = [sys.executable, "-m", "memsched", "batch", "zoo", "-o", "out", "--no-verify", "--retries", "0"]
+    for number in range(40):
+        (zoo / f"more{number}.onnx").write_bytes(small_models.branches(count=number + 6))
+    with local_cluster(tmp_path) as addresses:
+        process = subprocess.Popen(
+            [*program, "--dask", addresses.scheduler], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("[1/")
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert re.search(r"failed: .*: the cluster", out)
+    summary = json.loads(Path("out/batch.json").read_text())
+    assert 0 < summary["totals"]["done"] < len(summary["models"])
+    assert len(written(Path("out"))) == summary["totals"]["done"]
 
 
 def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
