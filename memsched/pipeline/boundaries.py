@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from memsched.graph.dag import successors_of
 from memsched.pipeline.condense import Condensed, Loads
@@ -22,8 +23,11 @@ __all__ = ["Boundaries", "ExhaustedError", "Price", "all_places", "mask_of", "me
 Price = Callable[[int, int], int]
 """What a stage costs, given the groups before it and the groups in it, as masks with bit i for group i."""
 
-_MOST_PAIRS = 30_000_000
-"""Pairs of sets that one dynamic program may look at: some ten seconds."""
+_MOST_PAIRS = 10_000_000
+"""Pairs of sets that one dynamic program may look at: some seconds."""
+
+_FEW_PAIRS = 50_000
+"""Pairs up to which nothing is gained by ceilings on communication."""
 
 _MOST_BITS = 400_000_000
 """Of all sets together that are listed: fifty megabytes."""
@@ -116,6 +120,7 @@ class Boundaries:
         self._weights = dict(found)
         self._strict = _strict_masks(condensed.strict)
         self._flows = [(1 << flow.producer, mask_of(flow.readers), flow.size) for flow in condensed.flows]
+        self._crossings: dict[int, tuple[list[tuple[int, int]], int]] = {}
         self._pairs = 0
 
     def least_peak(self, stages: int, low: int, high: int, deadline: float) -> int | None:
@@ -129,54 +134,81 @@ class Boundaries:
         limit, step = low, max((high - low) // 64, 1)
         while True:
             self._pairs = 0
-            peak = self._peak_within(stages, min(limit, high), deadline)
+            peak = self._peak_within(stages, low, min(limit, high), deadline)
             if peak is not None or limit >= high:
                 return peak
             limit, step = limit + step, step * 3
 
-    def least_communication(self, stages: int, limit: int, deadline: float) -> tuple[int, list[int]] | None:
+    def least_communication(
+        self, stages: int, limit: int, deadline: float, known: int | None = None
+    ) -> tuple[int, list[int]] | None:
         """Return the least communication where no stage costs more than ``limit``, and the stages of the groups.
 
         Of several such schedules it is the one whose last stage, then the one before it, begins with the least set
-        before it, read as a number with bit i for group i.
+        before it, read as a number with bit i for group i. What crosses a boundary is received at least once after
+        it: where there are many pairs, ceilings on communication are tried, each twice the one before, and sets above
+        the ceiling are left out.
+
+        Args:
+            known: Communication of some schedule, of any peak: where ceilings begin, an eighth of it.
 
         Raises:
             ExhaustedError: As for `least_peak`.
         """
-        self._pairs = 0
+        windows = [self._sets[:1], *(self._window(level, stages, limit) for level in range(1, stages + 1))]
+        pairs = sum(len(before) * len(after) for before, after in pairwise(windows))
+        most = (stages - 1) * sum([size for _, _, size in self._flows])
+        ceiling = most if known is None or pairs <= _FEW_PAIRS else known // 8
+        while True:
+            self._pairs = 0
+            found = self._within(windows, limit, ceiling, deadline)
+            if found is not None or ceiling >= most:
+                return found
+            ceiling = max(2 * ceiling, 1)
+
+    def _within(
+        self, windows: Sequence[Sequence[_Set]], limit: int, ceiling: int, deadline: float
+    ) -> tuple[int, list[int]] | None:
+        """Return the least communication if it is at most ``ceiling``, and the stages of the groups."""
         levels: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
-        for level in range(1, stages + 1):
+        for window in windows[1:]:
             befores = sorted((cost, mask) for mask, (cost, _) in levels[-1].items())
-            reached = [(cost, mask, self._weights[mask], self._crossing(mask)) for cost, mask in befores]
+            if not befores:
+                return None
+            reached = [(cost, mask, self._weights[mask], self._crossing(mask)[0]) for cost, mask in befores]
             following: dict[int, tuple[int, int]] = {}
-            for after in self._window(level, stages, limit):
+            for after in window:
+                to_come = self._crossing(after.mask)[1]
+                if befores[0][0] + to_come > ceiling:
+                    continue
                 best = self._cheapest(after, reached, limit, deadline)
-                if best is not None:
+                if best is not None and best[0] + to_come <= ceiling:
                     following[after.mask] = best
             levels.append(following)
         mask = self._sets[-1].mask
-        if mask not in levels[stages]:
+        if mask not in levels[-1]:
             return None
-        communication = levels[stages][mask][0]
+        communication = levels[-1][mask][0]
         result = [0] * len(self._condensed.groups)
-        for level in range(stages, 0, -1):
+        for level in range(len(levels) - 1, 0, -1):
             before = levels[level][mask][1]
             for group in members(mask & ~before):
                 result[group] = level - 1
             mask = before
         return communication, result
 
-    def _peak_within(self, stages: int, limit: int, deadline: float) -> int | None:
-        """Return the least cost of the largest stage if it is at most ``limit``."""
+    def _peak_within(self, stages: int, low: int, limit: int, deadline: float) -> int | None:
+        """Return the least cost of the largest stage if it is at most ``limit``; it is at least ``low``."""
         reached = {0: 0}
         for level in range(1, stages + 1):
             befores = sorted((peak, mask, self._weights[mask]) for mask, peak in reached.items())
             reached = {}
             for after in self._window(level, stages, limit):
-                best = limit + 1
-                self._spend(len(befores), deadline)
+                best, looked = limit + 1, 0
                 for peak, mask, weight in befores:
-                    if peak >= best:
+                    looked += 1
+                    # Below ``low`` it makes no difference to the largest stage of all.
+                    if peak >= best or best <= low:
                         break
                     load = after.weight - weight - self._slack
                     if load >= best or mask & ~after.mask or mask == after.mask:
@@ -189,6 +221,7 @@ class Boundaries:
                     if self._price:
                         load = self._price(mask, stage)
                     best = min(best, max(peak, load))
+                self._spend(looked, deadline)
                 if best <= limit:
                     reached[after.mask] = best
         return reached.get(self._sets[-1].mask)
@@ -202,9 +235,9 @@ class Boundaries:
     ) -> tuple[int, int] | None:
         """Return the least communication up to the boundary ``after`` and the boundary before it."""
         best: tuple[int, int] | None = None
-        room = limit + self._slack
-        self._spend(len(reached), deadline)
+        room, looked = limit + self._slack, 0
         for cost, mask, weight, crossing in reached:
+            looked += 1
             if best is not None and cost > best[0]:
                 break
             if after.weight - weight > room or mask & ~after.mask or mask == after.mask:
@@ -219,6 +252,7 @@ class Boundaries:
             found = (cost + sum([size for readers, size in crossing if readers & stage]), mask)
             if best is None or found < best:
                 best = found
+        self._spend(looked, deadline)
         return best
 
     def _window(self, level: int, stages: int, limit: int) -> list[_Set]:
@@ -229,14 +263,17 @@ class Boundaries:
         before, after = level * room, (stages - level) * room
         return [each for each in self._sets[1:-1] if each.before <= before and each.after <= after]
 
-    def _crossing(self, mask: int) -> list[tuple[int, int]]:
-        """Return (readers, size) of what groups of ``mask`` hand to others."""
-        sizes: dict[int, int] = {}
-        for producer, readers, size in self._flows:
-            if producer & mask and readers & ~mask:
-                later = readers & ~mask
-                sizes[later] = sizes.get(later, 0) + size
-        return list(sizes.items())
+    def _crossing(self, mask: int) -> tuple[list[tuple[int, int]], int]:
+        """Return (readers, size) of what groups of ``mask`` hand to others, and the sum of sizes."""
+        found = self._crossings.get(mask)
+        if found is None:
+            sizes: dict[int, int] = {}
+            for producer, readers, size in self._flows:
+                if producer & mask and readers & ~mask:
+                    later = readers & ~mask
+                    sizes[later] = sizes.get(later, 0) + size
+            found = self._crossings[mask] = (list(sizes.items()), sum(sizes.values()))
+        return found
 
     def _shared_in(self, mask: int) -> int:
         return sum([size for size, groups in self._shared if groups & mask])

@@ -31,8 +31,8 @@ __all__ = ["Balance", "schedule"]
 
 Balance = Literal["params", "macs", "memory", "time"]
 
-_MOST_BOUNDARIES = 40_000
-"""Places to cut that are listed; listing them takes below a second."""
+_MOST_BOUNDARIES = 100_000
+"""Places to cut that are listed; listing them takes a second or less."""
 
 _MOST_BOOLEANS = 60_000
 """Of a model for CP-SAT, which takes seconds to state beyond that."""
@@ -167,7 +167,7 @@ def _by_boundaries(
 ) -> Solved:
     high = max(loads.of(start, count))
     peak = program.least_peak(count, min(loads.floor(count), high), high, deadline)
-    found = None if peak is None else program.least_communication(count, peak, deadline)
+    found = None if peak is None else program.least_communication(count, peak, deadline, condensed.communication(start))
     if peak is None or found is None:
         raise InternalError("the dynamic program lost a schedule that is known")
     communication, stages = found

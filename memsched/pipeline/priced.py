@@ -115,7 +115,7 @@ def _search(
     peak = program.least_peak(count, floor, best[0], deadline)
     if peak is None:
         return best
-    found = program.least_communication(count, peak, deadline)
+    found = program.least_communication(count, peak, deadline, best[1])
     if found is None:
         raise InternalError("the dynamic program lost a schedule that it found")
     return min(best, (peak, found[0], tuple(found[1])))
