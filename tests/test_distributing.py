@@ -12,6 +12,7 @@ import onnx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 from memsched.distribute.plan import plan_in
 from memsched.distribute.shares import even
@@ -25,7 +26,7 @@ from memsched.formats.onnx_parts import PartsWriter
 from memsched.formats.onnx_rewriter import dialect
 from memsched.graph.distribution import Axis, Distribution
 from memsched.runtimes.compare import compare, relative_error
-from tests.distributed_nets import classifier, cluster_of, play, random_net, random_plan, reference
+from tests.distributed_nets import Net, classifier, cluster_of, play, random_net, random_plan, reference
 from tests.small_models import external_branches
 from tests.tiling.onnx_layers import random_layer
 from tests.tiling.onnx_pieces import Model
@@ -118,3 +119,14 @@ def test_nothing_is_held_twice() -> None:
     _, held, weights = executed(classifier(), module, plan)
     for device, planned in enumerate(plan.memory):
         assert held[device] + weights[device] == pytest.approx(planned, rel=0.02)
+
+
+def test_an_output_that_nobody_reads_needs_no_size() -> None:
+    net = Net()
+    x = net.conv(net.given(1, 3, 8, 8), 4)
+    net.nodes.append(helper.make_node("Dropout", [x], ["dropped", "mask"], name="drop"))
+    net.shapes["dropped"] = net.shapes[x]
+    model = net.model(net.same("Relu", "dropped"))
+    module = load_module(model, "net.onnx", LoadOptions())
+    error, _, _ = executed(model, module, random_plan(module.graph, 3))
+    assert error <= TOLERANCE
