@@ -46,7 +46,7 @@ def _end_with_parent() -> None:
     # Not through sys.stdin, whose lock would be held when the interpreter ends.
     while os.read(0, 1):
         pass
-    if hasattr(os, "killpg"):
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():  # else the group is not its own
         os.killpg(os.getpgid(0), signal.SIGKILL)
     os._exit(1)
 

@@ -6,11 +6,12 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import jsonschema
@@ -240,6 +241,22 @@ def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
     processes.cancel()
     with pytest.raises(ProcessDiedError):
         processes.run(job, lambda _: None)
+
+
+def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
+    """Also while it waits for something that never comes: here a pipe that nobody writes to."""
+    os.mkfifo(tmp_path / "model.onnx")
+    job = Job(str(tmp_path / "model.onnx"), "model", "out", "a.onnx", "a.json", "a", QUICK)
+    request = json.dumps({**asdict(job), "into": str(tmp_path)})
+    command = [sys.executable, "-m", "memsched.batch_child"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+        assert child.stdin is not None
+        child.stdin.write(request.encode() + b"\n")
+        child.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(1.0)
+        child.stdin.close()
+        assert child.wait(20) == -signal.SIGKILL
 
 
 def children_of(parent: int) -> int:

@@ -31,6 +31,7 @@ def test_closest(name: str, candidates: list[str], expected: str | None) -> None
 def test_the_first_of_equals() -> None:
     assert closest("aab", ["aaa", "aac"]) == closest("aab", ["aaa", "aac"])
     assert closest("CONV", ["Conv", "conv"]) == "Conv"
+    assert closest("convo", ["Conv", "conv"]) == "Conv"
 
 
 def test_did_you_mean() -> None:
