@@ -17,7 +17,7 @@ from memsched.graph.distribution import Computation, Distribution, Share, Step, 
 from memsched.graph.model import Graph
 from memsched.targets.cluster import Cluster
 
-__all__ = ["Blocks", "Range", "computed_ranges", "piece_seconds", "plan_in", "plan_of"]
+__all__ = ["Blocks", "Range", "piece_seconds", "plan_in", "plan_of"]
 
 Blocks = tuple[tuple[int, int], ...]
 """Runs [start, stop) of positions that are computed between two synchronisations; together all positions."""
@@ -73,15 +73,24 @@ def plan_in(
     return _Planner(space, tuple(shares), cluster, blocks, home).plan(method, lower_bound)
 
 
-def computed_ranges(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> list[list[Range]]:
-    """Return, per position of a block and device, the part of the op's axis that the device computes.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a device computes of an op, [low, high) along the op's axis, and the boxes that it needs for that."""
+
+    low: int
+    high: int
+    needs: list[Box]
+
+
+def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> list[list[_Part]]:
+    """Return, per position of a block and device, the part of the op that the device computes.
 
     It is the device's share where the result leaves the block, and what later ops of the block need of it there.
     """
     start, stop = block
     count = len(shares[start].bounds) - 1
     asked: dict[int, list[Box]] = {}
-    result: list[list[Range]] = [[] for _ in range(start, stop)]
+    result: list[list[_Part]] = [[] for _ in range(start, stop)]
     for position in range(stop - 1, start - 1, -1):
         share, op = shares[position], space.op(position)
         division = space.divisions[position][share.axis]
@@ -97,8 +106,9 @@ def computed_ranges(space: Space, shares: Sequence[Share], block: tuple[int, int
                 division.bound_of(low // division.unit),
                 division.bound_of(division.unit_of(high)),
             )
-            result[position - start].append((low, high))
-            for tensor, box in zip(division.tensors, space.needs(division, low, high), strict=True):
+            needs = space.needs(division, low, high)
+            result[position - start].append(_Part(low, high, needs))
+            for tensor, box in zip(division.tensors, needs, strict=True):
                 if space.first[tensor] >= start:
                     boxes = asked.setdefault(tensor, [EMPTY] * count)
                     boxes[device] = hull([boxes[device], box])
@@ -110,17 +120,21 @@ def leaves(space: Space, position: int, stop: int) -> bool:
     return any(space.last[tensor] >= stop or not space.readers[tensor] for tensor in space.op(position).outputs)
 
 
-def piece_seconds(space: Space, position: int, share: Share, part: Range, cluster: Cluster, device: int) -> float:
-    """Return the seconds in which a device computes a part of an op; its work is in proportion to its output."""
+def piece_seconds(
+    space: Space, position: int, share: Share, part: Range, cluster: Cluster, device: int, needs: Sequence[Box] = ()
+) -> float:
+    """Return the seconds in which a device computes a part of an op; its work is in proportion to its output.
+
+    Args:
+        needs: What the part reads, where it is at hand.
+    """
     if part[0] >= part[1]:
         return 0.0
     division = space.divisions[position][share.axis]
     op = space.op(position)
     fraction = (part[1] - part[0]) / division.length
-    read = sum(
-        space.extents[tensor].size(box)
-        for tensor, box in zip(division.tensors, space.needs(division, *part), strict=True)
-    )
+    boxes = needs or space.needs(division, *part)
+    read = sum(space.extents[tensor].size(box) for tensor, box in zip(division.tensors, boxes, strict=True))
     touched = read + space.output_bytes(position, fraction) + division.weight_bytes(*part)
     return cluster.devices[device].time_of(op.type).seconds(op.macs * fraction, touched)
 
@@ -148,9 +162,9 @@ class _Planner:
         steps = []
         weights = [0] * count
         for block in self.blocks:
-            ranges = computed_ranges(self.space, self.shares, block)
-            transfers = self._synchronise(block, ranges)
-            seconds, computations = self._compute(block, ranges, weights)
+            parts = _parts(self.space, self.shares, block)
+            transfers = self._synchronise(block, parts)
+            seconds, computations = self._compute(block, parts, weights)
             latency += self._step_seconds(transfers, seconds)
             steps.append(Step(tuple(transfers), computations))
         needs = [EMPTY] * count
@@ -171,14 +185,14 @@ class _Planner:
             method=method,
         )
 
-    def _synchronise(self, block: tuple[int, int], ranges: list[list[Range]]) -> list[Transfer]:
+    def _synchronise(self, block: tuple[int, int], parts: list[list[_Part]]) -> list[Transfer]:
         """Send what the ops of a block read from outside it."""
         start, stop = block
         needs: dict[int, list[Box]] = {}
         for position in range(start, stop):
             division = self.space.divisions[position][self.shares[position].axis]
-            for device, part in enumerate(ranges[position - start]):
-                for tensor, box in zip(division.tensors, self.space.needs(division, *part), strict=True):
+            for device, part in enumerate(parts[position - start]):
+                for tensor, box in zip(division.tensors, part.needs, strict=True):
                     if self.space.first[tensor] < start:
                         boxes = needs.setdefault(tensor, [EMPTY] * len(self.cluster.devices))
                         boxes[device] = hull([boxes[device], box])
@@ -198,7 +212,7 @@ class _Planner:
         ]
 
     def _compute(
-        self, block: tuple[int, int], ranges: list[list[Range]], weights: list[int]
+        self, block: tuple[int, int], parts: list[list[_Part]], weights: list[int]
     ) -> tuple[list[float], tuple[tuple[Computation, ...], ...]]:
         """Return the seconds and the computations of every device, and note the pieces that come into being."""
         start, stop = block
@@ -215,10 +229,11 @@ class _Planner:
                     (device, extents.slab(share.axis, share.bounds[device], share.bounds[device + 1]))
                     for device in range(count)
                 ]
-            for device, part in enumerate(ranges[position - start]):
-                if part[0] >= part[1]:
+            for device, found in enumerate(parts[position - start]):
+                part = (found.low, found.high)
+                if found.low >= found.high:
                     continue
-                seconds[device] += piece_seconds(self.space, position, share, part, self.cluster, device)
+                seconds[device] += piece_seconds(self.space, position, share, part, self.cluster, device, found.needs)
                 weights[device] += division.weight_bytes(*part)
                 for tensor in op.outputs:
                     extents = self.space.extents[tensor]

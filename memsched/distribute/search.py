@@ -117,9 +117,15 @@ class _Task:
     # Rules --------------------------------------------------------------------------------------------------------
 
     def single(self) -> list[Distribution]:
+        """Return every device alone; of devices that are alike one, at best the one that gets the outputs."""
         count = len(self.cluster.devices)
         whole = ((0, len(self.space.order)),)
-        return [self.plan(rules.single(self.space, device, count), "single", whole) for device in range(count)]
+        chosen: list[int] = []
+        for device in (self.home, *(other for other in range(count) if other != self.home)):
+            mine = replace(self.cluster.devices[device], name="")
+            if not any(replace(self.cluster.devices[other], name="") == mine for other in chosen):
+                chosen.append(device)
+        return [self.plan(rules.single(self.space, device, count), "single", whole) for device in chosen]
 
     def axes_by_memory(self) -> list[Axis]:
         memory = sum(device.memory for device in self.cluster.devices)

@@ -88,7 +88,8 @@ class Space:
         order = tuple(range(len(graph.ops))) if order is None else tuple(order)
         if sorted(order) != list(range(len(graph.ops))):
             raise UsageError(f"an order of {len(order)} ops does not fit a graph of {len(graph.ops)}")
-        extents = tuple(extents_of(tensor, layout_of(graph)) for tensor in graph.tensors)
+        layout = layout_of(graph)
+        extents = tuple(extents_of(tensor, layout) for tensor in graph.tensors)
         divisions: list[Mapping[Axis, Division]] = []
         geometries: list[Geometry | None] = []
         for index in order:

@@ -217,7 +217,7 @@ def _meet(one: Region, other: Region) -> bool:
 
 def _without(region: Region, parts: Sequence[Region]) -> list[Region]:
     """Return what is left of ``region`` without ``parts``, as regions that do not meet."""
-    left = [region]
+    left = [region] if all(start < stop for start, stop in region.ranges) else []
     for part in parts:
         remaining: list[Region] = []
         for one in left:
