@@ -47,9 +47,11 @@ COMPILER_FLOOR = 6
 
 HEAVY = {
     "ai_edge_litert",
+    "bokeh",
     "click",
     "distributed",
     "flatbuffers",
+    "jinja2",
     "networkx",
     "numpy",
     "onnx",

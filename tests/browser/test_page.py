@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 import memsched
+from memsched.graph.model import Graph, Op, Tensor
 from memsched.report.build import build_report
 from memsched.report.page_data import page_data
 from scripts.growth_graphs import layered
 from tests.browser.conftest import Show
 from tests.report.test_build import facts_of
 from tests.report.test_page import HOSTILE, every_section, hostile
+from tests.small_models import branches
 
 NASNET = Path(__file__).parents[2] / "models" / "nasnetmobile_int8.tflite"
 
@@ -275,6 +278,52 @@ def test_a_page_made_of_100_000_steps(show: Show) -> None:
     page.wheel("footprint", report["steps"].index(max(report["steps"], key=lambda s: s["footprint_bytes"])), 300, -200)
     page.press("#map0", "n", "n")
     assert page.text("#inspector h3")
+    assert page.messages() == []
+
+
+def graphs_of_few_ops() -> list[Graph]:
+    lone = Graph("lone", (Tensor("x", 10), Tensor("y", 0)), (Op("op", "Op", (0,), (1,)),), (0,), (1,))
+    return [Graph("none", (Tensor("x", 10),), (), (0,), (0,)), Graph("empty", (), (), (), ()), lone]
+
+
+@pytest.mark.parametrize("graph", graphs_of_few_ops(), ids=lambda graph: graph.name)
+def test_hardly_anything_to_draw(show: Show, graph: Graph) -> None:
+    page = show(build_report(facts_of(graph, tuple(range(len(graph.ops))))))
+    if graph.ops:
+        page.press("#footprint", "+", "p", "n", "0")
+        page.tap("map0", 0, 0)
+    else:
+        assert "The model has no steps." in page.text("main")
+        page.click("#theme")
+    assert page.messages() == []
+    assert page.text("h1")
+
+
+def test_a_report_of_an_older_version(show: Show, nasnet: dict[str, Any]) -> None:
+    report = copy.deepcopy(nasnet)
+    for row in report["buffers"]:
+        del row["produced_in"], row["read_in"]
+    del report["baselines"]["file_order"]["ops"], report["baselines"]["file_order"]["footprints_bytes"]
+    page = show(report)
+    page.click("#faults [data-buffer]")
+    assert "does not say who makes and reads it" in page.text("#inspector")
+    assert page.messages() == []
+
+
+def test_several_memories(show: Show, tmp_path: Path) -> None:
+    tomls = 'name = "two"\nruntime = ""\n[[pools]]\nname = "<b>near"\nsize = "1KB"\n[[pools]]\nname = "far"\ncost = 9\n'
+    target = tmp_path / "two.toml"
+    target.write_text(tomls, encoding="utf-8")
+    report = dict(memsched.analyze(branches(), target=str(target)).report.data)
+    page = show(report)
+    names = list(dict.fromkeys(row["pool"] for row in report["buffers"]))
+    assert sorted(names) == ["<b>near", "far"]
+    for place, name in enumerate(names):
+        row = largest({"buffers": [row for row in report["buffers"] if row["pool"] == name]})
+        unit = page_data(report).values["unit"]["factor"]
+        x, y = middle(row)
+        page.tap(f"map{place}", x, y * 1024 / unit)
+        assert page.text("#inspector h3") == row["tensor"]
     assert page.messages() == []
 
 

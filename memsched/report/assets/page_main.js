@@ -4,6 +4,14 @@ const FOUND_SHOWN = 40;
 
 async function main() {
   const model = readModel();
+  if (model.figures.steps === 0) {
+    // There is no axis to draw on; headline and tables say all there is.
+    wireTheme({ theme() {} });
+    document.getElementById("theme").hidden = false;
+    document.querySelector(".split").remove();
+    document.documentElement.dataset.ready = "true";
+    return;
+  }
   const plots = new Plots(model, (hit) => ("step" in hit ? inspector.step(hit.step) : inspector.buffer(hit.buffer)));
   const inspector = new Inspector(model, plots);
   const shown = [["footprint", plots.footprint()]];
