@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import counted, printable, shortened
+from memsched.report.text import counted, print_line, shortened
 from memsched.units import format_size
 
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ def print_pipeline(console: Console, report: Mapping[str, Any], *, report_path: 
     """
     model, request = report["model"], report["request"]
     stages = counted(request["stages"], "stage")
-    _line(
+    print_line(
         console, f"{model['path']}: {model['ops']:,} ops in {stages}, target {report['target']['name']}", style="bold"
     )
     console.print(_table(report))
     for text, style in _findings(report):
-        _line(console, text, style=style)
+        print_line(console, text, style=style)
     if verbose:
         _print_values(console, report)
     for note in report["notes"]:
-        _line(console, f"note: {note}", style="dim")
+        print_line(console, f"note: {note}", style="dim")
     folder = Path(report["stages"][0]["path"])
-    _line(console, f"segments: {folder} and so on")
+    print_line(console, f"segments: {folder} and so on", whole=True)
     if report["annotated"] is not None:
-        _line(console, f"whole model with stages: {report['annotated']['path']}")
+        print_line(console, f"whole model with stages: {report['annotated']['path']}", whole=True)
     if report_path is not None:
-        _line(console, f"report: {report_path}")
+        print_line(console, f"report: {report_path}", whole=True)
 
 
 def _table(report: Mapping[str, Any]) -> Any:
@@ -122,10 +122,6 @@ def _print_values(console: Console, report: Mapping[str, Any]) -> None:
             maker = value["made_in_stage"]
             source = "input of the model" if maker is None else f"from stage {maker + 1}"
             name = shortened(value["tensor"], max(20, console.width - 40))
-            _line(console, f"  stage {stage['index'] + 1} <- {name}: {format_size(value['size_bytes'])}, {source}")
+            print_line(console, f"  stage {stage['index'] + 1} <- {name}: {format_size(value['size_bytes'])}, {source}")
     for text in report["simulation"]["assumptions"]:
-        _line(console, f"  assumed: {text}", style="dim")
-
-
-def _line(console: Console, text: str, style: str | None = None) -> None:
-    console.print(printable(text), style=style, soft_wrap=True)
+        print_line(console, f"  assumed: {text}", style="dim")

@@ -147,8 +147,8 @@ def test_a_parent_that_is_killed_leaves_no_process(slow: subprocess.Popen[str]) 
     assert not Path(f"/proc/{child}").exists()
 
 
-@pytest.mark.parametrize("columns", [60, 160])
-def test_a_live_table_on_a_terminal(zoo: Path, columns: int) -> None:
+def test_a_live_table_on_a_terminal(zoo: Path) -> None:
+    columns = 60
     text = printed(["batch", zoo.name, "-o", "out", "--no-verify"], columns, zoo.parent, stdout_only=False)
     assert "3 of 3 models, 1 failed" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", text)
