@@ -58,7 +58,7 @@ def main() -> None:
     print(settings, flush=True)
     policy = Policy()
     if asked.start:
-        policy.load_state_dict(torch.load(asked.start))
+        policy.load_state_dict(torch.load(asked.start, map_location="cpu"))
     _, progress = train(
         policy.to(device),
         batches(dataset, asked.batch, asked.seed, device),

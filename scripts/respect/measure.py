@@ -57,7 +57,7 @@ def main() -> None:
 
 def _random_networks() -> Iterable[tuple[str, list[Network]]]:
     for nodes in (30, 100, 300, 800):
-        for degree in (2, 4, 6):
+        for degree in (4, 6):
             yield f"{nodes} nodes, degree {degree}", [random_network(nodes, degree, seed=seed) for seed in range(3)]
 
 

@@ -1,4 +1,4 @@
-"""Make of a training what the package ships, and record it: `python -m scripts.respect.ship --run FOLDER`.
+"""Make of a training what the package ships, and record it: `python -m scripts.respect.ship FOLDER...`.
 
 Writes the two ONNX models, the curve (csv and svg) and docs/respect.json with settings, counts and hashes.
 """
@@ -22,40 +22,54 @@ from scripts.respect.policy import Policy
 from scripts.respect.training import make_batch
 
 _ROOT = Path(__file__).parents[2]
-_CURVE = _ROOT / "scripts" / "respect" / "curve.csv"
 _COMPARED = 200
 
 
 def main() -> None:
     """Export, compare with PyTorch, and record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", type=Path, required=True, help="the folder that train_respect wrote")
-    run: Path = parser.parse_args().run
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="folders that train_respect wrote; the last one's is shipped"
+    )
+    runs: list[Path] = parser.parse_args().runs
     policy = Policy()
-    policy.load_state_dict(torch.load(run / "best.pt", map_location="cpu"))
+    policy.load_state_dict(torch.load(runs[-1] / "best.pt", map_location="cpu"))
     paths = export(
         {name: value.numpy() for name, value in policy.state_dict().items()}, _ROOT / "memsched" / "pipeline"
     )
-    kept = load_or_make(run / "held-out.npz", 0, 0)
-    same = _same_orders(policy, kept)
+    same = _same_orders(policy, load_or_make(runs[-1] / "held-out.npz", 0, 0))
     print(f"PyTorch and ONNX Runtime give the same order for {same} of {_COMPARED} held-out graphs")
-    _CURVE.write_text((run / "curve.csv").read_text(encoding="utf-8"), encoding="utf-8")
-    with _CURVE.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    settings = json.loads((run / "settings.json").read_text(encoding="utf-8"))
-    shipped = [row for row in rows if row["replaced"] == "1"][-1]
+    curves = [_curve(run) for run in runs]
     record = {
-        **settings,
-        "updates": int(rows[-1]["update"]),
-        "graphs_decoded": int(rows[-1]["graphs"]),
-        "seconds": int(rows[-1]["seconds"]),
-        "shipped_at_update": int(shipped["update"]),
-        "held_out_cost": [float(rows[0]["held_out_cost"]), float(shipped["held_out_cost"])],
-        "held_out_gap_percent": [float(rows[0]["held_out_gap"]), float(shipped["held_out_gap"])],
+        "runs": [_run_record(run, curve) for run, curve in zip(runs, curves, strict=True)],
         "sha256": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths},
     }
     (_ROOT / "docs" / "respect.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    _plot(rows)
+    with (_ROOT / "scripts" / "respect" / "curve.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["run", *curves[0][0]], lineterminator="\n")
+        writer.writeheader()
+        for run, curve in zip(runs, curves, strict=True):
+            writer.writerows({"run": run.name, **row} for row in curve)
+    _plot({run.name: curve for run, curve in zip(runs, curves, strict=True)})
+
+
+def _curve(run: Path) -> list[dict[str, str]]:
+    with (run / "curve.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _run_record(run: Path, curve: list[dict[str, str]]) -> dict[str, object]:
+    best = [row for row in curve if row["replaced"] == "1"][-1]
+    return {
+        "name": run.name,
+        **json.loads((run / "settings.json").read_text(encoding="utf-8")),
+        "updates": int(curve[-1]["update"]),
+        "graphs_decoded": int(curve[-1]["graphs"]),
+        "seconds": int(curve[-1]["seconds"]),
+        "best_at_update": int(best["update"]),
+        "held_out_cost": [float(curve[0]["held_out_cost"]), float(best["held_out_cost"])],
+        "held_out_gap_percent": [float(curve[0]["held_out_gap"]), float(best["held_out_gap"])],
+    }
 
 
 def _same_orders(policy: Policy, kept: Dataset) -> int:
@@ -70,24 +84,27 @@ def _same_orders(policy: Policy, kept: Dataset) -> int:
     )
 
 
-def _plot(rows: list[dict[str, str]]) -> None:
+def _plot(curves: dict[str, list[dict[str, str]]]) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "respect"
+    mpl.rcParams["svg.hashsalt"] = "memsched"
     from matplotlib import pyplot as plt
 
-    figure, left = plt.subplots(figsize=(7, 3.5))
-    updates = [int(row["update"]) for row in rows]
-    left.plot(updates[1:], [float(row["cost"]) for row in rows[1:]], color="tab:gray", label="1 - R, sampled")
-    left.plot(updates, [float(row["held_out_cost"]) for row in rows], color="tab:blue", label="1 - R, held out, greedy")
-    left.set_xlabel("updates")
-    left.set_ylabel("1 - R")
-    right = left.twinx()
-    right.plot(updates, [float(row["held_out_gap"]) for row in rows], color="tab:orange", label="gap, held out")
-    right.set_ylabel("gap of peak to exact, %")
-    figure.legend(loc="upper right", bbox_to_anchor=(0.88, 0.88))
-    figure.tight_layout()
+    figure, (costs, gaps) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for (name, rows), colour in zip(curves.items(), ("#8a8a8a", "#c0562f", "#1f6f8b"), strict=False):
+        updates = [int(row["update"]) for row in rows]
+        costs.plot(updates, [float(row["held_out_cost"]) for row in rows], color=colour, label=f"{name}, held out")
+        sampled = [float(row["cost"]) for row in rows[1:]]
+        costs.plot(updates[1:], sampled, color=colour, linestyle=":", label=f"{name}, sampled in training")
+        gaps.plot(updates, [float(row["held_out_gap"]) for row in rows], color=colour)
+    costs.set_ylabel("1 - R")
+    gaps.set_ylabel("gap of peak to exact, held out, %")
+    gaps.set_ylim(bottom=0)
+    costs.legend(frameon=False, fontsize=8)
+    for axes in (costs, gaps):
+        axes.set_xlabel("updates")
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(_ROOT / "docs" / "images" / "respect_curve.svg", metadata={"Date": None})
 
 

@@ -19,7 +19,7 @@ from scripts.respect.cut import compiled_cut
 from scripts.respect.dataset import COUNTS, Dataset
 from scripts.respect.policy import Policy
 
-__all__ = ["Batch", "Progress", "batches", "costs", "evaluate", "train"]
+__all__ = ["Batch", "Progress", "batches", "costs", "evaluate", "make_batch", "peaks", "train"]
 
 Integers = NDArray[np.int64]
 
@@ -103,12 +103,13 @@ def costs(batch: Batch, orders: Tensor) -> tuple[NDArray[np.float64], Integers]:
     return 1.0 - (ours * exact).sum(1) / np.maximum(lengths, 1e-8), stages
 
 
-def _peaks(batch: Batch, stages: Integers) -> NDArray[np.float64]:
+def peaks(batch: Batch, stages: Integers) -> NDArray[np.float64]:
+    """Return the parameters of the largest stage per graph."""
     rows = np.arange(len(stages))[:, None]
     loads = np.zeros((len(stages), max(COUNTS)), np.float64)
     np.add.at(loads, (rows, stages), batch.memory)
-    peaks: NDArray[np.float64] = loads.max(1)
-    return peaks
+    result: NDArray[np.float64] = loads.max(1)
+    return result
 
 
 def evaluate(policy: Policy, held_out: list[Batch]) -> tuple[NDArray[np.float64], float]:
@@ -118,7 +119,7 @@ def evaluate(policy: Policy, held_out: list[Batch]) -> tuple[NDArray[np.float64]
         for batch in held_out:
             cost, stages = costs(batch, policy.decode(batch.embeddings, batch.children).orders)
             found.append(cost)
-            gaps.append(_peaks(batch, stages) / np.maximum(_peaks(batch, batch.labels), 1) - 1)
+            gaps.append(peaks(batch, stages) / np.maximum(peaks(batch, batch.labels), 1) - 1)
     return np.concatenate(found), 100 * float(np.concatenate(gaps).mean())
 
 
