@@ -174,10 +174,10 @@ class _Task:
         chain = all(len(readers) <= 1 for readers in self.space.readers)
         most, width = _EXACT_CHAIN if chain else _EXACT_GRAPH
         choices, complete = [], True
-        for position, few in enumerate(self.few()):
+        for position in range(len(self.space.order)):
             shares, all_of_them = all_shares(self.space, position, count, most)
             complete &= all_of_them
-            choices.append(Choices.of(self.space, self.cluster, position, [*few, *shares]))
+            choices.append(Choices.of(self.space, self.cluster, position, [*self.few(position), *shares]))
             if self.ended():
                 return [*self.single(), *self.even()]
         found = choose(self.space, self.cluster, choices, width=width, home=self.home, follow=False, stop=self.ended)
@@ -196,14 +196,23 @@ class _Task:
             found = self._chosen(scale)
             if found is not None:
                 plans.append(self.plan(found.shares, "program"))
-        for one in self._fastest(plans)[:_FUSED] if fuse else ():
-            plans.extend(self.fused(one) if not self.ended() else ())
+        # What promises most first: the time may end.
+        if fuse:
+            plans.extend(self._fused_best(plans, set()))
         for one in self._fastest(plans)[:1]:
-            again = self.refined(one)
-            plans.append(again)
-            # Other bounds may make other blocks better.
-            plans.extend(self.fused(again) if fuse and not self.ended() else ())
+            plans.append(self.refined(one))
+        tried: set[tuple[Share, ...]] = set()
+        for _ in range(_FUSED if fuse else 0):
+            plans.extend(self._fused_best(plans, tried))
         return plans
+
+    def _fused_best(self, plans: Sequence[Distribution], tried: set[tuple[Share, ...]]) -> list[Distribution]:
+        """Return what fused blocks make of the fastest plan whose shares are not among ``tried``; they are then."""
+        for one in self._fastest(plans):
+            if one.shares not in tried and not self.ended():
+                tried.add(one.shares)
+                return self.fused(one)
+        return []
 
     def _fastest(self, plans: Sequence[Distribution]) -> list[Distribution]:
         """Return the plans that fit, the fastest first; of those with the same shares and blocks one."""
@@ -212,8 +221,8 @@ class _Task:
 
     def _chosen(self, scale: float) -> Outcome | None:
         """Return the dynamic program's best over a few shares; weights are made dearer until they fit."""
-        choices = self._tables()
-        for price in _PRICES:
+        choices = self._tables(self.ended)
+        for price in _PRICES if choices else ():
             found = choose(
                 self.space, self.cluster, choices, width=_WIDTH, home=self.home, price=price * scale, stop=self.ended
             )
@@ -221,25 +230,28 @@ class _Task:
                 return found
         return None
 
-    def _tables(self) -> list[Choices]:
-        return [Choices.of(self.space, self.cluster, place, shares) for place, shares in enumerate(self.few())]
+    def _tables(self, stop: Callable[[], bool]) -> list[Choices]:
+        """Return what there is to choose from; nothing where it was stopped."""
+        result: list[Choices] = []
+        for position in range(len(self.space.order)):
+            if stop():
+                return []
+            result.append(Choices.of(self.space, self.cluster, position, self.few(position)))
+        return result
 
-    def few(self) -> list[list[Share]]:
+    def few(self, position: int) -> list[Share]:
         """Return shares worth trying: after the speeds of the fastest 2, 3, ... devices, and even ones."""
         count = len(self.cluster.devices)
-        result = []
-        for position in range(len(self.space.order)):
-            speeds = rules.speeds(self.space, position, self.cluster)
-            fastest = sorted(range(count), key=lambda device: (-speeds[device], device != self.home, device))
-            profiles = [
-                [1.0] * count,
-                *(
-                    [speeds[device] if device in fastest[:number] else 0.0 for device in range(count)]
-                    for number in range(count, 1, -1)
-                ),
-            ]
-            result.append(few_shares(self.space, self.cluster, position, profiles))
-        return result
+        speeds = rules.speeds(self.space, position, self.cluster)
+        fastest = sorted(range(count), key=lambda device: (-speeds[device], device != self.home, device))
+        profiles = [
+            [1.0] * count,
+            *(
+                [speeds[device] if device in fastest[:number] else 0.0 for device in range(count)]
+                for number in range(count, 1, -1)
+            ),
+        ]
+        return few_shares(self.space, self.cluster, position, profiles)
 
     def fused(self, plan: Distribution) -> list[Distribution]:
         """Return what fused blocks make of a plan."""
@@ -274,7 +286,13 @@ class _Task:
         tried = [*plans, *self.single(), *self.even()]
         if count > 1:
             found = choose(
-                self.space, self.cluster, self._tables(), width=_WIDTH, home=self.home, price=math.inf, fits=False
+                self.space,
+                self.cluster,
+                self._tables(lambda: False),
+                width=_WIDTH,
+                home=self.home,
+                price=math.inf,
+                fits=False,
             )
             if found is not None:
                 tried.append(self.plan(found.shares, "least memory"))

@@ -84,11 +84,17 @@ class _Devices:
     constants: list[int] = field(default_factory=list)
     pieces: list[list[tuple[int, int, int]]] = field(default_factory=list)
     """Per device (position at which it comes, tensor, bytes)."""
+    last: dict[int, int] = field(default_factory=dict)
+    """Per tensor the position of its last reader; of outputs the number of ops."""
 
     def __post_init__(self) -> None:
         self.held = [{} for _ in range(self.plan.devices)]
         self.constants = [0] * self.plan.devices
         self.pieces = [[] for _ in range(self.plan.devices)]
+        for position, share in enumerate(self.plan.shares):
+            op = self.graph.ops[share.op]
+            self.last.update(dict.fromkeys((*op.inputs, *op.outputs), position))
+        self.last.update(dict.fromkeys(self.graph.outputs, len(self.plan.shares)))
 
     def whole(self, tensor: int) -> Region:
         return Region(tuple((0, size) for size in self.graph.tensors[tensor].shape or ()))
@@ -171,13 +177,11 @@ class _Devices:
         self, device: int, mine: Sequence[Computation], shares: Sequence[Share], done: int, where: str
     ) -> None:
         """A device computes its share of every op whose result is needed after the step."""
-        later = {tensor for share in self.plan.shares[done:] for tensor in self.graph.ops[share.op].inputs}
-        later.update(self.graph.outputs)
         regions = {one.op: one.region for one in mine}
         for share in shares:
             op = self.graph.ops[share.op]
             low, high = share.bounds[device], share.bounds[device + 1]
-            if low == high or not later.intersection(op.outputs):
+            if low == high or all(self.last[tensor] < done for tensor in op.outputs):
                 continue
             region = regions.get(share.op)
             whole = self.whole(op.outputs[0])
@@ -190,16 +194,11 @@ class _Devices:
     def check_memory(self) -> None:
         """A piece is held from its coming to the last reader of its tensor; constants all the time."""
         end = len(self.plan.shares)
-        last: dict[int, int] = {}
-        for position, share in enumerate(self.plan.shares):
-            op = self.graph.ops[share.op]
-            last.update(dict.fromkeys((*op.inputs, *op.outputs), position))
-        last.update(dict.fromkeys(self.graph.outputs, end))
         for device, pieces in enumerate(self.pieces):
             change = [0] * (end + 2)
             for position, tensor, size in pieces:
                 change[position] += size
-                change[last[tensor] + 1] -= size
+                change[self.last[tensor] + 1] -= size
             total = most = self.constants[device]
             for one in change:
                 total += one
