@@ -11,7 +11,7 @@ DEMO   ?= build/demo
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser lint types clean
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
-    bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-distribute
+    bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute
 
 help:  ## Say what there is
 	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -99,6 +99,11 @@ bench-pipeline: install  ## Measure stages for accelerators in a row: the tables
 	$(BIN)/python -m scripts.bench_pipeline networks
 	$(BIN)/python -m scripts.bench_pipeline networks --children-together
 	$(BIN)/python -m scripts.bench_pipeline random --seeds 2
+
+bench-respect: install  ## Measure the learned stages, and how much of them is the policy: the tables of docs/respect.md
+	$(BIN)/python -m scripts.respect.measure
+	$(BIN)/python -m scripts.respect.measure --children-together
+	$(BIN)/python -m scripts.respect.measure --random
 
 bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/distribute.md (ten minutes)
 	$(BIN)/python -m scripts.bench_cluster_runs --time-limit 20
