@@ -197,11 +197,10 @@ class _Task:
             if found is not None:
                 plans.append(self.plan(found.shares, "program"))
         # What promises most first: the time may end.
-        if fuse:
-            plans.extend(self._fused_best(plans, set()))
-        for one in self._fastest(plans)[:1]:
-            plans.append(self.refined(one))
         tried: set[tuple[Share, ...]] = set()
+        if fuse:
+            plans.extend(self._fused_best(plans, tried))
+        plans.extend([self.refined(one) for one in self._fastest(plans)[:1]])
         for _ in range(_FUSED if fuse else 0):
             plans.extend(self._fused_best(plans, tried))
         return plans
