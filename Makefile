@@ -98,7 +98,7 @@ bench-remat: install  ## Measure what computing again saves, and schedules by tr
 bench-pipeline: install  ## Measure stages for accelerators in a row: the tables of docs/pipeline.md (ten minutes)
 	$(BIN)/python -m scripts.bench_pipeline networks
 	$(BIN)/python -m scripts.bench_pipeline networks --children-together
-	$(BIN)/python -m scripts.bench_pipeline random --seeds 2
+	$(BIN)/python -m scripts.bench_pipeline random --seeds 2 --time-limit 20
 
 bench-respect: install  ## Measure the learned stages, and how much of them is the policy: the tables of docs/respect.md
 	$(BIN)/python -m scripts.respect.measure

@@ -96,6 +96,26 @@ def test_cp_sat_agrees(data: st.DataObject) -> None:
             assert (found.objective, found.communication, found.status) == (*expected, "optimal")
 
 
+def test_cp_sat_honours_cuts_that_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_MOST_BOUNDARIES", 1)
+    net = network([(0, 1), (1, 2), (2, 3)], [1, 1, 9, 9])
+    assert checked(net, Constraints(3)).objective == 9
+    assert checked(net, Constraints(3, cut_after=(0,))).stages == (0, 1, 1, 2)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_ceilings_on_communication_change_nothing(data: st.DataObject) -> None:
+    net = data.draw(networks())
+    rules = data.draw(constraints(len(net.layers)))
+    if best(net, rules) is None:
+        return
+    plain = exact.schedule(net, rules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boundaries, "_FEW_PAIRS", -1)
+        assert exact.schedule(net, rules).stages == plain.stages
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_multiply_accumulates_are_balanced_in_the_same_way(data: st.DataObject) -> None:
