@@ -17,7 +17,7 @@ from memsched.graph.checker import check_schedule
 from memsched.graph.liveness import evaluate
 from memsched.graph.reuse import Planned, ReuseProfile, simulate_reuse
 from memsched.graph.runtime_orders import default_order, priority_order, walk_backwards
-from memsched.planning import GraphPlan, Lowered, bottom_up, with_bodies
+from memsched.planning import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
 from memsched.schedule.default_rule import best_default_order
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.reuse import least_with_reuse
@@ -238,19 +238,18 @@ class _Run:
 
     def plans(self, guarantee: str) -> tuple[GraphPlan, ...]:
         """Return the checked plans: what runs, and what is stored for it."""
-        all_lowered = tuple(self.given[index][0] for index in range(len(self.given)))
         result: dict[int, GraphPlan] = {}
         peaks: dict[int, int] = {}
+        all_bodies = bodies_by_parent(self.module)
         for index in bottom_up(self.module):
-            orders, plan = self.orders[index], self.given[index][1]
+            orders, (lowered, plan) = self.orders[index], self.given[index]
+            bodies = all_bodies.get(index, ())
             stored = orders.stored[guarantee]
             order = orders.runs[guarantee] if guarantee in {"default", "given"} else stored
             if order != plan.schedule.order or any(
-                peaks[body.graph] != self.given[body.graph][1].checked.peak
-                for body in self.module.bodies
-                if body.parent == index
+                peaks[body.graph] != self.given[body.graph][1].checked.peak for body in bodies
             ):
-                plan = _planned(plan, with_bodies(self.module, all_lowered, index, peaks), order)
+                plan = _planned(plan, with_bodies(lowered, bodies, peaks), order)
             result[index] = replace(plan, stored=stored)
             peaks[index] = plan.checked.peak
         return tuple(result[index] for index in range(len(result)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from memsched.allocate.arena import allocate
 from memsched.errors import ModelError
-from memsched.formats.module import Module
+from memsched.formats.module import Body, Module
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.checker import CheckedSchedule, check_allocation, check_schedule
 from memsched.graph.limits import Limits
@@ -29,6 +29,7 @@ __all__ = [
     "GraphPlan",
     "Lowered",
     "baselines",
+    "bodies_by_parent",
     "bottom_up",
     "known_orders",
     "lower_module",
@@ -142,20 +143,25 @@ def lower_module(module: Module, target: Target) -> tuple[Lowered, ...]:
     return tuple(Lowered.of(apply_target(graph, target)) for graph in module.graphs)
 
 
-def _workspaces(module: Module, peaks: Mapping[int, int]) -> dict[int, dict[int, int]]:
-    """Return per graph the bytes that each op's bodies need: the largest of their peaks, as one runs at a time."""
-    result: dict[int, dict[int, int]] = {}
+def bodies_by_parent(module: Module) -> Mapping[int, Sequence[Body]]:
+    """Return the bodies of each graph that has any."""
+    result: dict[int, list[Body]] = {}
     for body in module.bodies:
-        if body.graph in peaks:
-            of_graph = result.setdefault(body.parent, {})
-            of_graph[body.op] = max(of_graph.get(body.op, 0), peaks[body.graph])
+        result.setdefault(body.parent, []).append(body)
     return result
 
 
-def with_bodies(module: Module, lowered: tuple[Lowered, ...], index: int, peaks: Mapping[int, int]) -> Lowered:
-    """Return graph ``index`` with its bodies' ``peaks`` (by graph) as workspaces of the ops that execute them."""
-    needed = _workspaces(module, peaks).get(index)
-    return Lowered.of(with_workspaces(lowered[index].graph, needed)) if needed else lowered[index]
+def with_bodies(lowered: Lowered, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Lowered:
+    """Return a graph with the peaks of its ``bodies`` as workspaces: an op needs the largest, as one runs at a time.
+
+    Args:
+        peaks: By graph, those that are known so far.
+    """
+    needed: dict[int, int] = {}
+    for body in bodies:
+        if body.graph in peaks:
+            needed[body.op] = max(needed.get(body.op, 0), peaks[body.graph])
+    return Lowered.of(with_workspaces(lowered.graph, needed)) if needed else lowered
 
 
 def plan_module(
@@ -176,8 +182,9 @@ def plan_module(
     left = sum(len(one.graph.ops) for one in lowered)
     peaks: dict[int, int] = {}
     plans: dict[int, GraphPlan] = {}
+    bodies = bodies_by_parent(module)
     for index in bottom_up(module):
-        one = with_bodies(module, lowered, index, peaks)
+        one = with_bodies(lowered[index], bodies.get(index, ()), peaks)
         share = len(one.graph.ops) / left if left else 1.0
         left -= len(one.graph.ops)
         remaining = limits.remaining(started, time.monotonic())
@@ -238,9 +245,10 @@ def baselines(module: Module, lowered: tuple[Lowered, ...], target: Target) -> d
     }
     peaks: dict[OrderRule, dict[int, int]] = {rule: {} for rule in rules.values()}
     found: dict[OrderRule, Baseline] = {}
+    bodies = bodies_by_parent(module)
     for index in bottom_up(module):
         for rule, below in peaks.items():
-            one = with_bodies(module, lowered, index, below)
+            one = with_bodies(lowered[index], bodies.get(index, ()), below)
             schedule, profile = _profiled(one, rule)
             below[index] = schedule.peak
             if index == 0:

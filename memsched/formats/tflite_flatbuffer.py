@@ -125,7 +125,9 @@ class Table:
     def target(self, slot: int) -> int | None:
         """Return where the object lies that a field refers to; None when the table does not have it."""
         place = self.place(slot)
-        return None if place is None else place + int(self._file.scalar("uint32", place))
+        offset = 0 if place is None else int(self._file.scalar("uint32", place))
+        # An offset of 0 leads to itself: other readers of flatbuffers take it for nothing, too.
+        return place + offset if place is not None and offset else None
 
     def table(self, slot: int) -> Table | None:
         """Return the table that a field refers to."""
@@ -155,6 +157,8 @@ class Table:
         if vector is None:
             return []
         offsets = self._file.array("I", 4, vector.start, vector.count)
+        if 0 in offsets:
+            raise ModelError("an offset points at itself; the file is damaged")
         return [Table(self._file, vector.start + 4 * index + offset) for index, offset in enumerate(offsets)]
 
     def text(self, slot: int) -> str:

@@ -6,7 +6,6 @@ linear in its size (Y_i). All times are seconds, all sizes bytes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,12 +14,8 @@ from typing import Any, Final, Literal
 
 from memsched.errors import MemschedError, UsageError
 from memsched.suggestions import did_you_mean
+from memsched.targets.text import LONGEST_FILE, parse_toml
 from memsched.units import parse_size
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = [
     "Cluster",
@@ -44,7 +39,6 @@ _FOLDER = Path(__file__).parent.parent / "clusters"
 _MOST_BYTES: Final = 1 << 50
 _MOST_SECONDS: Final = 1e6
 _MOST_BANDWIDTH: Final = 1e15
-_LONGEST_FILE: Final = 1 << 20
 
 
 class ClusterError(MemschedError):
@@ -162,14 +156,14 @@ def load_cluster(name_or_path: str) -> Cluster:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(_LONGEST_FILE + 1)
+            data = file.read(LONGEST_FILE + 1)
     except FileNotFoundError:
         raise ClusterError(f"{path}: no such cluster file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no path of a file"
         raise ClusterError(f"{path}: cannot be read: {reason}".replace("\0", "?")) from None
-    if len(data) > _LONGEST_FILE:
-        raise ClusterError(f"{path}: is larger than a cluster file can be ({_LONGEST_FILE:,} bytes)")
+    if len(data) > LONGEST_FILE:
+        raise ClusterError(f"{path}: is larger than a cluster file can be ({LONGEST_FILE:,} bytes)")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -183,9 +177,9 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
         ClusterError: It describes none.
     """
     try:
-        values: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ClusterError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+        values = parse_toml(text)
+    except ValueError as error:
+        raise ClusterError(f"{path}: not valid TOML: {error}") from None
     top = _Table(path, "", values, ("name", "router", "compute", "devices"))
     profiles = {
         name: _operators(_Table(path, f"[compute.{name}] ", _mapping(path, f"compute.{name}", given), None))

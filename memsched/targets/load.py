@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -14,12 +13,8 @@ from typing import Any, Literal
 from memsched.errors import TargetError, UsageError
 from memsched.suggestions import did_you_mean
 from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Pool, Target, ViewRule, WorkspaceRule
+from memsched.targets.text import LONGEST_FILE, parse_toml
 from memsched.units import parse_size
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["Target", "builtin_targets", "default_target", "load_target"]
 
@@ -88,14 +83,18 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         chain = " -> ".join(p.name for p in (*seen[seen.index(here) :], here))
         raise TargetError(f"{path}: key 'extends' leads in a circle: {chain}")
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(LONGEST_FILE + 1)
+        if len(data) > LONGEST_FILE:
+            raise TargetError(f"{path}: is larger than a target file can be ({LONGEST_FILE:,} bytes)")
+        values = parse_toml(data.decode("utf-8"))
     except FileNotFoundError:
         raise TargetError(f"{path}: no such target file") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise TargetError(f"{path}: cannot be read: {reason}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise TargetError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise TargetError(f"{path}: not valid TOML: {error}") from None
     base = values.pop("extends", None)
     if base is None:
         return values

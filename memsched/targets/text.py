@@ -1,14 +1,44 @@
-"""A target as the TOML that describes it in full, whatever it was built on."""
+"""TOML text: a target as the text that describes it in full, whatever it was built on, and any text as its values."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
+from typing import Any, Final
 
 from memsched.targets.model import Target
 
-__all__ = ["to_toml"]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["LONGEST_FILE", "parse_toml", "to_toml"]
+
+LONGEST_FILE: Final = 2**20
+"""Bytes that a file of this kind may have."""
+
+_LONGEST_LINE: Final = 10_000
+"""The time to read a key grows with the square of its dots, and a key is one line."""
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the values that TOML text states.
+
+    Raises:
+        ValueError: It is no TOML, or no person's; the message says in one line what is wrong.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"line {number} has {len(line):,} characters, more than {_LONGEST_LINE:,}")
+    try:
+        values: dict[str, Any] = tomllib.loads(text)
+    # ValueError: its own error, and that of integers with thousands of digits.
+    except (ValueError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    return values
 
 
 def to_toml(target: Target) -> str:
