@@ -1,0 +1,291 @@
+"""Mutation testing of `memsched.graph`: `python -m scripts.mutants --module checker`, or `--all`.
+
+Every mutant is one small change of one module: another comparison, constant, operator or condition. It is executed in
+a process of its own, in which the import system gets the changed module instead of the file; the tests that know the
+module run until the first one fails. What no test notices is a survivor: a hole in the tests, or a change that means
+the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+__all__ = ["MODULES", "Mutant", "mutants_of"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "checker": ("tests/graph/test_checker.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
+    "liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
+    "stages_checker": ("tests/graph/test_stages.py",),
+    "packing_checker": ("tests/graph/test_packing_checker.py",),
+    "rewrite_checker": ("tests/tiling/test_rewrite.py", "tests/remat/test_rewrite.py", "tests/tiling/test_fold.py"),
+    "distribution_checker": ("tests/graph/test_distribution_checker.py",),
+    "stages": ("tests/graph/test_stages.py",),
+    "addresses": ("tests/graph/test_addresses.py",),
+    "contraction": ("tests/graph/test_contraction.py",),
+    "dag": ("tests/graph/test_dag.py", "tests/graph/test_liveness.py"),
+    "packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
+    "parts": ("tests/graph/test_parts.py",),
+    "reuse": ("tests/graph/test_reuse.py",),
+}
+"""Modules of `memsched.graph` and the tests that are meant to notice what is wrong with them."""
+
+_SLOW = "not 100000 and not test_every_node_of_a_chain_separates"
+"""Tests of speed say nothing about a mutant that the others do not."""
+
+_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+_CALLS = {"max": "min", "min": "max", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: its place, what it does, and the module with it."""
+
+    line: int
+    change: str
+    tree: ast.Module
+
+
+def mutants_of(source: str) -> Iterator[Mutant]:
+    """Yield every mutant of a module, in the order of the text."""
+    tree = ast.parse(source)
+    places = sorted(_mutable(tree), key=lambda node: (node.lineno, node.col_offset))
+    for place in places:
+        for number in range(len(_changes(place))):
+            changed = copy.deepcopy(tree)
+            twin = next(node for node in _nodes(changed) if _same_place(node, place))
+            before = ast.unparse(place)
+            after = _changes(twin)[number]
+            text = _apply(changed, twin, after)
+            yield Mutant(place.lineno, f"{_short(before)} -> {_short(text)}", ast.fix_missing_locations(changed))
+
+
+_Node = ast.expr | ast.stmt
+
+
+def _mutable(tree: ast.Module) -> list[_Node]:
+    """Return the nodes that may change: no annotations, docstrings, messages of errors or decorators."""
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
+            # Without its condition it never raises either.
+            left_out.add(id(node.body[0]))
+        if isinstance(node, ast.Raise | ast.ImportFrom | ast.Import):
+            left_out.update(id(inner) for inner in ast.walk(node) if inner is not node)
+        for name in ("annotation", "returns"):
+            annotation = getattr(node, name, None)
+            if annotation is not None:
+                left_out.update(id(inner) for inner in ast.walk(annotation))
+        for decorator in getattr(node, "decorator_list", ()):
+            left_out.update(id(inner) for inner in ast.walk(decorator))
+    return [node for node in _nodes(tree) if id(node) not in left_out and _changes(node)]
+
+
+def _nodes(tree: ast.Module) -> list[_Node]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
+
+
+def _same_place(node: ast.AST, place: _Node) -> bool:
+    return (
+        type(node) is type(place)
+        and getattr(node, "lineno", 0) == place.lineno
+        and getattr(node, "col_offset", -1) == place.col_offset
+        and getattr(node, "end_lineno", 0) == place.end_lineno
+        and getattr(node, "end_col_offset", -1) == place.end_col_offset
+    )
+
+
+def _changes(node: _Node) -> list[ast.AST]:
+    """Return what may stand in the place of ``node``."""
+    found: list[ast.AST] = []
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        kinds = _COMPARISONS.get(type(node.ops[0]), ())
+        found.extend(ast.Compare(node.left, [kind()], node.comparators) for kind in kinds)
+    elif isinstance(node, ast.Compare):
+        for index, operator in enumerate(node.ops):
+            other = _COMPARISONS[type(operator)][0]()
+            ops = [other if at == index else one for at, one in enumerate(node.ops)]
+            found.append(ast.Compare(node.left, ops, node.comparators))
+    elif isinstance(node, ast.BoolOp):
+        found.append(ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values))
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        found.append(ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right))
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        found.append(node.operand)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        found.append(ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
+        found.append(ast.Call(ast.Name(_CALLS[node.func.id], ast.Load()), node.args, node.keywords))
+    elif isinstance(node, ast.IfExp):
+        found.append(ast.IfExp(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse))
+    elif isinstance(node, ast.AugAssign) and type(node.op) in _OPERATORS:
+        found.append(ast.AugAssign(node.target, _OPERATORS[type(node.op)](), node.value))
+    elif isinstance(node, ast.If | ast.While):
+        found.append(type(node)(ast.Constant(value=False), node.body, node.orelse))
+    elif isinstance(node, ast.Continue):
+        found.append(ast.Break())
+    elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        found.append(ast.Pass())
+    return found
+
+
+def _apply(tree: ast.Module, old: ast.AST, new: ast.AST) -> str:
+    """Put ``new`` in the place of ``old``; return its text."""
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+            elif isinstance(value, list):
+                for index, item in enumerate(value):
+                    if item is old:
+                        value[index] = new
+    ast.copy_location(new, old)
+    return ast.unparse(ast.fix_missing_locations(new))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 70 else line[:67] + "..."
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives one module other code than its file's."""
+
+    def __init__(self, name: str, path: Path, code: CodeType) -> None:
+        self._name, self._path, self._code = name, path, code
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self._name:
+            return None
+        return importlib.util.spec_from_loader(name, self, origin=str(self._path))
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = str(self._path)
+        exec(self._code, module.__dict__)  # noqa: S102
+
+
+def _tested(module: str, mutant: Mutant | None, tests: Sequence[str], seconds: float) -> str:
+    """Return "killed", "timeout" or "survived" for one mutant (None: the module as it is), tested in a fork."""
+    child = os.fork()
+    if child == 0:
+        _child(module, mutant, tests)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return "survived" if status == 0 else "killed"
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timeout"
+
+
+def _child(module: str, mutant: Mutant | None, tests: Sequence[str]) -> None:
+    import pytest
+
+    code = 1
+    try:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        if mutant is not None:
+            path = _ROOT / "memsched/graph" / f"{module}.py"
+            compiled = compile(mutant.tree, str(path), "exec")
+            sys.meta_path.insert(0, _Finder(f"memsched.graph.{module}", path, compiled))
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        code = int(pytest.main([*arguments, "-k", _SLOW, *tests]))
+    finally:
+        os._exit(code)
+
+
+def _run(module: str, share: float, seed: int, slack: float) -> dict[str, object]:
+    tests = MODULES[module]
+    started = time.monotonic()
+    if _tested(module, None, tests, 600) != "survived":
+        raise SystemExit(f"the tests of {module} fail as it is")
+    limit = slack + 4 * (time.monotonic() - started)
+    mutants = list(mutants_of((_ROOT / "memsched/graph" / f"{module}.py").read_text(encoding="utf-8")))
+    if share < 1:
+        mutants = sorted(random.Random(seed).sample(mutants, round(share * len(mutants))), key=lambda one: one.line)
+    survivors, slow = [], 0
+    for mutant in mutants:
+        outcome = _tested(module, mutant, tests, limit)
+        slow += outcome == "timeout"
+        if outcome == "survived":
+            survivors.append(f"{module}.py:{mutant.line}: {mutant.change}")
+            print(f"  survived: {survivors[-1]}", flush=True)
+    killed = len(mutants) - len(survivors)
+    percent = 100 * killed / len(mutants) if mutants else 100.0
+    seconds = time.monotonic() - started
+    print(f"{module}: {killed} of {len(mutants)} killed ({percent:.1f} %), {slow} by time; {seconds:.0f} s", flush=True)
+    return {"mutants": len(mutants), "killed": killed, "timeouts": slow, "survivors": survivors}
+
+
+def main() -> int:
+    """Test the mutants of the modules that the command line names; 1 where fewer are killed than asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--module", choices=MODULES, action="append", help="of memsched.graph; several are possible")
+    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--share", type=float, default=1.0, help="of the mutants, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of that draw")
+    parser.add_argument("--least", type=float, default=85.0, help="percent that must be killed, over all modules")
+    parser.add_argument("--slack", type=float, default=20.0, help="seconds beside four times what the tests take")
+    parser.add_argument("--out", type=Path, help="JSON file for counts and survivors")
+    args = parser.parse_args()
+    names = list(MODULES) if args.all else args.module
+    if not names:
+        parser.error("name modules with --module, or ask for --all")
+    # What every child needs is imported once, before the forks; memsched itself is not.
+    for needed in ("pytest", "hypothesis", "numpy", "onnx", "_pytest.assertion.rewrite"):
+        importlib.import_module(needed)
+    found = {name: _run(name, args.share, args.seed, args.slack) for name in names}
+    total = sum(int(str(one["mutants"])) for one in found.values())
+    killed = sum(int(str(one["killed"])) for one in found.values())
+    print(f"all: {killed} of {total} killed ({100 * killed / max(total, 1):.1f} %)")
+    if args.out is not None:
+        args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return int(killed < args.least / 100 * total)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
