@@ -32,9 +32,9 @@ METHODS: tuple[Method, ...] = ("auto", "genetic", "exact", "even", "single")
 _WIDTH = 32
 """States of the dynamic program over a few choices; more find next to nothing more."""
 
-_EXACT_CHAIN = (64, 20_000)
-_EXACT_GRAPH = (8, 500)
-"""Choices per op and axis, and states, of the exact method: for chains, and for graphs that branch."""
+_EXACT_CHAIN = (512, 20_000)
+_EXACT_GRAPH = (16, 500)
+"""Choices per op and axis times devices, and states, of the exact method: for chains, and for graphs that branch."""
 
 _LONGEST_BLOCK = 24
 _FUSED = 3
@@ -175,7 +175,7 @@ class _Task:
         most, width = _EXACT_CHAIN if chain else _EXACT_GRAPH
         choices, complete = [], True
         for position in range(len(self.space.order)):
-            shares, all_of_them = all_shares(self.space, position, count, most)
+            shares, all_of_them = all_shares(self.space, position, count, most // count)
             complete &= all_of_them
             choices.append(Choices.of(self.space, self.cluster, position, [*self.few(position), *shares]))
             if self.ended():
