@@ -92,7 +92,9 @@ def _points(found: Found, ops: int, budget: int | None) -> Iterator[Point]:
         yield found.best
     if budget is not None:
         lower = [point for point in found.frontier if point.peak < found.best.peak and len(point.sequence) > ops]
-        yield from sorted(lower, key=lambda point: (point.cost, point.peak))[: _TRIES - 1]
+        lower.sort(key=lambda point: (point.cost, point.peak))
+        # The last one tried is the one that needs least.
+        yield from lower if len(lower) < _TRIES else (*lower[: _TRIES - 2], lower[-1])
 
 
 def _plain(module: Module) -> Module:

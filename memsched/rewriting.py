@@ -219,10 +219,17 @@ def _search(
 
 
 def _points(found: Found, budget: int | None) -> Iterator[FrontierPoint]:
-    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first."""
+    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first.
+
+    Where none is below it, those just above it follow: addresses, or the runtime's planner, may need less for them.
+    """
     if found.best.groups:
         yield found.best
     if budget is None:
+        return
+    if found.best.peak > budget:
+        above = sorted((point for point in found.frontier if point.peak > found.best.peak), key=lambda one: one.peak)
+        yield from (point for point in above[: _TRIES - 2] if point.groups)
         return
     lower = [point for point in found.frontier if point.peak < found.best.peak and point.groups]
     # The last one tried is the one that needs least.
