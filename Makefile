@@ -9,7 +9,7 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser lint types clean
+.PHONY: help install demo test test-random test-dask test-browser test-docs docs lint types clean
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute
 
@@ -42,6 +42,12 @@ test-browser: install  ## Open pages in headless Chromium and use them (needs ch
 
 test-dask: install  ## Run the tests on a local dask cluster of two workers, one of which is killed
 	$(BIN)/python -m pytest tests/dask
+
+test-docs: install  ## Run the slow commands that the documentation shows, too (a quarter of an hour)
+	$(BIN)/python -m pytest tests/docs
+
+docs: install  ## Build the documentation as a site into build/site, without a network; broken links fail
+	$(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 
 lint: install  ## Check style and format
 	$(BIN)/ruff check .
@@ -108,7 +114,7 @@ bench-respect: install  ## Measure the learned stages, and how much of them is t
 bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/distribute.md (ten minutes)
 	$(BIN)/python -m scripts.bench_cluster_runs --time-limit 20
 
-bench-distribute: install  ## Measure plans for several devices: the tables of docs/benchmarks.md (an hour)
+bench-distribute: install  ## Measure plans for several devices: the tables of docs/distribute.md (an hour)
 	$(BIN)/python -m scripts.bench_distribute --table evaluations
 	$(BIN)/python -m scripts.bench_distribute --table references vgg16
 	$(BIN)/python -m scripts.bench_distribute

@@ -1,0 +1,331 @@
+"""The commands and programs that README.md and docs/ show, run in a folder like a reader's, and compared with the page.
+
+A page's blocks are run in one folder, from top to bottom. ``console`` blocks hold commands after "$ " with what they
+print, where "[...]" stands for anything; ``sh`` blocks commands alone; ``python`` blocks whole programs. A ``toml``
+block that begins with "# NAME.toml" is that file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests import small_models
+
+__all__ = ["PAGES", "ROOT", "SLOW", "TIMED", "Command", "class_of", "commands", "follow", "matches", "mentioned"]
+
+ROOT = Path(__file__).parents[1]
+PAGES = tuple(
+    str(path.relative_to(ROOT)) for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")], key=str)
+)
+
+CHECKED = (
+    r"make ",
+    r"pip install ",
+    r"python (-m scripts\.|scripts/)",
+    r".*--dask ",
+    r".*memsched --completion ",
+)
+"""Looked at only, as they take long, change the machine, or need a cluster: are there such targets and options?"""
+
+SLOW = (
+    ("docs/remat.md", "memsched optimize models/networks/nasnet_a.onnx --allow reorder,inplace,remat "),
+    ("docs/remat.md", "memsched optimize models/networks/randwire1.onnx"),
+    ("docs/remat.md", "jq -c '.remat"),
+    ("docs/tasks/onnxruntime.md", "memsched optimize models/networks/nasnet_a.onnx --allow"),
+    (
+        "docs/tiling.md",
+        "memsched optimize models/mobilenetv2_035_96_int8.tflite --target tflm --allow reorder,inplace,tile -o",
+    ),
+    ("docs/tiling.md", "memsched optimize models/networks/hrnet"),
+    ("docs/tiling.md", "jq "),
+)
+"""Page and part of commands that take longer than `MOST_SECONDS`, or need what those write: `make test-docs`."""
+
+TIMED = (
+    ("docs/distribute.md", "python -m scripts.bench_cluster_runs resnet50 --save"),
+    ("docs/distribute.md", "memsched distribute resnet50.onnx"),
+    ("docs/distribute.md", "from memsched import distributing"),
+    ("docs/remat.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
+    ("docs/remat.md", "memsched optimize models/networks/nasnet_a.onnx --allow reorder,inplace,tile,remat"),
+    ("docs/remat.md", "jq -c '.frontier"),
+    ("docs/tasks/onnxruntime.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
+)
+"""As slow, and a time limit ends their search: what is found depends on the machine, and only the exit code holds."""
+
+RUN = r"(memsched|python examples/\S+\.py|jq|ls|sed|grep|echo|mkdir) "
+"""All others must begin so, and are run by `make test`."""
+
+Class = Literal["checked", "run", "slow", "timed"]
+
+MOST_SECONDS = 8.0
+"""Of a processor, for a command that `make test` runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a page.
+
+    Attributes:
+        line: Of the page.
+        python: It is a program, and ``text`` its source.
+        shown: What the page says that it prints.
+        code: The exit code that the page says or implies; None: 1 or 2.
+    """
+
+    page: str
+    line: int
+    text: str
+    python: bool
+    shown: tuple[str, ...]
+    code: int | None
+
+
+# Reading pages -------------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+_MENTION = re.compile(r"`((?:memsched [a-z]|make [a-z]|python -m scripts\.)[^`]*)`")
+
+
+def _blocks(page: str) -> Iterator[tuple[str, int, list[str]]]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        yield found[1], text.count("\n", 0, found.start(2)) + 1, found[2].splitlines()
+
+
+def commands(page: str) -> list[Command]:
+    """Return all commands and programs of a page."""
+    result: list[Command] = []
+    for language, line, body in _blocks(page):
+        if language == "python":
+            result.append(Command(page, line, "\n".join(body), True, (), 0))
+        elif language == "sh":
+            result += [Command(page, line + n, text, False, (), 0) for n, text in enumerate(body) if text]
+        elif language == "console":
+            assert body[0].startswith("$ "), f"{page}:{line}: a console block begins with a command"
+            result += _of_console(page, line, body)
+    return result
+
+
+def _of_console(page: str, line: int, body: list[str]) -> Iterator[Command]:
+    starts = [n for n, text in enumerate(body) if text.startswith("$ ")]
+    for start, end in zip(starts, [*starts[1:], len(body)], strict=True):
+        text, shown = body[start][2:], body[start + 1 : end]
+        if text == "echo $?":
+            continue
+        asked = end < len(body) and body[end] == "$ echo $?"
+        code = int(body[end + 1]) if asked else _implied("\n".join(shown))
+        yield Command(page, line + start, text, False, tuple(shown), code)
+
+
+def mentioned(page: str) -> list[Command]:
+    """Return the commands that the text of a page mentions in passing."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = _FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return [
+        Command(page, prose.count("\n", 0, found.start()) + 1, " ".join(found[1].split()), False, (), 0)
+        for found in _MENTION.finditer(prose)
+    ]
+
+
+def _implied(shown: str) -> int | None:
+    if "memsched: error: " in shown:
+        return None
+    return 3 if "budget exceeded: " in shown or "regression: " in shown else 0
+
+
+def files_of(page: str) -> dict[str, str]:
+    """Return the files that a page shows under their names."""
+    toml = [body for language, _, body in _blocks(page) if language == "toml"]
+    return {body[0][2:]: "\n".join(body) + "\n" for body in toml if re.fullmatch(r"# \w+\.toml", body[0])}
+
+
+def class_of(command: Command) -> Class:
+    """Return what is done with a command.
+
+    Raises:
+        AssertionError: It is in none of the lists above.
+    """
+    if _listed(command, TIMED):
+        return "timed"
+    if _listed(command, SLOW):
+        return "slow"
+    if command.python:
+        return "run"
+    if any(re.match(pattern, command.text) for pattern in CHECKED):
+        return "checked"
+    assert re.match(RUN, command.text), f"{command.page}:{command.line}: '{command.text}' is in no list of {__file__}"
+    return "run"
+
+
+def _listed(command: Command, entries: Iterable[tuple[str, str]]) -> bool:
+    return any(command.page == page and part in command.text for page, part in entries)
+
+
+# Folders -------------------------------------------------------------------------------------------------------------
+
+MODEL = {"model.onnx": "networks/bifpn_d0.onnx", "model.tflite": "micro_speech_quantized.tflite"}
+"""What stands for models that a page leaves open."""
+
+BUFFERS = "id,lower,upper,size\ninput,0,6,4096\nqueue,4,9,6000\ncache,7,12,5000\n"
+
+
+def folder_for(page: str, folder: Path) -> None:
+    """Fill ``folder`` with what commands of the page find in a reader's."""
+    for path in (ROOT / "models").rglob("*.*"):
+        target = folder / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(path)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for name, model in MODEL.items():
+        (folder / name).symlink_to(ROOT / "models" / model)
+    (folder / "buffers.csv").write_text(BUFFERS)
+    for name, text in files_of(page).items():
+        (folder / name).write_text(text)
+    if page in _BEFORE:
+        _BEFORE[page](folder)
+
+
+def _damaged_zoo(folder: Path) -> None:
+    """The models that the page on batches has."""
+    whole = [folder / "models" / name for name in ("person_detect.tflite", "nasnetmobile_int8.tflite")]
+    for path in [path for path in (folder / "models").rglob("*") if path.is_symlink() and path not in whole]:
+        path.unlink()
+    more = folder / "models" / "more"
+    more.mkdir()
+    (more / "randwire1.onnx").symlink_to(ROOT / "models" / "networks" / "randwire1.onnx")
+    data = (ROOT / "models" / "person_detect.tflite").read_bytes()
+    (more / "damaged.tflite").write_bytes(data[: len(data) // 2])
+    (folder / "models.txt").write_text("models/person_detect.tflite\n")
+
+
+def _two_reports(folder: Path) -> None:
+    """The reports that the page on differences compares."""
+    for name, more in (("old", ()), ("new", ("--solver", "file"))):
+        model = "models/nasnetmobile_int8.tflite"
+        done = run(
+            folder, shlex.join(["memsched", "optimize", model, "-o", "out.tflite", "--force", *more, "--no-verify"])
+        )
+        assert done.code == 0
+        (folder / "out.json").rename(folder / f"{name}.json")
+
+
+def _tiny_cluster(folder: Path) -> None:
+    """The cluster of too little memory of the page on distributions."""
+    text = (ROOT / "memsched" / "clusters" / "pi4x4.toml").read_text(encoding="utf-8")
+    (folder / "tiny.toml").write_text(re.sub(r"memory_bytes = .*", 'memory_bytes = "20MB"', text))
+
+
+def _tiny_model(folder: Path) -> None:
+    """A model whose plan for on-chip memory is found at once."""
+    (folder / "model.onnx").unlink()
+    (folder / "model.onnx").write_bytes(small_models.branches())
+
+
+_BEFORE: dict[str, Callable[[Path], None]] = {
+    "docs/batch.md": _damaged_zoo,
+    "docs/diff.md": _two_reports,
+    "docs/distribute.md": _tiny_cluster,
+    "docs/onchip.md": _tiny_model,
+}
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did; ``seconds`` are those of a processor."""
+
+    code: int
+    text: str
+    seconds: float
+
+
+def run(folder: Path, command: str, *, python: bool = False, limit: float = 900.0) -> Done:
+    """Run a command in ``folder`` as a reader would, who has memsched on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder), "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    environment.pop("COLUMNS", None)
+    before = _children()
+    done = subprocess.run(
+        [sys.executable, "-c", command] if python else ["bash", "-c", command],
+        check=False,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit,
+    )
+    return Done(done.returncode, done.stdout, _children() - before)
+
+
+def _children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def follow(page: str, folder: Path, classes: Collection[Class]) -> None:
+    """Run the commands of a page that are of these classes, and compare what they do with what the page shows.
+
+    Raises:
+        AssertionError: They do something else, or take so long that they belong to the slow ones.
+    """
+    folder_for(page, folder)
+    for command in commands(page):
+        kind = class_of(command)
+        if kind not in classes:
+            continue
+        where = f"{page}:{command.line}: {command.text}"
+        done = run(folder, command.text, python=command.python)
+        assert done.code in ({1, 2} if command.code is None else {command.code}), f"{where}\n{done.text}"
+        wrong = matches(command.shown, done.text) if command.shown and kind != "timed" else None
+        assert wrong is None, f"{where}\n{wrong}; printed was:\n{done.text}"
+        assert kind != "run" or done.seconds < MOST_SECONDS, f"{where}\ntakes {done.seconds:.0f} s: list it in SLOW"
+
+
+# Comparing -----------------------------------------------------------------------------------------------------------
+
+_CHANGING = (
+    (re.compile(r"\b\d+\.\d+\.\d+\b"), "VERSION"),
+    (re.compile(r"\b\d+(\.\d+)? s\b"), "SECONDS"),
+    (re.compile(r"(?m)^\[\d+/\d+\] .*\n"), ""),
+    (re.compile(r"(?m)[ \t]+$"), ""),
+)
+"""What differs from machine to machine or from run to run: versions, seconds, and in which order models end."""
+
+
+def _stable(text: str) -> str:
+    for pattern, replacement in _CHANGING:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def matches(shown: tuple[str, ...], printed: str) -> str | None:
+    """Return None where ``printed`` is what the page shows, and otherwise the first line that is not."""
+    lines = _stable("".join(f"{line}\n" for line in shown)).splitlines()
+    text = _stable(printed)
+    patterns = [_pattern(line) for line in lines]
+    if re.fullmatch("".join(patterns), text):
+        return None
+    for count in range(len(lines), 0, -1):
+        if re.match("".join(patterns[:count]), text):
+            return "more was printed" if count == len(lines) else f"'{lines[count]}' was not printed there"
+    return f"'{lines[0]}' was not printed there"
+
+
+def _pattern(line: str) -> str:
+    if line == "[...]":
+        return r"(?:.*\n)*?"
+    return ".*".join(map(re.escape, line.split("[...]"))) + r"\n"

@@ -1,0 +1,147 @@
+"""Whatever README.md and docs/ show can be typed: commands, what they print, programs, links; and the site builds."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.documents import PAGES, ROOT, SLOW, TIMED, Command, class_of, commands, follow, matches, mentioned
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EVERY = [command for page in PAGES for command in commands(page)]
+CHECKED = [command for command in EVERY if class_of(command) == "checked"]
+MENTIONED = {command.text: command for page in PAGES for command in mentioned(page)}
+
+
+# Commands ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(command.page for command in EVERY if class_of(command) == "run"))
+def test_what_a_page_shows_is_what_happens(page: str, tmp_path: Path) -> None:
+    follow(page, tmp_path, {"run"})
+
+
+def test_every_slow_command_is_still_there() -> None:
+    for page, part in (*SLOW, *TIMED):
+        assert any(one.page == page and part in one.text for one in EVERY), (page, part)
+
+
+@cache
+def help_of(command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "memsched", command, "--help"], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@cache
+def source_of(script: str) -> str:
+    """Return the source of a script, or of all modules of a package, and of what it takes from other scripts."""
+    path = ROOT / script.replace(".py", "").replace(".", "/")
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    others = set(re.findall(r"(?m)^from (scripts\.\w+) import", text)) - {script}
+    return text + "".join(source_of(other) for other in sorted(others))
+
+
+def makefile_targets() -> set[str]:
+    files = (ROOT / "Makefile", ROOT / "docs" / "examples" / "Makefile")
+    return {target for file in files for target in re.findall(r"(?m)^([\w-]+):", file.read_text(encoding="utf-8"))}
+
+
+def is_valid(text: str) -> bool:
+    """Whether there are such targets, extras, programs and options."""
+    words = shlex.split(text.replace('eval "$(memsched', "memsched").replace(')"', ""), comments=True)
+    if words[0] == "make":
+        return "/" in words[1] or words[1] in makefile_targets()
+    if words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
+        found = re.search(r"\[(.*)\]", words[2])
+        return found is None or set(found[1].split(",")) <= set(extras)
+    if words[:2] == ["memsched", "--completion"]:
+        return words[2] in {"bash", "zsh", "fish"}
+    if words[0] == "memsched":
+        return all(re.search(rf"{option}\b", help_of(words[1])) for option in options(words))
+    own, _, forwarded = (part.split() for part in " ".join(words).partition(" -- "))
+    source = source_of(own[2] if own[1] == "-m" else own[1])
+    return all(f'"{option}"' in source for option in options(own)) and all(
+        option in help_of("optimize") for option in options(forwarded)
+    )
+
+
+def options(words: Sequence[str]) -> list[str]:
+    return [word.partition("=")[0] for word in words if word.startswith("--")]
+
+
+@pytest.mark.parametrize("command", [*CHECKED, *MENTIONED.values()], ids=lambda one: f"{one.page}:{one.line}")
+def test_what_is_not_run_is_valid(command: Command) -> None:
+    assert is_valid(command.text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "make nonsense",
+        "pip install '.[nonsense]'",
+        "python -m scripts.bench_remat --nonsense",
+        "python -m scripts.bench_schedule cells --nonsense",
+        "python -m scripts.bench_schedule determinism -- --nonsense",
+        "memsched batch models --dask tcp://host:1 --nonsense",
+    ],
+)
+def test_what_is_invalid_is_found(text: str) -> None:
+    assert not is_valid(text)
+
+
+def test_what_is_in_no_list_is_found() -> None:
+    with pytest.raises(AssertionError, match="in no list"):
+        class_of(Command("README.md", 1, "rm -rf build", False, (), 0))
+
+
+def test_what_was_not_printed_is_found() -> None:
+    assert matches(("a 1 B", "[...]", "z in 2.5 s"), "a 1 B\nb\nc\nz in 3.7 s\n") is None
+    assert matches(("[...]", "b[...]3", "[...]"), "a\nb 1 2 3\nc\n") is None
+    assert matches(("runtime 1.2.3",), "runtime 1.20.3\n") is None
+    assert matches(("a 1 B", "[...]"), "a 2 B\n") == "'a 1 B' was not printed there"
+    assert matches(("a",), "a\nb\n") == "more was printed"
+    assert matches(("[...]", "b", "a"), "a\nb\n") == "'a' was not printed there"
+
+
+# The site ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_site_builds_and_needs_no_network(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", site], check=True, cwd=ROOT
+    )
+    for page in PAGES:
+        if page.startswith("docs/"):
+            assert (site / page.removeprefix("docs/")).with_suffix(".html").is_file()
+    loads = re.compile(
+        r"""<(?:script|img|iframe|source)[^>]*\bsrc=["']?(?:https?:)?//|<link[^>]*href=["']?(?:https?:)?//"""
+    )
+    for path in site.rglob("*.html"):
+        assert not loads.search(path.read_text(encoding="utf-8")), path
+    for path in site.rglob("*.css"):
+        assert not re.search(r"""url\(["']?(?:https?:)?//|@import\s+["']?(?:https?:)?//""", path.read_text("utf-8")), (
+            path
+        )
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert (ROOT / target).exists(), target
