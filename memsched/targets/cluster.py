@@ -6,6 +6,7 @@ linear in its size (Y_i). All times are seconds, all sizes bytes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ __all__ = [
     "Router",
     "builtin_clusters",
     "load_cluster",
+    "load_cluster_schema",
     "parse_cluster",
     "without",
 ]
@@ -132,6 +134,12 @@ def without(cluster: Cluster, device: int) -> Cluster:
 def builtin_clusters() -> tuple[str, ...]:
     """Return the names of the clusters that ship with memsched, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+def load_cluster_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a cluster's TOML file, for editors."""
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("cluster_schema.json").read_text(encoding="utf-8"))
+    return schema
 
 
 def load_cluster(name_or_path: str) -> Cluster:
