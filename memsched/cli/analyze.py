@@ -14,6 +14,7 @@ from memsched.cli.options import (
     frontier_options,
     header_option,
     html_option,
+    memory_option,
     model_options,
     output_options,
     parse_dims,
@@ -42,6 +43,7 @@ _INTERRUPTED = 130
 @size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when the model as it stands needs more.")
 @allow_option
 @frontier_options
+@memory_option
 @output_options
 def command(**options: Any) -> int:
     """Say what MODEL needs as it stands: peak, bound, the tensors at the peak, the operators used.
@@ -59,7 +61,7 @@ def command(**options: Any) -> int:
     header, html = options["header"], options["html"]
     check_outputs(options["model"], None, path, force=False, header_path=header, html_path=html)
     extension = _check_plot(options["plot"], (options["model"], path, header, html))
-    result = _analyze(options)
+    result, limited = _analyze(options)
     result.report.save(path, header, html)
     if extension is not None:
         from memsched.report.frontier import draw
@@ -70,7 +72,9 @@ def command(**options: Any) -> int:
     if print_report:
         write_standard_output(result.report.to_json().encode())
     _print(result, options, path, stderr=print_report)
-    if result.report["result"]["interrupted"]:
+    if limited is not None and not options["quiet"]:
+        click.echo(f"memsched: {limited}", err=True)
+    if result.report["result"]["interrupted"] and limited is None:
         return _INTERRUPTED
     return _exit_code(result.report.data, options["quiet"])
 
@@ -103,7 +107,9 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
     return extension
 
 
-def _analyze(options: dict[str, Any]) -> AnalyzeResult:
+def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
+    """Return the analysis, and what to say where the memory limit ended its search."""
+    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.compiler import analyze
 
@@ -111,7 +117,7 @@ def _analyze(options: dict[str, Any]) -> AnalyzeResult:
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     enabled = frontier and not options["quiet"]
     progress = ProgressDisplay(errors, enabled=enabled, every=options["verbose"] > 0)
-    with interruptible() as interrupt, progress:
+    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
         result = analyze(
             options["model"],
             target=options["target"],
@@ -126,10 +132,10 @@ def _analyze(options: dict[str, Any]) -> AnalyzeResult:
             max_extra_macs=options["max_extra_macs"],
             time_limit=options["time_limit"],
             on_progress=progress.tell if frontier else None,
-            stop=interrupt.stop if frontier else None,
+            stop=(lambda: interrupt.stop() | memory.stop()) if frontier else None,
         )
         interrupt.search_ended()
-    return result
+    return result, memory.said(interrupt.requested)
 
 
 def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, stderr: bool) -> None:

@@ -14,6 +14,7 @@ from memsched.cli.options import (
     extra_work_option,
     header_option,
     html_option,
+    memory_option,
     model_options,
     output_options,
     parse_dims,
@@ -63,6 +64,7 @@ class _Outputs:
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@memory_option
 @click.option(
     "--solver",
     type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
@@ -149,6 +151,7 @@ def _beside(source: Path, suffix: str) -> Path:
 
 
 def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
+    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.cluster import executor_at
     from memsched.compiler import optimize
@@ -156,11 +159,13 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
 
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-    with executor_at(options["dask"]) as executor, interruptible() as interrupt, progress:
+    memory_limit = memory_limited(options["memory_limit"])
+    with executor_at(options["dask"]) as executor, interruptible() as interrupt, memory_limit as memory, progress:
 
         def tell(news: Any) -> None:
             if news.stage == "verification":
                 interrupt.search_ended()
+                memory.search_ended()
             progress.tell(news)
 
         try:
@@ -186,13 +191,14 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 executor=executor,
                 output=outputs.model,
                 on_progress=tell,
-                stop=interrupt.stop,
+                stop=lambda: interrupt.stop() | memory.stop(),
             )
         except OutputsDifferError as error:
             if outputs.report_asked and outputs.report is not None:
                 error.report.save(outputs.report)
             raise
         interrupt.search_ended()
+        memory.search_ended()
         save_outputs(
             result,
             model_path=None if outputs.model == _STANDARD else outputs.model,
@@ -202,16 +208,19 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
             force=options["force"],
         )
     _print(result, options, outputs)
-    return _exit_code(result, options["quiet"])
+    limited = memory.said(interrupt.requested)
+    if limited is not None and not options["quiet"]:
+        click.echo(f"memsched: {limited}", err=True)
+    return _exit_code(result, options["quiet"], interrupted=result.interrupted and limited is None)
 
 
-def _exit_code(result: OptimizeResult, quiet: bool) -> int:
+def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int:
     """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
     from memsched.report.console import budget_verdict
     from memsched.report.pools import pool_lines
 
     pools = result.report["pools"]
-    if result.interrupted:
+    if interrupted:
         code, reason = _INTERRUPTED, "interrupted: the best found so far was written"
     elif result.budget_met is False:
         code, reason = _BUDGET_NOT_MET, budget_verdict(result.report.data)

@@ -23,6 +23,7 @@ __all__ = [
     "frontier_options",
     "header_option",
     "html_option",
+    "memory_option",
     "model_options",
     "output_options",
     "parse_dims",
@@ -251,6 +252,12 @@ def check_extra_work(ctx: click.Context) -> None:
     given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
     if given and not set(ctx.params["allow"]) - set(_BY_DEFAULT):
         raise UsageError("--max-extra-macs needs tile or remat, as in --allow reorder,inplace,tile,remat")
+
+
+def memory_option(function: _Function) -> _Function:
+    """Add ``--memory-limit``; see `memsched.cli.memory_limit`."""
+    text = "Memory that memsched and its workers may hold, such as 2GB: a search ends there with the best so far."
+    return size_option("--memory-limit", text)(function)
 
 
 def header_option(function: _Function) -> _Function:

@@ -11,6 +11,7 @@ from memsched.cli.options import (
     allow_option,
     check_extra_work,
     extra_work_option,
+    memory_option,
     model_options,
     output_options,
     parse_dims,
@@ -69,6 +70,7 @@ _MOST_STAGES = 1_000
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@memory_option
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run the segments and compare the outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
@@ -82,6 +84,7 @@ def command(**options: Any) -> int:
 
     The default target is the Coral Edge TPU; another accelerator is a TOML file with a [pipeline] table.
     """
+    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import interruptible, make_console, write_standard_output
     from memsched.pipeline_sections import report_of, save_pipeline
     from memsched.pipelining import pipeline
@@ -90,7 +93,7 @@ def command(**options: Any) -> int:
     check_extra_work(click.get_current_context())
     names = _names(options)
     print_report = options["as_json"] or options["report"] == _STANDARD
-    with interruptible() as interrupt:
+    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
         staged = pipeline(
             options["model"],
             stages=options["stages"],
@@ -113,16 +116,20 @@ def command(**options: Any) -> int:
             annotate=options["annotate"],
             seed=options["seed"],
             workers=options["workers"],
-            stop=interrupt.stop,
+            stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()
+        memory.search_ended()
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
     if print_report:
         write_standard_output(report.to_json().encode())
     console = make_console(stderr=print_report, no_color=options["no_color"], quiet=options["quiet"])
     print_pipeline(console, report.data, report_path=names.report, verbose=options["verbose"] > 0)
-    return _INTERRUPTED if staged.interrupted else 0
+    limited = memory.said(interrupt.requested)
+    if limited is not None and not options["quiet"]:
+        click.echo(f"memsched: {limited}", err=True)
+    return _INTERRUPTED if staged.interrupted and limited is None else 0
 
 
 def _names(options: dict[str, Any]) -> FileNames:
