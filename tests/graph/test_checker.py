@@ -358,3 +358,16 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {module for module in imported if module and module.startswith("memsched")}
     assert own == {"memsched.errors", "memsched.graph.model"}
+
+
+def test_a_tensor_behind_the_last_one_does_not_exist() -> None:
+    bad = replace(good_allocation().placements[0], tensors=(0, 1, 2, 3, 7))
+    with pytest.raises(InternalError, match="holds tensor 7, which does not exist"):
+        check_allocation(
+            example(), good_schedule(), replace(good_allocation(), placements=(bad, *good_allocation().placements[1:]))
+        )
+
+
+def test_the_first_op_twice() -> None:
+    with pytest.raises(InternalError, match="names op 0 twice"):
+        check_schedule(example(), replace(good_schedule(), order=(0, 0, 1, 2, 3, 4)))

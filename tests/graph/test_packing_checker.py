@@ -87,3 +87,12 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {module for module in imported if module and module.startswith("memsched")}
     assert own == {"memsched.errors", "memsched.graph.packing"}
+
+
+def test_parts_are_checked_one_by_one() -> None:
+    good, bad = Part(0, 1, 0, 4), Part(2, 3, 2, 5)
+    with pytest.raises(InternalError, match="a part outside"):
+        check_packing([Block(4, (good, bad))], Packing((0,), 4, 0, "feasible", "", ""))
+    with pytest.raises(InternalError, match="a part outside"):
+        check_packing([Block(-1, ())], Packing((0,), 0, 0, "feasible", "", ""))
+    check_packing([Block(0, (Part(0, 1, 0, 0),))], Packing((0,), 0, 0, "feasible", "", ""))

@@ -91,3 +91,36 @@ def test_the_checker_refuses_claims() -> None:
     shared = replace(NETWORK, together=((0, 3),))
     with pytest.raises(InternalError):
         check_stages(shared, valid, Constraints(3))
+
+
+def test_the_checker_counts_layers_and_stages() -> None:
+    valid = schedule(STAGES, 17)
+    for claim in (replace(valid, count=2), replace(valid, stages=(*STAGES, 2)), replace(valid, stages=STAGES[:3])):
+        with pytest.raises(InternalError, match="other layers or stages"):
+            check_stages(NETWORK, claim, Constraints(3))
+
+
+def test_either_statement_of_an_edge_counts() -> None:
+    """What a layer needs is refused in a later stage, whether its predecessors or the values' readers say so."""
+    backwards = schedule((1, 0), 0)
+    layers = (Layer("a", "Conv", (), 1, ()), Layer("b", "Conv", (), 1, (0,)))
+    with pytest.raises(InternalError, match="'b' comes in an earlier stage"):
+        check_stages(Network("preds", layers, (), ()), backwards, Constraints(2))
+    unrelated = (layers[0], replace(layers[1], preds=()))
+    with pytest.raises(InternalError, match="'v' is read in an earlier stage"):
+        check_stages(Network("values", unrelated, (Value("v", 4, 0, (1,)),), ()), backwards, Constraints(2))
+    given = Network("given", unrelated, (Value("x", 4, -1, (0, 1)),), ())
+    check_stages(given, backwards, Constraints(2, children_together=True))
+
+
+def test_what_the_checker_lets_pass() -> None:
+    check_stages(replace(NETWORK, together=((0, 1),)), schedule(STAGES, 17), Constraints(3))
+    check_stages(NETWORK, replace(schedule(STAGES, 17), communication_bound=17), Constraints(3))
+    check_stages(NETWORK, schedule((0, 1, 1, 1), 7), Constraints(2, children_together=True))
+
+
+def test_one_reader_behind_a_cut_is_enough() -> None:
+    with pytest.raises(InternalError, match="a cut after 'a'"):
+        check_stages(NETWORK, schedule(STAGES, 17), Constraints(3, never_cut=(0,)))
+    with pytest.raises(InternalError, match="different stages"):
+        check_stages(NETWORK, schedule((0, 1, 1, 2), 14), Constraints(3, children_together=True))
