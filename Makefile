@@ -10,6 +10,7 @@ DEMO   ?= build/demo
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser test-docs docs lint types clean
+.PHONY: fuzz trust mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute
 
@@ -47,7 +48,31 @@ test-docs: install  ## Run the slow commands that the documentation shows, too (
 	$(BIN)/python -m pytest tests/docs
 
 docs: install  ## Build the documentation as a site into build/site, without a network; broken links fail
-	$(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
+	$(BIN)/python -m mkdocs build --strict --site-dir build/site
+
+fuzz: install  ## Give the readers 1,000,000 mutated files (hours; EXECUTIONS=10000 for fewer)
+	$(BIN)/python -m scripts.fuzz --executions $(or $(EXECUTIONS),1000000)
+
+trust: install  ## Hostile files, faults, limits, and how late commands end beside busy cores (ten minutes)
+	$(BIN)/python -m pytest tests/trust tests/trust/faults
+	$(BIN)/python -m scripts.bench_limits
+
+mutants: install  ## Change the checkers and the memory model in every small way: do the tests notice? (hours)
+	$(BIN)/python -m scripts.mutants --all --out build/mutants.json
+
+lowest: $(VENV)/installed  ## Run smoke tests with the lowest version of every dependency
+	$(BIN)/python -m scripts.lowest --check
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet -r requirements/lowest.txt
+	build/lowest/bin/python -m pip install --quiet --no-deps --editable .
+	build/lowest/bin/python -m pytest tests/test_compiler.py tests/test_planning.py tests/graph tests/formats tests/cli/test_main.py
+
+lock: $(VENV)/installed  ## Write requirements/dev.lock anew: versions and hashes of what development installs
+	$(BIN)/python -m scripts.lock
+
+audit: install  ## Look the locked dependencies up in the databases of known holes (needs pip-audit and a network)
+	@command -v pip-audit >/dev/null || { echo "pip-audit is not installed: pipx install pip-audit"; exit 1; }
+	pip-audit --require-hashes -r requirements/dev.lock
 
 lint: install  ## Check style and format
 	$(BIN)/ruff check .

@@ -109,15 +109,16 @@ def _cheapest(
         free = dataclasses.replace(permitted, extra_percent=0.0)
         base = _tiled(given, options, request.within(_MIX_SHARE), None, free)
         if base.rewritten:
-            best = _better(best, base if _done(base, request, budget) else again(base), budget)
-    if not _done(best, request, budget) and tiled.rewritten:
+            enough = request.over() or _done(base, request, budget)
+            best = _better(best, base if enough else again(base), budget)
+    if not request.over() and not _done(best, request, budget) and tiled.rewritten:
         best = _better(best, again(tiled), budget)
     return _with_sections(best, tiled, permitted)
 
 
 def _settled(final: Final, request: Request, budget: int) -> bool:
     """Whether nothing can be better: the budget is met without extra work, or there is no time to look."""
-    return request.stopped() or (final.placed.required <= budget and final.extra_work == 0)
+    return request.over() or (final.placed.required <= budget and final.extra_work == 0)
 
 
 def _better(first: Final, second: Final, budget: int) -> Final:

@@ -44,6 +44,10 @@ class Request:
         """Whether the search was asked to end."""
         return self.stop is not None and self.stop()
 
+    def over(self) -> bool:
+        """Whether nothing more may be begun: the search was asked to end, or its time is up."""
+        return self.stopped() or self.remaining() <= 0
+
     def remaining(self) -> float:
         """Return the seconds that are left of the whole run; may be infinite."""
         return self.limits.remaining(self.started, time.monotonic())

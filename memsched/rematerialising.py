@@ -56,7 +56,7 @@ def recompute(
         done = _rewritten(module, graph, point, options, prepared, request)
         if best is None or done.placed.required < best.placed.required:
             best, used = done, point
-        if request.stopped() or (budget is not None and done.placed.required <= budget):
+        if request.over() or (budget is not None and done.placed.required <= budget):
             break
     if best is None or best.placed.required >= placed.required:
         best = used = None

@@ -136,7 +136,7 @@ def tile(
         tiled = _tiled(module, graph, point, options, prepared, request)
         if best is None or tiled.placed.required < best.placed.required:
             best, taken = tiled, point.groups
-        if request.stopped() or (budget is not None and tiled.placed.required <= budget):
+        if request.over() or (budget is not None and tiled.placed.required <= budget):
             break
     if best is not None and best.placed.required >= placed.required:
         best = None
