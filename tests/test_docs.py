@@ -123,23 +123,40 @@ def test_what_was_not_printed_is_found() -> None:
 # The site ------------------------------------------------------------------------------------------------------------
 
 
+LOADED = re.compile(r"""<(?:(?:script|img|iframe|source)[^>]*\bsrc|link[^>]*\bhref)=["']?(?:https?:)?//""")
+LOADED_BY_STYLES = re.compile(r"""(?:url\(|@import\s+)["']?(?:https?:)?//""")
+
+
+def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site]
+    return subprocess.run(command, check=False, cwd=root, capture_output=True, text=True)
+
+
 def test_the_site_builds_and_needs_no_network(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", site], check=True, cwd=ROOT
-    )
+    done = build(ROOT, tmp_path)
+    assert done.returncode == 0, done.stderr
     for page in PAGES:
         if page.startswith("docs/"):
-            assert (site / page.removeprefix("docs/")).with_suffix(".html").is_file()
-    loads = re.compile(
-        r"""<(?:script|img|iframe|source)[^>]*\bsrc=["']?(?:https?:)?//|<link[^>]*href=["']?(?:https?:)?//"""
-    )
-    for path in site.rglob("*.html"):
-        assert not loads.search(path.read_text(encoding="utf-8")), path
-    for path in site.rglob("*.css"):
-        assert not re.search(r"""url\(["']?(?:https?:)?//|@import\s+["']?(?:https?:)?//""", path.read_text("utf-8")), (
-            path
-        )
+            assert (tmp_path / page.removeprefix("docs/")).with_suffix(".html").is_file()
+    for path in tmp_path.rglob("*.html"):
+        assert not LOADED.search(path.read_text(encoding="utf-8")), path
+    for path in tmp_path.rglob("*.css"):
+        assert not LOADED_BY_STYLES.search(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("link", ["nowhere.md", "../nowhere.json", "start.md#nowhere", "/start.md"])
+def test_a_broken_link_breaks_the_build(link: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text((ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[0])
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    (tmp_path / "docs" / "start.md").write_text("# Start\n")
+    page = tmp_path / "docs" / "index.md"
+    page.write_text("# Home\n\n[start](start.md#start), [more](../mkdocs.yml)\n")
+    assert build(tmp_path, tmp_path / "site").returncode == 0
+    page.write_text(f"# Home\n\n[broken]({link})\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert "index.md" in done.stderr
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
