@@ -12,7 +12,7 @@ DEMO   ?= build/demo
 .PHONY: help install demo test test-random test-dask test-browser test-docs docs lint types clean
 .PHONY: fuzz trust mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
-    bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute
+    bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
 
 help:  ## Say what there is
 	@grep -hE '^[a-z%_.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -138,6 +138,9 @@ bench-respect: install  ## Measure the learned stages, and how much of them is t
 
 bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/distribute.md (ten minutes)
 	$(BIN)/python -m scripts.bench_cluster_runs --time-limit 20
+
+bench-budget: install  ## Measure budgets met by order, pieces and repetitions together: a table of docs/benchmarks.md
+	$(BIN)/python -m scripts.bench_budget --time-limit 30
 
 bench-distribute: install  ## Measure plans for several devices: the tables of docs/distribute.md (an hour)
 	$(BIN)/python -m scripts.bench_distribute --table evaluations
