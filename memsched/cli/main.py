@@ -29,6 +29,7 @@ _COMMANDS = {
     "allocate": ("memsched.cli.allocate", "Addresses alone, for buffers from a CSV file."),
     "pipeline": ("memsched.cli.pipeline", "Cut a model into one model per accelerator of a row."),
     "report": ("memsched.cli.report", "A report as a page with pictures, for a browser."),
+    "distribute": ("memsched.cli.distribute", "Share the work on every operator out to the devices of a cluster."),
     "batch": ("memsched.cli.batch", "A whole zoo: many models, and one summary."),
     "diff": ("memsched.cli.diff", "What changed between two reports; for CI."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
