@@ -34,7 +34,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
     "stages_checker": ("tests/graph/test_stages.py",),
     "packing_checker": ("tests/graph/test_packing_checker.py",),
-    "rewrite_checker": ("tests/tiling/test_rewrite.py", "tests/remat/test_rewrite.py", "tests/tiling/test_fold.py"),
+    "rewrite_checker": (
+        "tests/graph/test_rewrite_checker.py",
+        "tests/tiling/test_rewrite.py",
+        "tests/remat/test_rewrite.py",
+    ),
     "distribution_checker": ("tests/graph/test_distribution_checker.py",),
     "stages": ("tests/graph/test_stages.py",),
     "addresses": ("tests/graph/test_addresses.py",),

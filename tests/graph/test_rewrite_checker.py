@@ -1,0 +1,96 @@
+"""The checker of rewritten graphs and of the files read back refuses one corruption at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memsched.errors import InternalError
+from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.graph.rewrite_checker import check_rewrite, check_written
+
+TENSORS = (
+    Tensor("x", 16, (4, 1), "float32"),
+    Tensor("a", 16, (4, 1), "float32"),
+    Tensor("y", 16, (4, 1), "float32"),
+)
+OPS = (
+    Op("relu", "Relu", (0,), (1,), attributes={"k": 1}, positions=(0,), macs=4),
+    Op("neg", "Neg", (1,), (2,), positions=(0,), macs=4),
+)
+BEFORE = Graph("net", TENSORS, OPS, (0,), (2,))
+PIECE = replace(OPS[0], name="relu#0", outputs=(3,), origin="relu", region=Region(((0, 2), (0, 1))))
+AFTER = replace(
+    BEFORE,
+    tensors=(*TENSORS, Tensor("a#0", 8, (2, 1), "float32"), Tensor("a#1", 8, (2, 1), "float32")),
+    ops=(
+        PIECE,
+        replace(PIECE, name="relu#1", outputs=(4,), region=Region(((2, 4), (0, 1)))),
+        Op("join", "Concat", (3, 4), (1,), positions=(0, 1)),
+        OPS[1],
+    ),
+)
+
+
+def changed(number: int, **values: Any) -> Graph:
+    ops = [replace(op, **values) if place == number else op for place, op in enumerate(AFTER.ops)]
+    return replace(AFTER, ops=tuple(ops))
+
+
+def test_pieces_pass() -> None:
+    check_rewrite(BEFORE, BEFORE)
+    check_rewrite(BEFORE, AFTER)
+    check_written(AFTER, (0, 1, 2, 3), AFTER)
+
+
+BAD: dict[str, tuple[Callable[[], Graph], str]] = {
+    "another type": (lambda: changed(3, type="Abs"), "something else"),
+    "other attributes": (lambda: changed(3, attributes={"k": 2}), "something else"),
+    "other positions": (lambda: changed(3, positions=(1,)), "something else"),
+    "another output": (lambda: changed(3, outputs=(4,)), "something else"),
+    "an input of another kind": (lambda: changed(3, inputs=(3,)), "of another kind"),
+    "a helper that computes": (lambda: changed(2, macs=1), "computes something"),
+    "a piece of nothing": (lambda: changed(0, origin="none"), "no piece"),
+    "a piece of another type": (lambda: changed(0, type="Abs"), "no piece"),
+    "a piece with more outputs": (lambda: changed(0, outputs=(3, 4)), "other inputs or outputs"),
+    "a piece with more inputs": (lambda: changed(0, inputs=(0, 0)), "other inputs or outputs"),
+    "a copy of another size": (lambda: changed(0, region=None), "is a copy"),
+    "an empty region": (lambda: changed(0, region=Region(((2, 2), (0, 1)))), "region"),
+    "a region outside": (lambda: changed(0, region=Region(((3, 5), (0, 1)))), "region"),
+    "a region of fewer axes": (lambda: changed(0, region=Region(((0, 2),))), "region"),
+    "a region of another size": (lambda: changed(0, region=Region(((0, 3), (0, 1)))), "region"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_rewrites_that_are_none(case: str) -> None:
+    make, message = BAD[case]
+    with pytest.raises(InternalError, match=message):
+        check_rewrite(BEFORE, make())
+
+
+@pytest.mark.parametrize("values", [{"type": "Abs"}, {"inputs": (4,)}, {"attributes": {"k": 3}}, {"name": "other"}])
+def test_files_that_are_not_what_was_planned(values: dict[str, Any]) -> None:
+    with pytest.raises(InternalError, match="not written as planned"):
+        check_written(AFTER, (0, 1, 2, 3), changed(3, **values))
+
+
+def test_formats_without_names_of_ops() -> None:
+    check_written(AFTER, (0, 1, 2, 3), changed(3, name="other"), named=False)
+
+
+def test_tensors_and_interfaces_stay() -> None:
+    grown = (*AFTER.tensors[:2], replace(AFTER.tensors[2], dtype="int32"), *AFTER.tensors[3:])
+    for bad in (
+        replace(AFTER, tensors=grown),
+        replace(AFTER, tensors=(*AFTER.tensors, Tensor("z", 1))),
+        replace(AFTER, outputs=(1,)),
+    ):
+        with pytest.raises(InternalError):
+            check_rewrite(BEFORE, bad)
+    for bad in (replace(AFTER, tensors=grown), replace(AFTER, outputs=(1,)), replace(AFTER, ops=AFTER.ops[:3])):
+        with pytest.raises(InternalError):
+            check_written(AFTER, (0, 1, 2, 3), bad)
