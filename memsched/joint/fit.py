@@ -73,6 +73,8 @@ def fit(
             places.append(model.new_fixed_size_interval_var(offsets[-1] + part.low // unit, height, ""))
     model.add_no_overlap_2d(times, places)
     solver = cp_model.CpSolver()
+    if interrupt is not None and interrupt():
+        return None
     status = run_solver(solver, model, seed, effort, interrupt or Interrupt())
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return None

@@ -243,7 +243,6 @@ OPTIONS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "two models": (["net.onnx", "net.onnx"], 2, ()),
     "unknown option": (["net.onnx", "--bugdet", "1"], 2, ("--budget",)),
     "unknown solver": (["net.onnx", "--solver", "magic"], 2, ("cpsat",)),
-    "solver of another version": (["net.onnx", "--solver", "backtrack"], 2, ("greedy",)),
     "unknown target": (["net.onnx", "--target", "onnxruntme"], 1, ("did you mean 'onnxruntime'",)),
     "target file missing": (["net.onnx", "--target", "none.toml"], 1, ("none.toml",)),
     "target file broken": (["net.onnx", "--target", "broken.toml"], 1, ("broken.toml",)),
