@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import InternalError
+from memsched.graph import cpsat_run
 from memsched.graph.limits import Limits
 from memsched.graph.packing import Block
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["Choice", "Cut", "choose", "crowded_moments"]
-
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +209,7 @@ class _Model:
         solver.parameters.catch_sigint_signal = False
         if deadline < math.inf:
             solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        with ThreadPoolExecutor(max_workers=1) as threads:
-            running = threads.submit(solver.solve, self._model)
-            try:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    if stop is not None and stop():
-                        solver.stop_search()
-            except BaseException:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    solver.stop_search()
-                raise
-        status = running.result()
-        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE, cp_model.UNKNOWN}:
-            raise InternalError(f"CP-SAT does not accept the model: {self._model.validate()}")
+        status = cpsat_run.run(solver, self._model, stop or (lambda: False))
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         reached = solver.best_objective_bound if status != cp_model.INFEASIBLE else 0.0
         bound = self._constant + self._unit * max(0, math.ceil(reached - 1e-6))

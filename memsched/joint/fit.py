@@ -11,18 +11,15 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from memsched.errors import InternalError
+from memsched.graph import cpsat_run
 from memsched.graph.packing import Block
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["Interrupt", "fit", "run_solver"]
-
-_POLL_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,8 +86,6 @@ def run_solver(
     Raises:
         InternalError: CP-SAT does not accept the model.
     """
-    from ortools.sat.python import cp_model
-
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     solver.parameters.catch_sigint_signal = False
@@ -98,17 +93,4 @@ def run_solver(
         solver.parameters.max_deterministic_time = effort
     if interrupt.deadline < math.inf:
         solver.parameters.max_time_in_seconds = max(0.0, interrupt.deadline - time.monotonic())
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        running = pool.submit(solver.solve, model)
-        try:
-            while not wait([running], timeout=_POLL_SECONDS).done:
-                if interrupt():
-                    solver.stop_search()
-        except BaseException:
-            while not wait([running], timeout=_POLL_SECONDS).done:
-                solver.stop_search()
-            raise
-    status = running.result()
-    if status == cp_model.MODEL_INVALID:
-        raise InternalError(f"CP-SAT does not accept the model: {model.validate()}")
-    return status
+    return cpsat_run.run(solver, model, interrupt)

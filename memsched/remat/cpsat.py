@@ -24,11 +24,11 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from memsched.errors import InternalError
+from memsched.graph import cpsat_run
 from memsched.graph.limits import Limits
 from memsched.remat.nodes import Nodes
 from memsched.remat.trace import Tracer
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CopyResult", "least_cost"]
 
-_POLL_SECONDS = 0.05
 _HINT_SECONDS = 10.0
 
 _EFFORT = 60.0
@@ -403,20 +402,7 @@ class _Model:
         parameters.max_deterministic_time = _EFFORT
         if deadline < math.inf:
             parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            running = pool.submit(solver.solve, self.model)
-            try:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    if stop():
-                        solver.stop_search()
-            except BaseException:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    solver.stop_search()
-                raise
-        status = running.result()
-        if status == cp_model.MODEL_INVALID:
-            raise InternalError(f"CP-SAT does not accept the model: {self.model.validate()}")
-        return solver, int(status)
+        return solver, int(cpsat_run.run(solver, self.model, stop))
 
     def sequence(self, solver: cp_model.CpSolver) -> list[int]:
         """Return the ops in the order of the solution's times."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError
+from memsched.graph import cpsat_run
 from memsched.graph.contraction import Tasks
 from memsched.graph.limits import Limits
 from memsched.schedule.formulation import Credit, Program, Stored, formulate
@@ -26,7 +26,6 @@ __all__ = ["CpSatResult", "CpSatStatus", "solve"]
 CpSatStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
 
 _MOST_TASKS = 20_000
-_POLL_SECONDS = 0.05
 
 # Literals are ints: a variable's number, negated for its negation. Number 1 is the constant "true".
 _TRUE = 1
@@ -315,19 +314,7 @@ class _Model:
             def on_solution_callback(self) -> None:
                 on_progress(model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
 
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            running = pool.submit(solver.solve, self._model, Progress())
-            try:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    if stop():
-                        solver.stop_search()
-            except BaseException:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    solver.stop_search()
-                raise
-        status = running.result()
-        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE, cp_model.UNKNOWN}:
-            raise InternalError(f"CP-SAT does not accept the model: {self._model.validate()}")
+        status = cpsat_run.run(solver, self._model, stop, Progress())
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         return _Outcome(
             order=self._order(solver) if found else None,
