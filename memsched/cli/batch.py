@@ -14,8 +14,8 @@ from memsched.cli.options import (
     model_options,
     output_options,
     parse_dims,
-    parse_partitions,
     parse_shapes,
+    search_options,
     size_option,
 )
 from memsched.errors import UsageError
@@ -55,29 +55,7 @@ _LIST = "@"
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")
-@click.option(
-    "--solver",
-    type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
-    default="auto",
-    show_default=True,
-    help="auto tries all in turn.",
-)
-@click.option(
-    "--partitions",
-    callback=parse_partitions,
-    default="auto",
-    show_default=True,
-    metavar="N|auto",
-    help="As in optimize.",
-)
-@click.option(
-    "--order-guarantee",
-    type=click.Choice(["none", "session", "pins", "default"]),
-    default="session",
-    show_default=True,
-    help="As in optimize.",
-)
-@click.option("--control-dependencies", is_flag=True, help="As in optimize.")
+@search_options
 @click.option("--tflm-plan", is_flag=True, help="As in optimize.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")

@@ -18,8 +18,8 @@ from memsched.cli.options import (
     model_options,
     output_options,
     parse_dims,
-    parse_partitions,
     parse_shapes,
+    search_options,
     size_option,
 )
 from memsched.errors import UsageError
@@ -65,30 +65,7 @@ class _Outputs:
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
 @memory_option
-@click.option(
-    "--solver",
-    type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
-    default="auto",
-    show_default=True,
-    help="auto tries all in turn.",
-)
-@click.option(
-    "--partitions",
-    callback=parse_partitions,
-    default="auto",
-    show_default=True,
-    metavar="N|auto",
-    help="Order N stages of the graph apart, without a proof; 1: never.",
-)
-@click.option(
-    "--order-guarantee",
-    type=click.Choice(["none", "session", "pins", "default"]),
-    default="session",
-    show_default=True,
-    help="ONNX: session options that honour the order are listed, pins in the model hold it in any session, or the "
-    "best default order is used.",
-)
-@click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too.")
+@search_options
 @click.option(
     "--tflm-plan", is_flag=True, help="Targets tflm and its kin: write the tensors' offsets into the model as well."
 )

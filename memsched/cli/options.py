@@ -29,6 +29,7 @@ __all__ = [
     "parse_dims",
     "parse_percentage",
     "parse_shapes",
+    "search_options",
     "shape_options",
     "size_option",
 ]
@@ -145,6 +146,37 @@ def _shape_option() -> Callable[[_Function], _Function]:
 
 def _dim_option() -> Callable[[_Function], _Function]:
     return click.option("--dim", "dims", multiple=True, metavar="NAME=8", help="Value of a symbolic dimension.")
+
+
+def search_options(function: _Function) -> _Function:
+    """Add the options that say how orders are sought, and what makes a runtime keep them."""
+    return _add(
+        function,
+        click.option(
+            "--solver",
+            type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
+            default="auto",
+            show_default=True,
+            help="auto tries all in turn.",
+        ),
+        click.option(
+            "--partitions",
+            callback=parse_partitions,
+            default="auto",
+            show_default=True,
+            metavar="N|auto",
+            help="Order N stages of the graph apart, without a proof; 1: never.",
+        ),
+        click.option(
+            "--order-guarantee",
+            type=click.Choice(["none", "session", "pins", "default"]),
+            default="session",
+            show_default=True,
+            help="ONNX: session options that honour the order are listed, pins in the model hold it in any session, "
+            "or the best default order is used.",
+        ),
+        click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too."),
+    )
 
 
 def allow_option(function: _Function) -> _Function:
