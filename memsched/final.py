@@ -21,6 +21,9 @@ MOST_EXTRA_MACS = 10_000
 _AS_GIVEN_SHARE = 0.3
 """Of the time, for the model as it is, when it may be rewritten as well."""
 
+_FREE_SHARE = 0.4
+"""Of what is left, for pieces that cost nothing, which a budget is tried with first."""
+
 _MIX_SHARE = 0.5
 """Of what is left, for each mix of pieces and repetitions."""
 
@@ -81,38 +84,40 @@ def find(
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
     given = Final(module, data, prepared, placed)
-    final = given
-    if permitted.tile and not _done(given, request, budget):
-        final = _tiled(given, options, request, budget, permitted)
-    if permitted.remat and not _done(given, request, budget):
-        if budget is None or not permitted.tile:
+    if budget is not None and permitted.tile and not _done(given, request, budget):
+        final = _cheapest(given, options, request, budget, permitted)
+    else:
+        final = given
+        if permitted.tile and not _done(given, request, budget):
+            final = _tiled(given, options, request, budget, permitted)
+        if permitted.remat and not _done(given, request, budget):
             final = _recomputed(final, options, request, budget, permitted)
-        else:
-            final = _cheapest(given, final, options, request, budget, permitted)
     return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
 
 
-def _cheapest(
-    given: Final, tiled: Final, options: LoadOptions, request: Request, budget: int, permitted: Permitted
-) -> Final:
+def _cheapest(given: Final, options: LoadOptions, request: Request, budget: int, permitted: Permitted) -> Final:
     """Return the cheapest mix of pieces and repetitions that meets the budget; what needs least if none does.
 
-    Beside pieces alone these are repetitions alone, and repetitions on top of pieces: of those that cost nothing, and
-    of those that need least.
+    Pieces that cost nothing come first, then pieces that cost something, repetitions alone, and repetitions on top of
+    either kind of pieces.
     """
 
     def again(base: Final) -> Final:
         return _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
 
-    best = tiled if _settled(tiled, request, budget) else _better(tiled, again(given), budget)
-    if not _settled(best, request, budget):
-        free = dataclasses.replace(permitted, extra_percent=0.0)
-        base = _tiled(given, options, request.within(_MIX_SHARE), None, free)
-        if base.rewritten:
-            enough = request.over() or _done(base, request, budget)
-            best = _better(best, base if enough else again(base), budget)
-    if not request.over() and not _done(best, request, budget) and tiled.rewritten:
-        best = _better(best, again(tiled), budget)
+    free = tiled = _tiled(
+        given, options, request.within(_FREE_SHARE), budget, dataclasses.replace(permitted, extra_percent=0.0)
+    )
+    best = free
+    if not _settled(best, request, budget) and permitted.extra_percent > 0:
+        tiled = _tiled(given, options, request, budget, permitted)
+        best = _better(best, tiled, budget)
+    if permitted.remat:
+        pieces = [free] if tiled is free else [free, tiled]
+        for base in (given, *(base for base in pieces if base.rewritten)):
+            if _settled(best, request, budget) or (base is tiled and _done(best, request, budget)):
+                break
+            best = _better(best, again(base), budget)
     return _with_sections(best, tiled, permitted)
 
 
