@@ -1,0 +1,42 @@
+"""A short run of the fuzzer, and every file that once did harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.fuzz.execute import execute
+from scripts.fuzz.kinds import KINDS, case
+
+KEPT = sorted((Path(__file__).resolve().parents[1] / "data" / "fuzz").glob("*.onnx"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("number", [1, 100], ids=["analyze", "optimize"])
+def test_files_that_once_did_harm(path: Path, number: int) -> None:
+    outcome, message = execute("onnx", path.read_bytes(), number)
+    assert outcome != "defect", message
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("onnx", 150), ("tflite", 300), ("csv", 500), ("target", 500)])
+def test_a_short_run(kind: str, cases: int) -> None:
+    outcomes = [execute(kind, case(kind, number), number) for number in range(cases)]
+    assert [(number, message) for number, (outcome, message) in enumerate(outcomes) if outcome == "defect"] == []
+    assert len({outcome for outcome, _ in outcomes}) == 2, "some are accepted, some refused"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_case_is_the_same_whenever_it_is_asked_for(kind: str) -> None:
+    assert case(kind, 17) == case(kind, 17)
+    assert len({case(kind, number) for number in range(20)}) > 10
+
+
+def test_what_is_no_refusal_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def harm(_data: bytes, _number: int) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setitem(KINDS, "csv", type(KINDS["csv"])(KINDS["csv"].seeds, KINDS["csv"].mutated, harm))
+    outcome, message = execute("csv", b"", 0)
+    assert outcome == "defect"
+    assert "KeyError: 'lost'" in message
