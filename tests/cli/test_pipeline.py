@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -78,6 +80,17 @@ def test_tflite_without_verification(run: Run, tmp_path: Path) -> None:
     assert report["annotated"] is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"person_detect_segment_{number}_of_4.tflite" for number in (1, 2, 3, 4)
+    ]
+
+
+def test_a_model_from_standard_input(tmp_path: Path) -> None:
+    data = (MODELS / "micro_speech_quantized.tflite").read_bytes()
+    command = [sys.executable, "-m", "memsched", "pipeline", "-", "--stages", "2", "-o", str(tmp_path), "--no-verify"]
+    subprocess.run(command, input=data, check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "model_pipeline.json",
+        "model_segment_1_of_2.tflite",
+        "model_segment_2_of_2.tflite",
     ]
 
 
