@@ -120,6 +120,9 @@ def command(**options: Any) -> int:
         )
         interrupt.search_ended()
         memory.search_ended()
+        if options["model"] == _STANDARD:
+            # Only now it is known which format a stream holds.
+            names = _names({**options, "model": f"model.{staged.module.format}"})
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
     if print_report:
