@@ -13,7 +13,6 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.errors import GraphError, ModelError, UnknownShapeError, UsageError
 from memsched.formats import onnx_functions, onnx_reader
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx_types import element_bits, element_name, tensor_bytes
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -296,14 +295,6 @@ def test_packed_and_one_byte_elements(element: str, expected: int) -> None:
     number = getattr(TensorProto, element)
     model = make([node("Identity", "x", "y")], [value("x", [9], number)], [value("y", [9], number)], opset=25)
     assert sizes(read(model)) == {"x": expected, "y": expected}
-
-
-def test_every_element_type_of_the_installed_onnx_has_a_size() -> None:
-    for name, number in TensorProto.DataType.items():
-        if name not in {"UNDEFINED", "STRING"}:
-            assert element_bits(number) > 0
-            assert element_name(number)
-    assert (tensor_bytes(TensorProto.BFLOAT16, [3]), tensor_bytes(TensorProto.COMPLEX128, [2])) == (6, 32)
 
 
 def test_values_without_a_size_are_noted() -> None:
