@@ -12,20 +12,17 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.allocate.preprocess import common_grid
-from memsched.errors import InternalError
+from memsched.graph import cpsat_run
 from memsched.graph.packing import Block
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["CpSatPacking", "fit", "preferred"]
-
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +71,20 @@ def fit(
     parameters.catch_sigint_signal = False
     if preferred is not None:
         parameters.search_branching = cp_model.FIXED_SEARCH
-    status, stopped = _run(solver, model, stop)
+    stopped = False
+
+    def asked() -> bool:
+        nonlocal stopped
+        stopped = stop() or stopped
+        return stopped
+
+    status = cpsat_run.run(solver, model, asked)
     stopped = stopped or time.monotonic() >= deadline
     if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         offsets = tuple([solver.value(address) * unit for address in addresses])
         return CpSatPacking("found", offsets, solver.num_conflicts)
     if status == cp_model.INFEASIBLE:
         return CpSatPacking("infeasible", (), solver.num_conflicts)
-    if status != cp_model.UNKNOWN:
-        raise InternalError(f"CP-SAT does not accept the model of a packing: {model.validate()}")
     return CpSatPacking("unknown", (), solver.num_conflicts, stopped)
 
 
@@ -128,20 +130,3 @@ def _model(
             along.append(model.new_fixed_size_interval_var(address + part.low // unit, size, ""))
     model.add_no_overlap_2d(across, along)
     return model, steps, addresses
-
-
-def _run(solver: cp_model.CpSolver, model: cp_model.CpModel, stop: Callable[[], bool]) -> tuple[int, bool]:
-    """Run CP-SAT in another thread, so that ``stop`` and Ctrl-C are heard."""
-    stopped = False
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        running = pool.submit(solver.solve, model)
-        try:
-            while not wait([running], timeout=_POLL_SECONDS).done:
-                if stop():
-                    stopped = True
-                    solver.stop_search()
-        except BaseException:
-            while not wait([running], timeout=_POLL_SECONDS).done:
-                solver.stop_search()
-            raise
-    return int(running.result()), stopped

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memsched.cli.terminal import start_live
 from memsched.report.text import print_line, shortened
 from memsched.units import format_size
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchDisplay", "row_text"]
 
-_REFRESHES_PER_SECOND = 4
 _LEAST_ROWS = 3
 _ROOM = 6
 """Lines of the terminal that are left for others."""
@@ -55,15 +55,7 @@ class BatchDisplay:
 
     def __enter__(self) -> BatchDisplay:
         if self._console.is_terminal and not self._console.quiet:
-            from rich.live import Live
-
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._table,
-                refresh_per_second=_REFRESHES_PER_SECOND,
-                transient=True,
-            )
-            self._live.start()
+            self._live = start_live(self._console, self._table)
         return self
 
     def __exit__(self, *_: object) -> None:

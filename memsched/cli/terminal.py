@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ from memsched.report.text import shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
 
     from memsched.schedule.portfolio import Progress
 
-__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console", "write_standard_output"]
+__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console", "start_live", "write_standard_output"]
 
 _REFRESHES_PER_SECOND = 4
 
@@ -96,6 +97,15 @@ def interruptible() -> Iterator[Interrupt]:
         interrupt.close()
 
 
+def start_live(console: Console, render: Callable[[], Any]) -> Live:
+    """Show on ``console`` what ``render`` returns, refreshed until it is stopped, and then removed."""
+    from rich.live import Live
+
+    live = Live(console=console, get_renderable=render, refresh_per_second=_REFRESHES_PER_SECOND, transient=True)
+    live.start()
+    return live
+
+
 class ProgressDisplay:
     """One line on standard error, where that is a terminal: stage, best peak, bound, gap and seconds."""
 
@@ -109,15 +119,7 @@ class ProgressDisplay:
 
     def __enter__(self) -> ProgressDisplay:
         if self._enabled:
-            from rich.live import Live
-
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._line,
-                refresh_per_second=_REFRESHES_PER_SECOND,
-                transient=True,
-            )
-            self._live.start()
+            self._live = start_live(self._console, self._line)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -29,7 +29,8 @@ from memsched.remat.shorten import without_unread
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 from tests.remat.dags import FAMILIES, graph_of, grid, training, tree
-from tests.remat.test_rewrite import PLAIN, example
+from tests.remat.test_rewrite import example
+from tests.remat.tiny_graphs import PLAIN
 
 SCHEDULES = [tree_schedule, path_schedule]
 Scheduler = Callable[..., AnnotatedSchedule]

@@ -12,26 +12,14 @@ from memsched.errors import InternalError
 from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.rewrite_checker import check_rewrite, check_written
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.runtimes.litert import verify
 from memsched.runtimes.onnxruntime import compare_models
 from tests.formats.tflite_builder import O, Sub, T, build, options
+from tests.remat.tiny_graphs import PLAIN
 from tests.small_models import floats, model_of
-
-PLAIN = Dialect(
-    slice_type="Slice",
-    concat_type="Concat",
-    pad_type="Pad",
-    slice_attributes=lambda *_: {},
-    concat_attributes=lambda _: {},
-    pad_attributes=lambda _: {},
-    piece_attributes=lambda *_: None,
-    pads_by_size=lambda _: False,
-    copy_attributes=lambda op, number: {**op.attributes, "copy": number},
-)
 
 
 def example() -> Graph:
