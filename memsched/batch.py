@@ -97,7 +97,8 @@ def run_batch(
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             runner.cancel()
-    data = summary(run.rows, options=options.keywords(), interrupted=run.stopped, seconds=time.monotonic() - started)
+    told = {**options.keywords(), "memory_limit": options.memory_limit}
+    data = summary(run.rows, options=told, interrupted=run.stopped, seconds=time.monotonic() - started)
     with staged_files() as files:
         for name, text in zip(SUMMARIES, (dump_summary(data), dump_csv(data), dump_html(data)), strict=True):
             files.add(Path(folder, name), text.encode())

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memsched.batch_process import BatchOptions, Job, News
 from memsched.errors import MemschedError
+from memsched.memory_limit import MemoryWatch, memory_limited
 from memsched.report.batch import figures
 
 if TYPE_CHECKING:
@@ -38,7 +39,12 @@ def main() -> int:
     os.dup2(2, 1)
     into = Path(request.pop("into"))
     job = Job(**{**request, "options": BatchOptions(**request["options"])})
-    _send(output, {"answer": _answer(job, into, _Teller(output))})
+    try:
+        with memory_limited(job.options.memory_limit, lambda error: _refuse(job, error, output)) as memory:
+            answer = _answer(job, into, _Teller(output, memory), memory)
+    except MemschedError as error:
+        answer = _failed(job, error.exit_code, str(error))
+    _send(output, {"answer": answer})
     return 0
 
 
@@ -51,32 +57,44 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def _refuse(job: Job, error: MemschedError, output: IO[bytes]) -> None:
+    _send(output, {"answer": _failed(job, error.exit_code, str(error))})
+
+
 def _send(output: IO[bytes], message: Mapping[str, Any]) -> None:
     output.write(json.dumps(message).encode() + b"\n")
     output.flush()
 
 
 class _Teller:
-    """Passes news on, but not more often than anyone can read."""
+    """Passes news on, but not more often than anyone can read, and says when the search has ended."""
 
-    def __init__(self, output: IO[bytes]) -> None:
+    def __init__(self, output: IO[bytes], memory: MemoryWatch) -> None:
         self._output = output
+        self._memory = memory
         self._last = -_TIMELY
 
     def __call__(self, progress: Progress) -> None:
+        if progress.stage == "verification":
+            self._memory.search_ended()
         if progress.seconds - self._last >= _TIMELY:
             self._last = progress.seconds
             news = News(progress.stage, progress.best_peak, progress.lower_bound)
             _send(self._output, {"news": asdict(news)})
 
 
-def _answer(job: Job, into: Path, tell: Callable[[Progress], None]) -> dict[str, Any]:
+def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> dict[str, Any]:
     from memsched.compiler import optimize
 
     try:
         result = optimize(
-            job.source, **job.options.keywords(), output=str(Path(job.folder, job.output)), on_progress=tell
+            job.source,
+            **job.options.keywords(),
+            output=str(Path(job.folder, job.output)),
+            on_progress=tell,
+            stop=None if memory.limit is None else memory.stop,
         )
+        memory.search_ended()
         saved = _save(result, job, into)
     except MemschedError as error:
         return _failed(job, error.exit_code, str(error))

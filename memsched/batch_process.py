@@ -35,6 +35,7 @@ class BatchOptions:
 
     Attributes:
         allow: As ``--allow`` has it.
+        memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
     """
 
     target: str | None = None
@@ -51,11 +52,13 @@ class BatchOptions:
     tflm_plan: bool = False
     verify: bool = True
     seed: int = 0
+    memory_limit: int | None = None
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
         values = asdict(self)
         allow = values.pop("allow")
+        del values["memory_limit"]
         values["solver"] = self.solver if _REORDERS in allow else "file"
         return {**values, **{name: short in allow for name, short in _PERMISSIONS}}
 

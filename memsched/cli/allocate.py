@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import output_options, size_option
+from memsched.cli.options import memory_option, output_options, size_option
 from memsched.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _INTERRUPTED = 130
     help="Bytes; of the addresses of buffers that state none.",
 )
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@memory_option
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option(
     "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search side by side."
@@ -51,6 +52,7 @@ def command(**options: Any) -> int:
     gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
     """
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+    from memsched.memory_limit import memory_limited
     from memsched.packing import allocate_buffers, save_allocation
     from memsched.schedule.portfolio import Progress
 
@@ -61,7 +63,7 @@ def command(**options: Any) -> int:
     def tell(news: PackProgress) -> None:
         progress.tell(Progress(news.stage, news.height, news.lower_bound, news.seconds))
 
-    with interruptible() as interrupt, progress:
+    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
         result = allocate_buffers(
             options["buffers"],
             capacity=options["capacity"],
@@ -72,13 +74,17 @@ def command(**options: Any) -> int:
             workers=options["workers"],
             output=output,
             on_progress=tell,
-            stop=interrupt.stop,
+            stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()
+        memory.search_ended()
         written = result.csv is not None and output != _STANDARD
         save_allocation(result, path=output if written else None, report_path=report, force=options["force"])
     _print(result, options, output=output, report=report, print_report=print_report)
-    return _exit_code(result, options["quiet"])
+    limited = memory.said(interrupt.requested)
+    if limited is not None and not options["quiet"]:
+        click.echo(f"memsched: {limited}", err=True)
+    return _exit_code(result, options["quiet"], interrupted=result.interrupted and limited is None)
 
 
 def _outputs(options: dict[str, Any]) -> tuple[str, str | None, bool]:
@@ -127,11 +133,11 @@ def _print(
     print_allocation(console, result.report.data, report_path=report, verbose=options["verbose"] > 0)
 
 
-def _exit_code(result: AllocateResult, quiet: bool) -> int:
+def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int:
     """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
     from memsched.report.allocation import verdict
 
-    if result.interrupted:
+    if interrupted:
         code, reason = _INTERRUPTED, "interrupted: the best addresses found so far were written"
     elif result.fits is False:
         code, reason = _DOES_NOT_FIT, verdict(result.report.data)

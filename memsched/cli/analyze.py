@@ -109,9 +109,9 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
 
 def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
     """Return the analysis, and what to say where the memory limit ended its search."""
-    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.compiler import analyze
+    from memsched.memory_limit import memory_limited
 
     allowed, frontier = options["allow"], options["frontier"]
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])

@@ -55,6 +55,7 @@ _LIST = "@"
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")
+@size_option("--memory-limit", "What the process of each model may hold, such as 2GB: its search ends there.")
 @search_options
 @click.option("--tflm-plan", is_flag=True, help="As in optimize.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
@@ -96,8 +97,11 @@ def _paths(options: dict[str, Any]) -> list[str]:
 def _batch_options(options: dict[str, Any]) -> BatchOptions:
     from memsched.batch_process import BatchOptions
     from memsched.graph.limits import Limits
+    from memsched.memory_limit import check_memory_limit
 
     Limits(options["time_limit"], options["seed"])
+    if options["dask"] is None:
+        check_memory_limit(options["memory_limit"])
     if options["target"] is not None:
         from memsched.targets.load import load_target
 
@@ -115,6 +119,7 @@ def _batch_options(options: dict[str, Any]) -> BatchOptions:
         "tflm_plan",
         "verify",
         "seed",
+        "memory_limit",
     )
     shapes, dims = parse_shapes(options["input_shapes"]), parse_dims(options["dims"])
     return BatchOptions(**{name: options[name] for name in names}, input_shapes=shapes, dims=dims)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from memsched.cli.options import output_options, parse_dims, parse_shapes, shape_options
+from memsched.cli.options import memory_option, output_options, parse_dims, parse_shapes, shape_options
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _INTERRUPTED = 130
 @click.option("--home", default="0", metavar="DEVICE", help="Who gets the outputs; by default the first device.")
 @shape_options
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@memory_option
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
 @click.option(
@@ -59,10 +60,11 @@ def command(**options: Any) -> int:
     from memsched.cli.terminal import interruptible
     from memsched.distributed_sections import check_folder, save_distributed
     from memsched.distributing import distribute, run_plan, runtime_installed
+    from memsched.memory_limit import memory_limited
 
     folder = _folder(options)
     check_folder(folder, force=options["force"])
-    with interruptible() as interrupt:
+    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
         found = distribute(
             options["model"],
             options["cluster"],
@@ -74,14 +76,18 @@ def command(**options: Any) -> int:
             home=options["home"],
             input_shapes=parse_shapes(options["input_shapes"]),
             dims=parse_dims(options["dims"]),
-            stop=interrupt.stop,
+            stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()
+        memory.search_ended()
         if options["run"] or (options["run"] is None and runtime_installed()):
             found = run_plan(found)
         report = save_distributed(found, folder, force=options["force"])
     _print(found, report, options, folder)
-    if found.interrupted:
+    limited = memory.said(interrupt.requested)
+    if limited is not None and not options["quiet"]:
+        click.echo(f"memsched: {limited}", err=True)
+    if found.interrupted and limited is None:
         if options["quiet"]:
             click.echo("memsched: interrupted: the best plan found so far was written", err=True)
         return _INTERRUPTED

@@ -128,10 +128,10 @@ def _beside(source: Path, suffix: str) -> Path:
 
 
 def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
-    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.cluster import executor_at
     from memsched.compiler import optimize
+    from memsched.memory_limit import memory_limited
     from memsched.results import OutputsDifferError, save_outputs
 
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])

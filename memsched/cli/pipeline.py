@@ -84,8 +84,8 @@ def command(**options: Any) -> int:
 
     The default target is the Coral Edge TPU; another accelerator is a TOML file with a [pipeline] table.
     """
-    from memsched.cli.memory_limit import memory_limited
     from memsched.cli.terminal import interruptible, make_console, write_standard_output
+    from memsched.memory_limit import memory_limited
     from memsched.pipeline_sections import report_of, save_pipeline
     from memsched.pipelining import pipeline
     from memsched.report.pipeline import print_pipeline

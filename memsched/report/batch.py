@@ -73,6 +73,7 @@ def figures(report: Mapping[str, Any]) -> dict[str, Any]:
         "arena_bytes": result["arena_bytes"],
         "lower_bound_bytes": result["lower_bound_bytes"],
         "status": result["status"],
+        "interrupted": result["interrupted"],
         "reduction_percent": result["reduction_percent"],
         "extra_macs_percent": result["extra_macs_percent"],
         "required_bytes": None if budget is None else budget["required_bytes"],

@@ -49,6 +49,8 @@ def print_batch(console: Console, summary: Mapping[str, Any], folder: str) -> No
             required = model["result"]["required_bytes"]
             what = "its memories do not suffice" if required is None else f"{required:,} B are required"
             print_line(console, f"budget missed: {model['path']}: {what}", "yellow")
+        if model["result"] is not None and model["result"]["interrupted"]:
+            print_line(console, f"--memory-limit ended the search: {model['path']}: the best so far", "yellow")
     print_line(console, _sums(totals, summary), "bold")
     print_line(console, f"all of it: {folder}", whole=True)
 

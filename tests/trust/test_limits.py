@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from memsched.cli.memory_limit import MemoryLimitError, memory_limited, resident_bytes
+from memsched import batch_child
+from memsched.batch_process import BatchOptions, Job
+from memsched.cli.main import main
+from memsched.memory_limit import MemoryLimitError, MemoryWatch, memory_limited, resident_bytes
 from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, Warm, one_line, snapshot
 
@@ -25,11 +29,14 @@ def wait(seconds: float) -> None:
 
 def test_resident_memory_counts_children() -> None:
     own = resident_bytes()
-    with subprocess.Popen(["sleep", "60"]) as child:
-        assert resident_bytes(child.pid) > 0
-        assert resident_bytes() >= resident_bytes(os.getpid())
-        child.kill()
     assert own > 10**7
+    code = "held = bytearray(2**26); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert resident_bytes(child.pid) > 2**26
+        assert resident_bytes() > own + 2**25
+        child.kill()
     assert resident_bytes(2**22 + 1) == 0
 
 
@@ -71,6 +78,98 @@ def test_the_best_so_far_is_written(warm: Warm, tmp_path: Path) -> None:
         one_line(done, 1, "--memory-limit")
         assert snapshot(tmp_path) == {}
     assert done.seconds < 40
+
+
+SEARCHES = {
+    "optimize": ["optimize", "net.onnx", "-o", "out.onnx", "--no-verify"],
+    "analyze": ["analyze", "net.onnx", "--frontier", "--report", "out.json"],
+    "pipeline": ["pipeline", "net.onnx", "--stages", "2", "--no-verify", "--report", "out.json"],
+    "distribute": ["distribute", "net.onnx", "--cluster", "pi4x4", "--no-run", "-o", "out"],
+    "allocate": ["allocate", "net.csv", "-o", "out.csv"],
+}
+BUFFERS = "id,lower,upper,size\n" + "".join(
+    f"{i},{i % 7},{i % 7 + 1 + i % 5},{64 + 8 * (i * i % 11)}\n" for i in range(40)
+)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "net.onnx").write_bytes(branches())
+    (tmp_path / "net.csv").write_text(BUFFERS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_every_search_ends_with_the_best_so_far(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    def exceeded(watch: MemoryWatch) -> bool:
+        watch.exceeded = True
+        return True
+
+    monkeypatch.setattr(MemoryWatch, "stop", exceeded)
+    assert main([*SEARCHES[command], "--memory-limit", "1000GB"]) == 0
+    assert capsys.readouterr().err.endswith(
+        "memsched: --memory-limit 1,000.0 GB ended the search: this is the best found so far\n"
+    )
+    assert list(inputs.glob("out*"))
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_no_command_writes_what_reading_had_no_room_for(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    def read_slowly(path: Path) -> bytes:
+        if path.name in {"net.onnx", "net.csv"}:
+            wait(5.0)
+        return path.open("rb").read()
+
+    before = snapshot(inputs)
+    monkeypatch.setattr(Path, "read_bytes", read_slowly)
+    assert main([*SEARCHES[command], "--memory-limit", "1MB"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1, errors
+    assert "more than --memory-limit 1,024.0 KB; nothing was written" in errors
+    assert snapshot(inputs) == before
+
+
+def test_a_batch_limits_each_model(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no reason to try it again, and the others go on."""
+    assert main(["batch", "net.onnx", "-o", "out", "--no-verify", "--memory-limit", "1MB"]) == 1
+    row = json.loads((inputs / "out/batch.json").read_text())["models"][0]
+    assert (row["status"], row["attempts"]) == ("failed", 1)
+    assert "more than --memory-limit 1,024.0 KB" in row["error"]
+    assert "failed: " in capsys.readouterr().out
+    assert {path.name for path in (inputs / "out").iterdir()} == {"batch.json", "batch.csv", "batch.html"}
+
+
+def test_a_model_of_a_batch_ends_with_the_best_so_far(inputs: Path) -> None:
+    into = inputs / "into"
+    into.mkdir()
+    options = BatchOptions(verify=False, memory_limit=10**12)
+    job = Job("net.onnx", "net.onnx", "out", "net_memsched.onnx", "net_memsched.json", "net", options)
+    with memory_limited(options.memory_limit) as memory:
+        memory.exceeded = True
+        answer = batch_child._answer(job, into, lambda _: None, memory)
+    assert (answer["exit_code"], answer["error"]) == (0, None)
+    assert answer["figures"]["interrupted"]
+    assert (into / "net_memsched.onnx").is_file()
+
+
+def test_native_code_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    """No Python code runs in the main thread any more; the process says so in its last words."""
+    code = """
+import hashlib
+from memsched import memory_limit
+memory_limit._PATIENCE_SECONDS = 0.3
+with memory_limit.memory_limited(2**20):
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "more than --memory-limit" in done.stderr
 
 
 def test_reading_alone_needs_more(tmp_path: Path) -> None:

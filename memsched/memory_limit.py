@@ -17,7 +17,7 @@ from typing import Final
 from memsched.errors import MemschedError, UsageError
 from memsched.units import format_size
 
-__all__ = ["MemoryLimitError", "MemoryWatch", "memory_limited", "resident_bytes"]
+__all__ = ["MemoryLimitError", "MemoryWatch", "check_memory_limit", "memory_limited", "resident_bytes"]
 
 _INTERVAL_SECONDS: Final = 0.1
 
@@ -64,10 +64,10 @@ class MemoryWatch:
         exceeded: The search was asked to end because of the limit.
     """
 
-    def __init__(self, limit: int | None, held: Callable[[], int] = resident_bytes) -> None:
+    def __init__(self, limit: int | None, last_words: Callable[[MemoryLimitError], None]) -> None:
         self.limit = limit
         self.exceeded = False
-        self._held = held
+        self._last_words = last_words
         self._searching = False
         self._most = 0
         self._end = threading.Event()
@@ -117,7 +117,7 @@ class MemoryWatch:
     def _watch(self) -> None:
         limit = self.limit or 0
         while not self._end.wait(_INTERVAL_SECONDS):
-            held = self._held()
+            held = resident_bytes()
             if held <= limit:
                 continue
             self._most = max(self._most, held)
@@ -126,24 +126,45 @@ class MemoryWatch:
                 _thread.interrupt_main()
             bound = limit * _FAR if searching else limit
             while not self._end.wait(_PATIENCE_SECONDS):
-                if self._held() > bound:
+                if resident_bytes() > bound:
                     self._give_up()
 
     def _give_up(self) -> None:
         """End the process: the main thread is inside code that nothing else ends. Nothing has been written yet."""
-        os.write(2, f"memsched: error: {self.error()}\n".encode())
-        os._exit(MemoryLimitError.exit_code)
+        try:
+            self._last_words(self.error())
+        finally:
+            os._exit(MemoryLimitError.exit_code)
+
+
+def _print_error(error: MemoryLimitError) -> None:
+    os.write(2, f"memsched: error: {error}\n".encode())
+
+
+def check_memory_limit(limit: int | None) -> None:
+    """Refuse a limit where nothing says how much memory a process holds.
+
+    Raises:
+        UsageError: There is a limit, and this system has no ``/proc``.
+    """
+    if limit is not None and not resident_bytes():
+        raise UsageError("--memory-limit needs /proc, which this system does not have")
 
 
 @contextlib.contextmanager
-def memory_limited(limit: int | None) -> Iterator[MemoryWatch]:
-    """Give a `MemoryWatch` that runs; ``limit`` in bytes, None for none.
+def memory_limited(
+    limit: int | None, last_words: Callable[[MemoryLimitError], None] = _print_error
+) -> Iterator[MemoryWatch]:
+    """Give a `MemoryWatch` that runs.
+
+    Args:
+        limit: Bytes; None for none.
+        last_words: Told the error when this process has to be ended at once, and then it is; by default it is printed.
 
     Raises:
         UsageError: This system does not say how much memory a process holds.
     """
-    if limit is not None and not resident_bytes():
-        raise UsageError("--memory-limit needs /proc, which this system does not have")
-    watch = MemoryWatch(limit)
+    check_memory_limit(limit)
+    watch = MemoryWatch(limit, last_words)
     with watch.running():
         yield watch
