@@ -67,8 +67,8 @@ def find_models(paths: Iterable[str], *, leave_out: str) -> tuple[BatchModel, ..
     given = tuple(paths)
     found: dict[str, str] = {}
     for path in given:
-        for model in _below(path, os.path.realpath(leave_out)) if Path(path).is_dir() else (path,):
-            found.setdefault(os.path.realpath(model), model)
+        for model in _below(path, _real(leave_out)) if _is_folder(path) else (path,):
+            found.setdefault(_real(model), model)
     if not found:
         where = ", ".join(f"'{path}'" for path in given) or "the list"
         raise ModelError(f"there is no {' or '.join(EXTENSIONS)} file in {where}")
@@ -76,9 +76,24 @@ def find_models(paths: Iterable[str], *, leave_out: str) -> tuple[BatchModel, ..
     return tuple(BatchModel(model, name) for model, name in zip(models, _names(models), strict=True))
 
 
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):  # no path of anything, such as a name that is too long: a model that fails
+        return False
+
+
+def _real(path: str | Path) -> str:
+    """Return the path without links; of what can be no path the text itself."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return str(path)
+
+
 def _below(folder: str, leave_out: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if os.path.realpath(Path(root, name)) != leave_out)
+        folders[:] = sorted(name for name in folders if _real(Path(root, name)) != leave_out)
         yield from (str(Path(root, name)) for name in sorted(files) if name.lower().endswith(EXTENSIONS))
 
 
@@ -123,6 +138,6 @@ def _identity(path: str | Path) -> tuple[int, int] | str:
     """Return what two names of one file have in common."""
     try:
         found = Path(path).stat()
-    except OSError:
-        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return _real(path)
     return found.st_dev, found.st_ino

@@ -7,6 +7,7 @@ or a model that came through before and fails now. A model that came or went is 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -221,9 +222,9 @@ def _compare(old: _Model | None, new: _Model | None, percent: float) -> dict[str
 
 
 def _change(old: float, new: float) -> dict[str, float | None]:
-    """Return both values and the growth in percent; None where something grew out of nothing."""
-    growth = 0.0 if new == old else 100 * (new - old) / old if old else None
-    return {"old": old, "new": new, "percent": None if growth is None else round(growth, 3)}
+    """Return both values and the growth in percent; None where something grew out of nothing, or next to nothing."""
+    growth = 0.0 if new == old else 100 * (new - old) / old if old else math.inf
+    return {"old": old, "new": new, "percent": round(growth, 3) if math.isfinite(growth) else None}
 
 
 def _missing(there: Mapping[str, int], here: Mapping[str, int]) -> list[dict[str, Any]]:

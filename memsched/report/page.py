@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from importlib import util
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import OutputError
 from memsched.report.page_data import as_script, page_data
 from memsched.report.page_words import page_words
 from memsched.report.text import shortened
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 __all__ = ["check_page", "render_page"]
 
@@ -46,20 +50,10 @@ def render_page(report: Mapping[str, Any]) -> str:
         OutputError: Bokeh or Jinja is not installed.
     """
     check_page()
-    import jinja2
-
     data = page_data(report)
     theme = _script(_asset(_THEME))
     scripts = [_script(text) for text in (*_library(), "".join(("(() => {\n", *map(_asset, _SCRIPTS), "})();\n")))]
-    environment = jinja2.Environment(
-        autoescape=True,
-        finalize=_shown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        loader=jinja2.FileSystemLoader(_ASSETS),
-    )
-    return environment.get_template("page.html").render(
+    return _template().render(
         report=report,
         page=page_words(report, data),
         policy=_Verbatim(_policy([theme, *scripts])),
@@ -68,6 +62,22 @@ def render_page(report: Mapping[str, Any]) -> str:
         scripts=[_Verbatim(script) for script in scripts],
         data=_Verbatim(as_script(data.values)),
     )
+
+
+@cache
+def _template() -> Template:
+    """Return the page's template, which takes longer to compile than to fill."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FileSystemLoader(_ASSETS),
+    )
+    return environment.get_template("page.html")
 
 
 class _Verbatim(str):

@@ -20,7 +20,17 @@ from pathlib import Path
 from scripts.fuzz.execute import HANG_SECONDS, execute, work
 from scripts.fuzz.kinds import KINDS, case
 
-_SHARES = {"onnx": 0.2, "tflite": 0.3, "csv": 0.25, "target": 0.25}
+_SHARES = {
+    "onnx": 0.2,
+    "tflite": 0.3,
+    "csv": 0.1,
+    "target": 0.1,
+    "cluster": 0.1,
+    "report": 0.1,
+    "diff": 0.06,
+    "plan": 0.02,
+    "list": 0.02,
+}
 _CHUNK = 2_000
 """Cases per worker process: long enough that starting one costs little, short enough that leaks do not add up."""
 

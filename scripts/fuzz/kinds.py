@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from scripts.fuzz import onnx_mutations, text_mutations, tflite_mutations
+from scripts.fuzz import onnx_mutations, readers, text_mutations, tflite_mutations, tree_mutations
 
 __all__ = ["KINDS", "Kind", "case"]
 
@@ -19,8 +16,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _LARGEST_SEED = 20_000
 """Bytes of a valid model that is changed: what is small is read often."""
 
-_OPTIMIZED = 50
-"""One model in so many goes through the whole of `optimize`, not just through reading and analysis."""
+_SEEDS = Path(__file__).with_name("seeds")
+"""Reports as their commands wrote them: what a case is must not depend on the version that makes it."""
 
 _TABLE = b"""id,lower,upper,size,alignment,hint,gaps,offset
 a,0,4,1024,16,-1,,
@@ -28,6 +25,9 @@ b,1,3,512,1,-1,1-2,
 c,2,8,4096,4,0,3-4@0:128 6-7,
 d,5,9,100,1,-1,,0
 """
+
+
+_LIST = b"# models\nmodels/hello_world_int8.tflite\n\n  examples/one.onnx  \nmodels/networks\nexamples/two.onnx\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +72,33 @@ def _target_seeds() -> tuple[bytes, ...]:
     return tuple(path.read_bytes() for path in sorted((_ROOT / "memsched" / "targets").glob("*.toml")))
 
 
-@contextmanager
-def _file(data: bytes, suffix: str) -> Iterator[str]:
-    descriptor, path = tempfile.mkstemp(suffix=suffix)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        yield path
-    finally:
-        Path(path).unlink()
+@cache
+def _cluster_seeds() -> tuple[bytes, ...]:
+    return tuple(path.read_bytes() for path in sorted((_ROOT / "memsched" / "clusters").glob("*.toml")))
 
 
-def _read_model(data: bytes, number: int) -> None:
-    from memsched.compiler import analyze, optimize
-
-    if number % _OPTIMIZED:
-        analyze(data)
-    else:
-        rewrite = number % (2 * _OPTIMIZED) == 0
-        optimize(data, time_limit=2.0, tile=rewrite, remat=rewrite, verify=False, seed=number)
+@cache
+def _table_seeds() -> tuple[bytes, ...]:
+    return _TABLE, b"id,lower,upper,size\na,0,2,3\nb,1,4,5\n", (_ROOT / "tests/data/packing/twelve.csv").read_bytes()
 
 
-def _read_table(data: bytes, number: int) -> None:
-    from memsched.packing import allocate_buffers
+@cache
+def _reports(*names: str) -> tuple[bytes, ...]:
+    return tuple((_SEEDS / f"{name}.json").read_bytes() for name in names)
 
-    allocate_buffers(data, capacity=10_000 if number % 2 else None, time_limit=0.2)
 
-
-def _read_target(data: bytes, _number: int) -> None:
-    from memsched.targets.load import load_target
-
-    with _file(data, ".toml") as path:
-        load_target(path)
+def _single_reports() -> tuple[bytes, ...]:
+    return _reports("optimize", "pieces", "repeated", "pools", "frontier", "tflm", "conditional")
 
 
 KINDS = {
-    "onnx": Kind(_onnx_seeds, onnx_mutations.mutated, _read_model),
-    "tflite": Kind(_tflite_seeds, tflite_mutations.mutated, _read_model),
-    "csv": Kind(lambda: (_TABLE,), text_mutations.mutated, _read_table),
-    "target": Kind(_target_seeds, text_mutations.mutated, _read_target),
+    "onnx": Kind(_onnx_seeds, onnx_mutations.mutated, readers.read_model),
+    "tflite": Kind(_tflite_seeds, tflite_mutations.mutated, readers.read_model),
+    "csv": Kind(_table_seeds, text_mutations.mutated, readers.read_table),
+    "target": Kind(_target_seeds, tree_mutations.toml_mutated, readers.read_target),
+    "cluster": Kind(_cluster_seeds, tree_mutations.toml_mutated, readers.read_cluster),
+    "report": Kind(_single_reports, tree_mutations.json_mutated, readers.read_report),
+    "diff": Kind(lambda: (*_single_reports(), *_reports("batch")), tree_mutations.json_mutated, readers.read_compared),
+    "plan": Kind(lambda: _reports("plan"), tree_mutations.json_mutated, readers.read_plan),
+    "list": Kind(lambda: (_LIST,), text_mutations.mutated, readers.read_list),
 }
