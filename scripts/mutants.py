@@ -3,7 +3,7 @@
 Every mutant is one small change of one module: another comparison, constant, operator or condition. It is executed in
 a process of its own, in which the import system gets the changed module instead of the file; the tests that know the
 module run until the first one fails. What no test notices is a survivor: a hole in the tests, or a change that means
-the same.
+the same. `--out` writes them to a file, of which `--survivors` runs no others again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-__all__ = ["MODULES", "Mutant", "mutants_of"]
+__all__ = ["MODULES", "Mutant", "Result", "mutants_of"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,8 +47,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
     "parts": ("tests/graph/test_parts.py",),
     "reuse": ("tests/graph/test_reuse.py",),
+    "runtime_orders": ("tests/graph/test_runtime_orders.py",),
+    "model": ("tests/graph/test_model.py",),
+    "limits": ("tests/graph/test_limits.py",),
+    "cpsat_run": ("tests/graph/test_cpsat_run.py",),
 }
-"""Modules of `memsched.graph` and the tests that are meant to notice what is wrong with them."""
+"""Modules of `memsched.graph` that can be changed, and the tests that are meant to notice what is wrong with them."""
 
 _SLOW = "not 100000 and not test_every_node_of_a_chain_separates"
 """Tests of speed say nothing about a mutant that the others do not."""
@@ -81,16 +85,35 @@ _CALLS = {"max": "min", "min": "max", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: its place, what it does, and the module with it."""
+    """One change of a module.
+
+    Attributes:
+        line: Where it is, from 1.
+        column: Where in the line it begins, from 0.
+        text: The line before the change.
+        change: What stands there before and after it.
+        tree: The module with it.
+    """
 
     line: int
+    column: int
+    text: str
     change: str
     tree: ast.Module
+
+    def told(self) -> dict[str, object]:
+        """Return what a file says of it; the number of its line may change without making it another one."""
+        return {"line": self.line, "column": self.column, "text": self.text, "change": self.change}
+
+    def is_told(self, told: Mapping[str, object]) -> bool:
+        """Whether it is the one that a file tells of."""
+        return (self.column, self.text, self.change) == (told["column"], told["text"], told["change"])
 
 
 def mutants_of(source: str) -> Iterator[Mutant]:
     """Yield every mutant of a module, in the order of the text."""
     tree = ast.parse(source)
+    lines = source.splitlines()
     places = sorted(_mutable(tree), key=lambda node: (node.lineno, node.col_offset))
     for place in places:
         for number in range(len(_changes(place))):
@@ -98,8 +121,9 @@ def mutants_of(source: str) -> Iterator[Mutant]:
             twin = next(node for node in _nodes(changed) if _same_place(node, place))
             before = ast.unparse(place)
             after = _changes(twin)[number]
-            text = _apply(changed, twin, after)
-            yield Mutant(place.lineno, f"{_short(before)} -> {_short(text)}", ast.fix_missing_locations(changed))
+            change = f"{_short(before)} -> {_short(_apply(changed, twin, after))}"
+            line = lines[place.lineno - 1].strip()
+            yield Mutant(place.lineno, place.col_offset, line, change, ast.fix_missing_locations(changed))
 
 
 _Node = ast.expr | ast.stmt
@@ -208,6 +232,43 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self._code, module.__dict__)  # noqa: S102
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of the mutants of a module.
+
+    Attributes:
+        mutants: How many were tested.
+        timeouts: How many of them the tests did not get through in time, which counts as noticed.
+        survivors: Those that no test noticed.
+        seconds: Time spent.
+    """
+
+    mutants: int
+    timeouts: int
+    survivors: tuple[Mutant, ...]
+    seconds: float
+
+    @property
+    def killed(self) -> int:
+        """How many a test noticed."""
+        return self.mutants - len(self.survivors)
+
+    @property
+    def percent(self) -> float:
+        """Of all that were tested."""
+        return 100 * self.killed / self.mutants if self.mutants else 100.0
+
+    def row(self, name: str) -> str:
+        """Return a row of a table: the module, mutants, killed ones, percent, timeouts among them, seconds."""
+        figures = f"{self.mutants} | {self.killed} | {self.percent:.1f} % | {self.timeouts} | {self.seconds:.0f}"
+        return f"| {name} | {figures} |"
+
+    def told(self) -> dict[str, object]:
+        """Return what a file says of it."""
+        survivors = [mutant.told() for mutant in self.survivors]
+        return {"mutants": self.mutants, "killed": self.killed, "timeouts": self.timeouts, "survivors": survivors}
+
+
 def _tested(module: str, mutant: Mutant | None, tests: Sequence[str], seconds: float) -> str:
     """Return "killed", "timeout" or "survived" for one mutant (None: the module as it is), tested in a fork."""
     child = os.fork()
@@ -242,53 +303,69 @@ def _child(module: str, mutant: Mutant | None, tests: Sequence[str]) -> None:
         os._exit(code)
 
 
-def _run(module: str, share: float, seed: int, slack: float) -> dict[str, object]:
+def _chosen(module: str, share: float, seed: int, earlier: Sequence[Mapping[str, object]] | None) -> list[Mutant]:
+    """Return the mutants to test: those that survived earlier, or a share of all drawn at random."""
+    mutants = list(mutants_of((_ROOT / "memsched/graph" / f"{module}.py").read_text(encoding="utf-8")))
+    if earlier is not None:
+        mutants = [mutant for mutant in mutants if any(mutant.is_told(told) for told in earlier)]
+    if share < 1:
+        drawn = random.Random(seed).sample(range(len(mutants)), round(share * len(mutants)))
+        mutants = [mutants[number] for number in sorted(drawn)]
+    return mutants
+
+
+def _run(module: str, mutants: Sequence[Mutant], slack: float) -> Result:
     tests = MODULES[module]
     started = time.monotonic()
     if _tested(module, None, tests, 600) != "survived":
         raise SystemExit(f"the tests of {module} fail as it is")
     limit = slack + 4 * (time.monotonic() - started)
-    mutants = list(mutants_of((_ROOT / "memsched/graph" / f"{module}.py").read_text(encoding="utf-8")))
-    if share < 1:
-        mutants = sorted(random.Random(seed).sample(mutants, round(share * len(mutants))), key=lambda one: one.line)
     survivors, slow = [], 0
     for mutant in mutants:
         outcome = _tested(module, mutant, tests, limit)
         slow += outcome == "timeout"
         if outcome == "survived":
-            survivors.append(f"{module}.py:{mutant.line}: {mutant.change}")
-            print(f"  survived: {survivors[-1]}", flush=True)
-    killed = len(mutants) - len(survivors)
-    percent = 100 * killed / len(mutants) if mutants else 100.0
-    seconds = time.monotonic() - started
-    print(f"{module}: {killed} of {len(mutants)} killed ({percent:.1f} %), {slow} by time; {seconds:.0f} s", flush=True)
-    return {"mutants": len(mutants), "killed": killed, "timeouts": slow, "survivors": survivors}
+            survivors.append(mutant)
+            print(f"  survived: {module}.py:{mutant.line}:{mutant.column}: {mutant.change}", flush=True)
+    found = Result(len(mutants), slow, tuple(survivors), time.monotonic() - started)
+    print(found.row(module), flush=True)
+    return found
 
 
 def main() -> int:
-    """Test the mutants of the modules that the command line names; 1 where fewer are killed than asked for."""
+    """Test the mutants of the modules that the command line names; 1 where fewer of one are killed than asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--module", choices=MODULES, action="append", help="of memsched.graph; several are possible")
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--share", type=float, default=1.0, help="of the mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")
-    parser.add_argument("--least", type=float, default=85.0, help="percent that must be killed, over all modules")
+    parser.add_argument("--least", type=float, default=85.0, help="percent that must be killed, of every module")
     parser.add_argument("--slack", type=float, default=20.0, help="seconds beside four times what the tests take")
     parser.add_argument("--out", type=Path, help="JSON file for counts and survivors")
+    parser.add_argument("--survivors", type=Path, help="such a file: test only the survivors that it names")
     args = parser.parse_args()
-    names = list(MODULES) if args.all else args.module
+    earlier = None if args.survivors is None else json.loads(args.survivors.read_text(encoding="utf-8"))
+    names = list(MODULES) if args.all else args.module or list(earlier or ())
     if not names:
         parser.error("name modules with --module, or ask for --all")
     # What every child needs is imported once, before the forks; memsched itself is not.
     for needed in ("pytest", "hypothesis", "numpy", "onnx", "_pytest.assertion.rewrite"):
         importlib.import_module(needed)
-    found = {name: _run(name, args.share, args.seed, args.slack) for name in names}
-    total = sum(int(str(one["mutants"])) for one in found.values())
-    killed = sum(int(str(one["killed"])) for one in found.values())
-    print(f"all: {killed} of {total} killed ({100 * killed / max(total, 1):.1f} %)")
+    found: dict[str, Result] = {}
+    for name in names:
+        told = None if earlier is None else earlier.get(name, {"survivors": []})["survivors"]
+        found[name] = _run(name, _chosen(name, args.share, args.seed, told), args.slack)
+    every = [one for result in found.values() for one in result.survivors]
+    count, slow = sum(one.mutants for one in found.values()), sum(one.timeouts for one in found.values())
+    total = Result(count, slow, tuple(every), sum(one.seconds for one in found.values()))
+    print("\n| module | mutants | killed | | by time | s |\n|---|--:|--:|--:|--:|--:|")
+    for name in sorted(found):
+        print(found[name].row(name))
+    print(total.row("all"))
     if args.out is not None:
-        args.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    return int(killed < args.least / 100 * total)
+        told_of = {name: one.told() for name, one in found.items()}
+        args.out.write_text(json.dumps(told_of, indent=2) + "\n", encoding="utf-8")
+    return int(any(one.percent < args.least for one in found.values()))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def addresses(graph: Graph, allocation: Allocation) -> tuple[int | None, ...]:
                 continue
             if source is not None:
                 result[output] = source + distance
-            elif rest is not None and result[output] == rest:
+            elif rest is not None:
                 # No piece needs an address, only the bytes beside the pieces do.
                 result[output] = rest - own_range(graph, op, output)[0]
     return tuple(result)

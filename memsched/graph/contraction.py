@@ -6,7 +6,7 @@ so a hyper-node keeps its own peak and residue profile, shared inputs and in-pla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.errors import GraphError
@@ -83,7 +83,6 @@ class Tasks:
             for buffer in self.storage.reads[op]:
                 uses[buffer] = uses.get(buffer, 0) + 1
         remaining = _Remaining(self.storage)
-        remaining.update(uses)
         for buffer, kept in zip(self.buffers, self.kept, strict=True):
             # What others need after these tasks does not die in them.
             remaining[buffer] = uses.get(buffer, 0) + kept
@@ -132,10 +131,7 @@ def contract(storage: Storage, groups: Sequence[Sequence[int]]) -> Tasks:
     if sorted(op for group in groups for op in group) != list(range(count)) or not all(groups):
         raise GraphError("the groups of a contraction must hold every op exactly once")
     members = _numbered(storage, [tuple(group) for group in groups])
-    task_of = [0] * count
-    for task, group in enumerate(members):
-        for op in group:
-            task_of[op] = task
+    task_of = _task_of(members)
     preds = _task_predecessors(storage, members, task_of)
     number: dict[int, int] = {}
     users: list[tuple[int, ...]] = []
@@ -168,8 +164,12 @@ def contract(storage: Storage, groups: Sequence[Sequence[int]]) -> Tasks:
     )
 
 
+def _task_of(groups: Sequence[Sequence[int]]) -> dict[int, int]:
+    return {op: task for task, group in enumerate(groups) for op in group}
+
+
 def _task_predecessors(
-    storage: Storage, members: Sequence[Sequence[int]], task_of: Sequence[int]
+    storage: Storage, members: Sequence[Sequence[int]], task_of: Mapping[int, int]
 ) -> tuple[tuple[int, ...], ...]:
     return tuple(
         tuple(sorted({task_of[before] for op in group for before in storage.preds[op]} - {task}))
@@ -179,14 +179,14 @@ def _task_predecessors(
 
 def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Number the groups topologically, ties by their first op in file order."""
-    task_of: dict[int, int] = {op: task for task, group in enumerate(groups) for op in group}
+    task_of = _task_of(groups)
     for group in groups:
         done: set[int] = set()
         for op in group:
             if any(task_of[before] == task_of[op] and before not in done for before in storage.preds[op]):
                 raise GraphError("a group of a contraction is not in execution order")
             done.add(op)
-    preds = _task_predecessors(storage, groups, [task_of[op] for op in range(len(task_of))])
+    preds = _task_predecessors(storage, groups, task_of)
     order = topological_order(preds, [min(group) for group in groups])
     if len(order) != len(groups):
         raise GraphError("contracting these groups makes a cycle")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 
 from memsched.errors import GraphError
@@ -34,11 +35,8 @@ def predecessors(graph: Graph) -> list[tuple[int, ...]]:
     producer = producers(graph)
     result: list[tuple[int, ...]] = []
     for op in graph.ops:
-        befores = [producer[tensor] for tensor in op.inputs]
-        if len(befores) == 1:
-            result.append(() if befores[0] < 0 else (befores[0],))
-        else:
-            result.append(tuple(sorted({before for before in befores if before >= 0})))
+        befores = {producer[tensor] for tensor in op.inputs}
+        result.append(tuple(sorted(before for before in befores if before >= 0)))
     for before, after in graph.dependencies:
         result[after] = tuple(sorted({*result[after], before}))
     return result
@@ -169,11 +167,9 @@ def ancestor_bitsets(preds: Sequence[Sequence[int]]) -> list[int]:
 def descendant_bitsets(succs: Sequence[Sequence[int]]) -> list[int]:
     """Return, per node, its descendants as a bitset (bit i = node i). Nodes are numbered topologically."""
     result = [0] * len(succs)
-    for node in range(len(succs) - 1, -1, -1):
-        bits = 0
+    for node in reversed(range(len(succs))):
         for after in succs[node]:
-            bits |= result[after] | (1 << after)
-        result[node] = bits
+            result[node] |= result[after] | (1 << after)
     return result
 
 
@@ -184,14 +180,10 @@ def separating_nodes(preds: Sequence[Sequence[int]], succs: Sequence[Sequence[in
     than v (so that following first successors leads to v) and each node after it has a predecessor no earlier.
     """
     count = len(preds)
-    latest_first_successor = [-1] * (count + 1)
-    for node in range(count):
-        first = min(succs[node], default=count)
-        latest_first_successor[node + 1] = max(latest_first_successor[node], first)
-    earliest_last_predecessor = [count] * (count + 1)
-    for node in range(count - 1, -1, -1):
-        last = max(preds[node], default=-1)
-        earliest_last_predecessor[node] = min(earliest_last_predecessor[node + 1], last)
+    firsts = (min(afters, default=count) for afters in succs)
+    latest_first_successor = list(itertools.accumulate(firsts, max, initial=0))
+    lasts = (max(befores, default=-1) for befores in reversed(preds))
+    earliest_last_predecessor = list(itertools.accumulate(lasts, min, initial=count))[::-1]
     return [
         node for node in range(count) if latest_first_successor[node] <= node <= earliest_last_predecessor[node + 1]
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from memsched.allocate.arena import allocate
 from memsched.errors import GraphError, InternalError
-from memsched.graph.addresses import addresses
+from memsched.graph.addresses import addresses, own_range, view_distances
 from memsched.graph.checker import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Placement, Schedule
@@ -121,6 +121,59 @@ def test_what_a_concatenation_has_beside_its_pieces_is_one_range() -> None:
     wide = graph_of({"x": 1, "a": 4, "b": 6, "c": 14}, [*OPS[:2], op], ["x"], ["c"])
     with pytest.raises(GraphError, match="not one range"):
         allocate(wide, scheduled(wide), alignment=1)
+
+
+def test_a_view_that_is_named_twice_is_one_view() -> None:
+    op = Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 1), (3, 2)))
+    graph = graph_of({"x": 1, "a": 4, "b": 6, "c": 10}, [*OPS[:2], op], ["x"], ["c"])
+    assert view_distances(graph, op) == ((3, 1, 0), (3, 2, -4))
+
+
+def test_pieces_follow_each_other_and_slices_begin_at_0_unless_offsets_say_otherwise() -> None:
+    graph = example()
+    assert [view_distances(graph, op) for op in OPS] == [
+        (),
+        (),
+        ((3, 1, 0), (3, 2, -4)),
+        (),
+        ((5, 4, 0), (5, 3, -2)),
+        ((6, 3, 5),),
+        ((7, 1, 0),),
+        (),
+    ]
+    assert view_distances(graph, replace(OPS[5], view_offsets=())) == ((6, 3, 0),)
+    assert view_distances(graph, replace(OPS[2], view_offsets=(6, 0))) == ((3, 1, -6), (3, 2, 0))
+
+
+def test_the_bytes_beside_the_pieces_are_found() -> None:
+    graph = graph_of({"x": 1, "a": 4, "b": 6, "c": 13}, OPS[:2], ["x"], ["a", "b"])
+    op = Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)))
+    for offsets, free in (((0, 4), (10, 13)), ((0, 7), (4, 7)), ((9, 3), (0, 3)), ((3, 7), (0, 3))):
+        assert own_range(graph, replace(op, view_offsets=offsets), 3) == free
+    full = graph_of({"x": 1, "a": 4, "b": 6, "c": 10}, OPS[:2], ["x"], ["a", "b"])
+    assert own_range(full, op, 3) == (10, 10)
+    with pytest.raises(GraphError, match="op 'c': two pieces of 'c' overlap at byte 3"):
+        own_range(graph, replace(op, view_offsets=(0, 3)), 3)
+    with pytest.raises(GraphError, match="op 'c': what 'c' has beside its pieces is not one range"):
+        own_range(graph, replace(op, view_offsets=(1, 5)), 3)
+
+
+def test_a_concatenation_lies_where_its_own_bytes_say_when_no_piece_has_an_address() -> None:
+    sizes = {"p": 4, "q": 2, "c": 9, "v": 9}
+    op = Op("c", "Concat", (0, 1), (2,), views=((2, 0), (2, 1)))
+    graph = graph_of(sizes, [op, Op("v", "Reshape", (2,), (3,), views=((3, 2),))], ["p", "q"], ["v"])
+    own = Allocation((Placement((2,), 10, 3, 0, 1),), 13, 13, 1, "optimal", "")
+    assert addresses(graph, own) == (None, None, 4, 4)
+    with_p = replace(own, placements=(*own.placements, Placement((0,), 4, 4, 0, 0)))
+    assert addresses(graph, with_p) == (4, None, 4, 4)
+    assert addresses(graph, replace(own, placements=())) == (None, None, None, None)
+
+
+def test_a_state_that_is_written_as_a_view_keeps_its_own_address() -> None:
+    op = Op("f", "Op", (0,), (1, 2), views=((1, 0), (2, 0)))
+    graph = graph_of({"x": 4, "state": 4, "v": 4}, [op], ["x"], ["v"], ["state"])
+    places = (Placement((0,), 8, 4, 0, 0), Placement((1,), 0, 4, 0, 0))
+    assert addresses(graph, Allocation(places, 12, 12, 1, "optimal", "")) == (8, 0, 8)
 
 
 def test_random_mutations_of_pieces_are_rejected() -> None:

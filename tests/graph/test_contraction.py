@@ -7,7 +7,7 @@ import random
 import pytest
 
 from memsched.errors import GraphError
-from memsched.graph.contraction import Tasks, contract, single_op_tasks
+from memsched.graph.contraction import Tasks, contract, restrict, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op
 from tests.graph.examples import graph_of
@@ -61,6 +61,57 @@ def test_tasks_cost_what_their_ops_cost_in_context() -> None:
             assert live == profile.residues[step]
 
 
+def per_task(tasks: Tasks, order: list[int]) -> tuple[list[int], list[int]]:
+    """What `Tasks.run` must say of an order of all tasks: what evaluating all their ops says."""
+    profile = evaluate(tasks.storage, tasks.expand(order))
+    footprints, residues, step = [], [], 0
+    for task in order:
+        end = step + len(tasks.members[task])
+        footprints.append(max(profile.footprints[step:end]))
+        residues.append(profile.residues[end])
+        step = end
+    return footprints, residues
+
+
+def test_an_order_of_tasks_costs_what_its_ops_cost() -> None:
+    rng = random.Random(14)
+    for _ in range(400):
+        graph = random_graph(rng, rng.randint(1, 14))
+        tasks = contract(Storage.of(graph), random_groups(rng, graph))
+        order = random_task_order(rng, tasks)
+        assert tasks.run(order) == per_task(tasks, order)
+
+
+def test_a_part_costs_what_it_costs_in_the_whole() -> None:
+    rng = random.Random(15)
+    for _ in range(600):
+        graph = random_graph(rng, rng.randint(2, 16))
+        tasks = contract(Storage.of(graph), random_groups(rng, graph))
+        order = random_task_order(rng, tasks)
+        footprints, residues = per_task(tasks, order)
+        begin, end = sorted(rng.sample(range(len(order) + 1), 2))
+        subset = sorted(order[begin:end])
+        residue = residues[begin - 1] if begin else tasks.initial
+        part = restrict(tasks, subset, set(order[:begin]), residue)
+        assert part.run([subset.index(task) for task in order[begin:end]]) == (
+            footprints[begin:end],
+            residues[begin:end],
+        )
+        assert part.members == tuple(tasks.members[task] for task in subset)
+        assert part.initial == residue
+        for task, whole in enumerate(subset):
+            assert [subset[before] for before in part.preds[task]] == [p for p in tasks.preds[whole] if p in subset]
+            assert [subset[after] for after in part.succs[task]] == [s for s in tasks.succs[whole] if s in subset]
+            assert [part.buffers[b] for b in part.reads[task]] == [tasks.buffers[b] for b in tasks.reads[whole]]
+            assert [part.buffers[b] for b in part.creates[task]] == [tasks.buffers[b] for b in tasks.creates[whole]]
+        for crossing, buffer in enumerate(part.buffers):
+            whole = tasks.buffers.index(buffer)
+            later = set(tasks.users[whole]) - set(order[:end])
+            assert part.kept[crossing] == (tasks.kept[whole] or bool(later))
+            assert [subset[task] for task in part.users[crossing]] == [t for t in tasks.users[whole] if t in subset]
+            assert part.sizes[crossing] == tasks.sizes[whole]
+
+
 def test_more_dying_buffers_never_cost_more() -> None:
     rng = random.Random(10)
     for _ in range(500):
@@ -95,6 +146,12 @@ def test_tasks_are_numbered_topologically_and_know_their_neighbours() -> None:
             assert set(tasks.users[crossing]) == outside
             assert tasks.kept[crossing] == storage.kept[buffer]
             assert outside or tasks.kept[crossing]
+
+
+def test_of_tasks_that_may_come_next_the_one_with_the_first_op_does() -> None:
+    ops = [Op(f"op{i}", "Op", (0,), (i + 1,)) for i in range(4)]
+    storage = Storage.of(graph_of({"x": 1, "a": 1, "b": 1, "c": 1, "d": 1}, ops, ["x"], ["a"]))
+    assert contract(storage, [(2, 1), (3, 0)]).members == ((3, 0), (2, 1))
 
 
 def test_single_op_tasks_are_the_ops() -> None:

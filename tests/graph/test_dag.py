@@ -33,6 +33,7 @@ def test_producers_predecessors_and_successors() -> None:
     assert dag.producers(graph) == [-1, 0, 1, 2]
     assert dag.predecessors(graph) == [(), (0,), (0, 1)]
     assert dag.successors_of(dag.predecessors(graph)) == [(1, 2), (2,), ()]
+    assert dag.predecessors(example()) == [(), (0,), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_producers_predecessors_and_successors() -> None:
         (lambda g: with_op(g, 1, name="f"), "op name 'f' is used twice"),
         (lambda g: with_op(g, 1, workspace=-5), "negative workspace"),
         (lambda g: with_op(g, 1, inputs=(7,)), "'g' names tensor 7"),
+        (lambda g: with_op(g, 1, inputs=(4,)), "'g' names tensor 4, but there are only 4"),
         (lambda g: with_op(g, 1, outputs=(2, 3)), "'y' has more than one producer"),
         (lambda g: with_op(g, 1, outputs=(2, 0)), "'x' has more than one producer"),
         (lambda g: with_op(g, 1, outputs=(2, 2)), "'b' has more than one producer"),
@@ -60,6 +62,7 @@ def test_producers_predecessors_and_successors() -> None:
         (lambda g: replace(g, dependencies=((0, 3),)), "against its own order"),
         (lambda g: replace(g, dependencies=((-1, 2),)), "against its own order"),
         (lambda g: replace(g, inputs=(0, 0)), "input 'x' twice"),
+        (lambda g: replace(g, inputs=(0, 3, 3)), "input 'y' twice"),
     ],
 )
 def test_an_invalid_graph_is_named_in_one_line(corrupt: Callable[[Graph], Graph], message: str) -> None:

@@ -167,6 +167,32 @@ def test_only_one_output_takes_a_buffer_and_the_best_choice_is_found() -> None:
     assert figures(graph_of(sizes, ops, ["x"], ["y"]))[0] == [11, 20, 21]
 
 
+def test_what_is_written_to_a_state_needs_no_buffer() -> None:
+    ops = [
+        Op("assign", "Assign", (0,), (1, 2), views=((1, 0),)),
+        Op("g", "Op", (1, 2), (3,), in_place=((3, 1), (3, 2))),
+    ]
+    graph = graph_of({"x": 4, "state": 4, "a": 6, "y": 6}, ops, ["x"], ["y"], ["state"])
+    assert figures(graph) == ([14, 10], [8, 10, 10])
+    storage = Storage.of(graph)
+    assert storage == Storage(
+        sizes=(4, 6, 6),
+        creator=(-1, 0, 1),
+        users=((0,), (1,), ()),
+        kept=(False, False, True),
+        creates=((1,), (2,)),
+        reads=((0,), (1,)),
+        takes=((), ((2, 1),)),
+        workspace=(0, 0),
+        preds=((), (0,)),
+        succs=((1,), ()),
+        tensor_of=(0, 2, 3),
+        buffers_of=((0,), (), (1,), (2,)),
+        variables=4,
+    )
+    assert (storage.initial_residue(), storage.remaining_uses()) == (8, [1, 1, 1])
+
+
 def test_a_graph_without_ops_needs_its_kept_inputs() -> None:
     graph = graph_of({"x": 10, "unread": 5, "state": 3}, [], ["x", "unread"], ["x"], variables=["state"])
     assert figures(graph) == ([], [13])

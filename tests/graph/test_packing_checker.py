@@ -51,6 +51,17 @@ def test_every_corruption_is_rejected(bad: Packing, message: str) -> None:
         check_packing(BLOCKS, bad, 18)
 
 
+def test_what_blocks_and_packings_are_where_nothing_is_said() -> None:
+    assert Block.whole(8, 0, 2) == Block(8, (Part(0, 2, 0, 8),)) == Block(8, (Part(0, 2, 0, 8),), 1, None, None)
+    assert Packing((), 0, 0, "optimal", "", "") == Packing((), 0, 0, "optimal", "", "", 0, 0.0)
+
+
+def test_a_height_needs_an_address_for_every_block() -> None:
+    assert (height_of(BLOCKS, GOOD.offsets), height_of((), ())) == (18, 0)
+    with pytest.raises(ValueError, match="zip"):
+        height_of(BLOCKS, (0, 12))
+
+
 def test_what_does_not_fit_is_rejected() -> None:
     with pytest.raises(InternalError, match="does not fit into 17"):
         check_packing(BLOCKS, GOOD, 17)

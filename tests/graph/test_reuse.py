@@ -66,6 +66,45 @@ def test_an_unread_value_stays_to_the_end() -> None:
     assert simulate_reuse(planned, range(3)).footprints == (7, 11, 13)
 
 
+def test_only_whole_values_of_a_known_shape_have_a_kind() -> None:
+    shapes = {"x": (4,), "a": (4,), "s": (), "e": (0, 3), "b": (4,), "c": (6,), "u": (4,), "d": (2, 2), "y": (4,)}
+    ops = [("a", ["x"]), ("s", ["x"]), ("e", ["x"]), ("b", ["x"]), ("c", ["b", "s"]), ("u", ["x"]), ("d", ["x"])]
+    graph = shaped(shapes, [*ops, ("y", ["a", "e", "c", "u", "d", "a"])], ["y"])
+    # c consists of b and two bytes of its own; nothing says how large u is.
+    views = tuple(replace(op, views=((5, 4),)) if op.name == "c" else op for op in graph.ops)
+    tensors = tuple(replace(t, size=0, sized=False) if t.name == "u" else t for t in graph.tensors)
+    planned = Planned.of(replace(graph, ops=views, tensors=tensors))
+    named = [graph.tensors[tensor].name for tensor in planned.storage.tensor_of]
+    assert dict(zip(named, planned.kind, strict=True)) == {
+        "x": -1, "a": 0, "s": -1, "e": -1, "b": 0, "c": -1, "u": -1, "d": 1, "y": 0,
+    }  # fmt: skip
+    released = [[named[buffer] for buffer in buffers] for buffers in planned.released]
+    assert released == [["x"], ["x"], ["x"], ["x"], ["b", "s"], ["x"], ["x"], ["e", "b", "c", "u", "d", "a"]]
+
+
+def test_what_is_written_in_place_takes_no_dead_buffer() -> None:
+    # p and q are dead when r is written over b: b has q's bytes, c takes p's, which are held meanwhile.
+    shapes = {"x": (1,), "p": (4,), "q": (4,), "m": (9,), "b": (4,), "r": (4,), "c": (4,), "y": (2,)}
+    ops = [("p", ["x"]), ("q", ["x"]), ("m", ["p", "q"]), ("b", ["m"]), ("r", ["b"]), ("c", ["r"]), ("y", ["c"])]
+    graph = shaped(shapes, ops, ["y"])
+    over = tuple(replace(op, in_place=((5, 4),)) if op.name == "r" else op for op in graph.ops)
+    found = simulate_reuse(Planned.of(replace(graph, ops=over)), range(7))
+    assert (found.footprints, found.handed_on) == ((4, 8, 17, 17, 8, 8, 6), ((4, 2), (6, 1)))
+
+
+def test_bytes_that_one_reader_had_are_given_back() -> None:
+    # a takes the bytes of lost, which nobody reads; they are given back with a.
+    shapes = {"x": (1,), "lost": (4,), "a": (4,), "y": (2,), "z": (1,)}
+    ops = [("lost", ["x"]), ("a", ["x"]), ("y", ["a"]), ("z", ["y"])]
+    found = simulate_reuse(Planned.of(shaped(shapes, ops, ["z"])), range(4))
+    assert (found.footprints, found.handed_on) == ((4, 4, 6, 3), ((2, 1),))
+    # The other way round: lost takes what a had.
+    ops = [("a", ["x"]), ("y", ["a"]), ("lost", ["y"]), ("z", ["y"])]
+    shapes = {"x": (1,), "a": (4,), "y": (2,), "lost": (4,), "z": (1,)}
+    found = simulate_reuse(Planned.of(shaped(shapes, ops, ["z"])), range(4))
+    assert (found.footprints, found.handed_on) == ((4, 6, 6, 3), ((3, 1),))
+
+
 def all_read(graph: Graph) -> Graph:
     """Return the graph with its unread tensors as outputs, and shapes, so that equal sizes are equal shapes."""
     read = {tensor for op in graph.ops for tensor in op.inputs}
