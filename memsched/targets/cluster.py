@@ -41,6 +41,9 @@ _FOLDER = Path(__file__).parent.parent / "clusters"
 _MOST_BYTES: Final = 1 << 50
 _MOST_SECONDS: Final = 1e6
 _MOST_BANDWIDTH: Final = 1e15
+_LEAST_BANDWIDTH: Final = 1.0
+_LEAST_SPEED: Final = 1e-6
+"""So that no time of a plan is infinite."""
 
 
 class ClusterError(MemschedError):
@@ -225,13 +228,14 @@ class _Table:
             raise ClusterError(f"{self.at}key '{key}' must be a name, not {_shown(value)}")
         return value
 
-    def number(self, key: str, default: float | None, most: float, *, positive: bool = False) -> float:
+    def number(self, key: str, default: float | None, most: float, *, least: float = 0.0) -> float:
         value = self.required(key) if default is None else self.values.get(key, default)
         if type(value) not in {int, float}:
             raise ClusterError(f"{self.at}key '{key}' must be a number, not {_shown(value)}")
-        if not 0 <= value <= most or (positive and value == 0):  # the first is also how a NaN is refused
-            bound = "above 0" if positive else "0 or more"
-            raise ClusterError(f"{self.at}key '{key}' must be {bound} and at most {most:g}, not {_shown(value)}")
+        if not least <= value <= most:  # which is also how a NaN is refused
+            raise ClusterError(
+                f"{self.at}key '{key}' must be {least:g} or more and at most {most:g}, not {_shown(value)}"
+            )
         return float(value)
 
     def whole(self, key: str, default: int | None, most: int) -> int:
@@ -268,7 +272,7 @@ def _router(table: _Table) -> Router:
     if mode not in ("broadcast", "point-to-point"):
         raise ClusterError(f"{table.at}key 'mode' must be 'broadcast' or 'point-to-point', not {_shown(mode)}")
     return Router(
-        bandwidth=table.number("bandwidth_bytes_per_second", None, _MOST_BANDWIDTH, positive=True),
+        bandwidth=table.number("bandwidth_bytes_per_second", None, _MOST_BANDWIDTH, least=_LEAST_BANDWIDTH),
         latency=table.number("latency_seconds", 0.0, _MOST_SECONDS),
         mode=mode,
     )
@@ -285,7 +289,7 @@ def _devices(path: str, tables: object, profiles: Mapping[str, _Profile]) -> tup
         if len(result) + count > MOST_DEVICES:
             raise ClusterError(f"{path}: there are more than {MOST_DEVICES} devices")
         memory = table.whole("memory_bytes", None, _MOST_BYTES)
-        speed = table.number("speed", 1.0, 1e6, positive=True)
+        speed = table.number("speed", 1.0, 1 / _LEAST_SPEED, least=_LEAST_SPEED)
         profile = _profile(table, profiles)
         scaled = {kind: _faster(time, speed) for kind, time in profile.items()}
         default = scaled.pop("default")
