@@ -17,8 +17,8 @@ __all__ = ["lowest_of"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?>=([0-9.]+)\s*(;.*)?")
-_LEFT_OUT = {"respect", "browser"}
-"""Extras for training and for tests in a browser: gigabytes that the smoke tests do not touch."""
+_LEFT_OUT = {"respect", "browser", "fuzz"}
+"""Extras for training, fuzzing and tests in a browser, which the smoke tests do not touch."""
 
 _HEAD = "# The lower bounds of pyproject.toml as versions, by `python -m scripts.lowest`; tested by `make lowest`."
 
