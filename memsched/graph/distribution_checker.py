@@ -184,11 +184,7 @@ class _Devices:
             if low == high or all(self.last[tensor] < done for tensor in op.outputs):
                 continue
             region = regions.get(share.op)
-            whole = self.whole(op.outputs[0])
-            if region is None or (not any(
-                got[0] <= low and high <= got[1] and all_[1] == share.bounds[-1]
-                for got, all_ in zip(region.ranges, whole.ranges, strict=True)
-            ) and region != whole):  # fmt: skip
+            if region is None or not _has_share(region, self.whole(op.outputs[0]), low, high, share.bounds[-1]):
                 raise InternalError(f"{where}: device {device} does not compute its share of op '{op.name}'")
 
     def check_memory(self) -> None:
@@ -208,6 +204,17 @@ class _Devices:
 
 
 # Regions ----------------------------------------------------------------------------------------------------------
+
+
+def _has_share(region: Region, whole: Region, low: int, high: int, length: int) -> bool:
+    """Whether ``region`` is all of ``whole``, or has [low, high) of an axis of ``length`` and all of the others."""
+    if region == whole:
+        return True
+    for divided, (_, size) in enumerate(whole.ranges):
+        share = Region((*whole.ranges[:divided], (low, high), *whole.ranges[divided + 1 :]))
+        if size == length and not _without(share, [region]):
+            return True
+    return False
 
 
 def _meet(one: Region, other: Region) -> bool:

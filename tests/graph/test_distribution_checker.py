@@ -10,8 +10,9 @@ import pytest
 from memsched.distribute.checking import check_plan
 from memsched.distribute.plan import plan_of
 from memsched.errors import InternalError
-from memsched.graph.distribution import Computation, Distribution, Step
-from memsched.graph.model import Region
+from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
+from memsched.graph.distribution_checker import check_distribution
+from memsched.graph.model import Graph, Op, Region, Tensor
 from tests.distribute.graphs import channels, cluster, figure, rows
 
 PLAN = plan_of(
@@ -75,10 +76,39 @@ def test_a_good_plan_passes() -> None:
     check_plan(figure(), PLAN, cluster())
 
 
+MESSAGES = {
+    "a transfer is missing": "step 1 of the plan: device 1 lacks a part of 'conv1' for op 'conv2'",
+    "a transfer comes twice": "step 1 of the plan: device 1 is sent a part of 'conv1' that it holds",
+    "the sender does not hold it": "step 1 of the plan: device 2 sends a part of 'conv1' that it does not hold",
+    "it is no input": "step 1 of the plan: 'conv1' comes from outside but is no input",
+    "there is no such sender": "step 1 of the plan: device 9 sends a part of 'conv1' that it does not hold",
+    "there is no such target": "step 1 of the plan: there is no device 9",
+    "it is sent to nobody": "step 1 of the plan: a part of 'conv1' is sent to []",
+    "the size is wrong": "step 1 of the plan: a part of 'conv1' is not of 1 bytes",
+    "the region is none": "step 1 of the plan: ((0, 1), (0, 2), (0, 9), (0, 1)) is no part of 'conv1'",
+    "a device computes too little": "step 0 of the plan: device 0 does not compute its share of op 'conv1'",
+    "a device computes nothing": "step 0 of the plan: device 0 does not compute its share of op 'conv1'",
+    "an op comes too early": "step 0 of the plan: device 0 computes op 1, whose turn it is not",
+    "a device too few": "step 0 of the plan is for 2 devices, not 3",
+    "a step is missing": "the plan computes 3 of 4 ops",
+    "results are missing": "device 0 does not end up with all of output 'add4'",
+    "outputs end elsewhere": "device 1 does not end up with all of output 'add4'",
+    "the home does not exist": "a plan names devices that do not exist",
+    "memory is wrong": "device 0 holds up to 216 bytes, not 215",
+    "latency is wrong": f"a plan takes 21.0 s by its cluster's model, not {PLAN.latency * 1.001} s",
+    "the bound is above it": f"a plan of 21.0 s claims that none takes less than {PLAN.latency * 1.001} s",
+    "bounds fall": "the share of op 'conv1' falls: [0, 4, 2, 6]",
+    "bounds end early": "the share of op 'conv1' ends at 5, which is no length of its output",
+    "a share is missing": "a plan's shares are not one for every op",
+    "the order is impossible": "op 'add4' comes before what it reads",
+}
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_plan_does_not(what: str) -> None:
-    with pytest.raises(InternalError):
+    with pytest.raises(InternalError) as caught:
         check_plan(figure(), BROKEN[what], cluster())
+    assert str(caught.value) == MESSAGES[what]
 
 
 def test_memory_of_the_devices_counts() -> None:
@@ -89,3 +119,286 @@ def test_memory_of_the_devices_counts() -> None:
 def test_the_cluster_must_be_the_plan_s() -> None:
     with pytest.raises(InternalError, match="2"):
         check_plan(figure(), PLAN, cluster(2))
+
+
+# By hand: f makes a and a scalar from x, g makes y from both; every element of x, a and y has 2 bytes.
+
+HAND = Graph(
+    "hand",
+    (
+        Tensor("x", 16, (2, 4), "int16"),
+        Tensor("a", 16, (2, 4), "int16"),
+        Tensor("s", 4, (), "int32"),
+        Tensor("y", 16, (2, 4), "int16"),
+    ),
+    (Op("f", "F", (0,), (1, 2)), Op("g", "G", (1, 2), (3,))),
+    (0,),
+    (3,),
+)
+
+
+def box(*ranges: tuple[int, int]) -> Region:
+    return Region(ranges)
+
+
+LEFT, RIGHT = box((0, 2), (0, 2)), box((0, 2), (2, 4))
+UPPER, LOWER, ALL = box((0, 1), (0, 4)), box((1, 2), (0, 4)), box((0, 2), (0, 4))
+CORNER, OTHER_CORNER = box((0, 1), (2, 4)), box((1, 2), (0, 2))
+
+GIVEN = Step(
+    (Transfer(0, LEFT, -1, (0,), 8), Transfer(0, RIGHT, -1, (1,), 8)),
+    ((Computation(0, LEFT),), (Computation(0, RIGHT),)),
+)
+EXCHANGED = Step(
+    (Transfer(1, CORNER, 1, (0,), 4), Transfer(1, OTHER_CORNER, 0, (1,), 4)),
+    ((Computation(1, UPPER),), (Computation(1, LOWER),)),
+)
+TWO = Distribution(
+    devices=2,
+    shares=(Share(0, "rows", (0, 2, 4)), Share(1, "channels", (0, 1, 2))),
+    steps=(GIVEN, EXCHANGED),
+    results=(Transfer(3, LOWER, 1, (0,), 8),),
+    home=0,
+    latency=1.0,
+    lower_bound=1.0,
+    memory=(38, 38),
+    method="by hand",
+)
+FUSED = replace(
+    TWO,
+    steps=(
+        Step(
+            (Transfer(0, ALL, -1, (0, 1), 16),),
+            ((Computation(0, UPPER), Computation(1, UPPER)), (Computation(0, LOWER), Computation(1, LOWER))),
+        ),
+    ),
+    # x, a's row, the scalar, y's row, constants of 4 elements of f and of g; the results come when x is gone.
+    memory=(16 + 8 + 4 + 14, 16 + 8 + 4 + 14),
+)
+ALONE = Distribution(
+    devices=1,
+    shares=(Share(0, "whole", (0, 1)), Share(1, "rows", (0, 4))),
+    steps=(
+        Step((Transfer(0, ALL, -1, (0,), 16),), ((Computation(0, ALL),),)),
+        Step((), ((Computation(1, ALL),),)),
+    ),
+    results=(),
+    home=0,
+    latency=2.0,
+    lower_bound=0.0,
+    memory=(8 + 10 + 16 + 16 + 4,),
+    method="by hand",
+)
+
+
+def hand_needs(op: int, region: Region) -> list[Region | None]:
+    return [region] if op == 0 else [region, box()]
+
+
+def hand_constants(op: int, region: Region) -> int:
+    """One byte for every element of f, ten for g."""
+    (top, bottom), (left, right) = region.ranges
+    return (bottom - top) * (right - left) if op == 0 else 10
+
+
+def check(plan: Distribution, graph: Graph = HAND) -> None:
+    check_distribution(graph, plan, hand_needs, hand_constants)
+
+
+def given(**changes: object) -> Distribution:
+    """Return `TWO` with another first transfer of the first step."""
+    first = replace(GIVEN.transfers[0], **changes)  # type: ignore[arg-type]
+    return replace(TWO, steps=(replace(GIVEN, transfers=(first, GIVEN.transfers[1])), EXCHANGED))
+
+
+def exchanged(**changes: object) -> Distribution:
+    """Return `TWO` with another first transfer of the second step."""
+    first = replace(EXCHANGED.transfers[0], **changes)  # type: ignore[arg-type]
+    return replace(TWO, steps=(GIVEN, replace(EXCHANGED, transfers=(first, EXCHANGED.transfers[1]))))
+
+
+def first_computes(*mine: Computation) -> Distribution:
+    """Return `TWO` where device 0 computes ``mine`` in the second step."""
+    return replace(TWO, steps=(GIVEN, replace(EXCHANGED, computations=(mine, EXCHANGED.computations[1]))))
+
+
+def shares(first: Share) -> Distribution:
+    return replace(TWO, shares=(first, TWO.shares[1]))
+
+
+def test_plans_by_hand_pass() -> None:
+    for plan in (TWO, FUSED, ALONE, replace(TWO, lower_bound=0.0), replace(TWO, lower_bound=1.0 + 1e-10)):
+        check(plan)
+
+
+def test_memory_is_what_is_held_at_once() -> None:
+    for plan in (TWO, FUSED, ALONE):
+        for device in range(plan.devices):
+            for wrong in (-1, 1):
+                memory = tuple(size + wrong * (number == device) for number, size in enumerate(plan.memory))
+                with pytest.raises(InternalError, match=f"device {device} holds up to {plan.memory[device]} bytes"):
+                    check(replace(plan, memory=memory))
+
+
+def test_one_device_may_compute_all_of_an_op() -> None:
+    whole = replace(
+        TWO,
+        shares=(Share(0, "whole", (0, 0, 1)), Share(1, "whole", (0, 1, 1))),
+        steps=(
+            Step((Transfer(0, ALL, -1, (1,), 16),), ((), (Computation(0, ALL),))),
+            Step((Transfer(1, ALL, 1, (0,), 16), Transfer(2, box(), 1, (0,), 4)), ((Computation(1, ALL),), ())),
+        ),
+        results=(),
+        memory=(16 + 4 + 16 + 10, 16 + 16 + 4 + 8),
+    )
+    check(whole)
+    part = replace(whole.steps[0], computations=((), (Computation(0, LEFT),)))
+    with pytest.raises(InternalError, match="step 0 of the plan: device 1 does not compute its share of op 'f'"):
+        check(replace(whole, steps=(part, whole.steps[1])))
+
+
+def test_what_is_used_up_within_a_step_may_be_computed_anywhere() -> None:
+    """Nobody needs a and s after the step, so no device has to make its share of them."""
+    check(FUSED)
+    read_later = replace(HAND, outputs=(3, 1))
+    with pytest.raises(InternalError, match="step 0 of the plan: device 0 does not compute its share of op 'f'"):
+        check(FUSED, read_later)
+
+
+def test_a_piece_is_as_large_as_whole_bytes_hold_it() -> None:
+    """Four-bit elements: three of eight are 2 bytes; a tensor without elements is as large as it says."""
+    tensors = (Tensor("x", 4, (8,), "int4"), Tensor("e", 3, (0,), "string"), Tensor("y", 4, (8,), "int4"))
+    graph = Graph("halves", tensors, (Op("f", "F", (0, 1), (2,)),), (0, 1), (2,))
+    three, five, none = box((0, 3)), box((3, 8)), box((0, 0))
+    plan = Distribution(
+        devices=2,
+        shares=(Share(0, "rows", (0, 3, 8)),),
+        steps=(
+            Step(
+                (Transfer(0, three, -1, (0,), 2), Transfer(0, five, -1, (1,), 3), Transfer(1, none, -1, (0, 1), 3)),
+                ((Computation(0, three),), (Computation(0, five),)),
+            ),
+        ),
+        results=(Transfer(2, five, 1, (0,), 3),),
+        home=0,
+        latency=1.0,
+        lower_bound=0.0,
+        memory=(2 + 3 + 2, 3 + 3 + 3),
+        method="by hand",
+    )
+    check_distribution(graph, plan, lambda _op, region: [region, none], lambda _op, _region: 0)
+
+
+REFUSED = {
+    "no device": (replace(ALONE, devices=0, home=0, memory=()), "a plan names devices that do not exist"),
+    "a home below 0": (replace(TWO, home=-1), "a plan names devices that do not exist"),
+    "memory of one device": (replace(TWO, memory=(38,)), "a plan names devices that do not exist"),
+    "a bound below 0": (replace(TWO, lower_bound=-0.5), "a plan of 1.0 s claims that none takes less than -0.5 s"),
+    "a bound above it": (replace(TWO, lower_bound=1.1), "a plan of 1.0 s claims that none takes less than 1.1 s"),
+    "no end": (replace(TWO, latency=float("inf")), "a plan of inf s claims that none takes less than 1.0 s"),
+    "an op twice": (replace(TWO, shares=(*TWO.shares, TWO.shares[0])), "a plan's shares are not one for every op"),
+    "a bound too few": (
+        shares(Share(0, "rows", (0, 4))),
+        "the share of op 'f' does not begin at 0 and name every device",
+    ),
+    "it begins at 1": (
+        shares(Share(0, "rows", (1, 2, 4))),
+        "the share of op 'f' does not begin at 0 and name every device",
+    ),
+    "it falls": (shares(Share(0, "rows", (0, 5, 4))), "the share of op 'f' falls: [0, 5, 4]"),
+    "all of 2": (
+        shares(Share(0, "whole", (0, 2, 2))),
+        "the share of op 'f' ends at 2, which is no length of its output",
+    ),
+    "rows of 1": (
+        shares(Share(0, "rows", (0, 1, 1))),
+        "the share of op 'f' ends at 1, which is no length of its output",
+    ),
+    "the other way round": (replace(TWO, shares=TWO.shares[::-1]), "op 'g' comes before what it reads"),
+    "a device too many": (
+        replace(TWO, steps=(replace(GIVEN, computations=(*GIVEN.computations, ())), EXCHANGED)),
+        "step 0 of the plan is for 3 devices, not 2",
+    ),
+    "nothing is computed": (replace(TWO, steps=()), "the plan computes 0 of 2 ops"),
+    "results that nobody holds": (
+        replace(TWO, results=(Transfer(3, LOWER, 0, (1,), 8),)),
+        "the results of the plan: device 0 sends a part of 'y' that it does not hold",
+    ),
+    "outside": (
+        given(region=box((0, 2), (0, 5)), size=20),
+        "step 0 of the plan: ((0, 2), (0, 5)) is no part of 'x'",
+    ),
+    "before the first": (
+        given(region=box((0, 2), (-1, 2)), size=12),
+        "step 0 of the plan: ((0, 2), (-1, 2)) is no part of 'x'",
+    ),
+    "nothing of it": (
+        given(region=box((0, 2), (1, 1)), size=0),
+        "step 0 of the plan: ((0, 2), (1, 1)) is no part of 'x'",
+    ),
+    "an axis too few": (given(region=box((0, 2)), size=4), "step 0 of the plan: ((0, 2),) is no part of 'x'"),
+    "larger": (given(size=9), "step 0 of the plan: a part of 'x' is not of 9 bytes"),
+    "smaller": (given(size=7), "step 0 of the plan: a part of 'x' is not of 7 bytes"),
+    "no input": (exchanged(source=-1), "step 1 of the plan: 'a' comes from outside but is no input"),
+    "a sender below -1": (
+        exchanged(source=-2),
+        "step 1 of the plan: device -2 sends a part of 'a' that it does not hold",
+    ),
+    "a sender too many": (
+        exchanged(source=2),
+        "step 1 of the plan: device 2 sends a part of 'a' that it does not hold",
+    ),
+    "it has not all of it": (
+        exchanged(region=UPPER, size=8),
+        "step 1 of the plan: device 1 sends a part of 'a' that it does not hold",
+    ),
+    "to nobody": (exchanged(targets=()), "step 1 of the plan: a part of 'a' is sent to []"),
+    "to one twice": (exchanged(targets=(0, 0)), "step 1 of the plan: a part of 'a' is sent to [0, 0]"),
+    "to itself": (exchanged(targets=(0, 1)), "step 1 of the plan: a part of 'a' is sent to [0, 1]"),
+    "to device 2": (exchanged(targets=(2,)), "step 1 of the plan: there is no device 2"),
+    "to device -1": (exchanged(targets=(-1,)), "step 1 of the plan: there is no device -1"),
+    "what it was sent before": (
+        given(targets=(0, 1), region=ALL, size=16),
+        "step 0 of the plan: device 1 is sent a part of 'x' that it holds",
+    ),
+    "a part outside": (
+        first_computes(Computation(1, box((0, 3), (0, 4)))),
+        "step 1 of the plan: ((0, 3), (0, 4)) is no part of 'y'",
+    ),
+    "more than it has": (
+        first_computes(Computation(1, ALL)),
+        "step 1 of the plan: device 0 lacks a part of 'a' for op 'g'",
+    ),
+    "an op again": (
+        first_computes(Computation(0, LEFT), Computation(1, UPPER)),
+        "step 1 of the plan: device 0 computes op 0, whose turn it is not",
+    ),
+    "an op twice in a step": (
+        first_computes(Computation(1, UPPER), Computation(1, UPPER)),
+        "step 1 of the plan: device 0 does not keep the order",
+    ),
+    "the second op first": (
+        replace(
+            FUSED,
+            steps=(replace(FUSED.steps[0], computations=(
+                FUSED.steps[0].computations[0][::-1], FUSED.steps[0].computations[1],
+            )),),
+        ),
+        "step 0 of the plan: device 0 does not keep the order",
+    ),
+    "not its share": (
+        first_computes(Computation(1, CORNER)),
+        "step 1 of the plan: device 0 does not compute its share of op 'g'",
+    ),
+    "nothing of its share": (first_computes(), "step 1 of the plan: device 0 does not compute its share of op 'g'"),
+    "the results stay": (replace(TWO, results=()), "device 0 does not end up with all of output 'y'"),
+    "the results are elsewhere": (replace(TWO, home=1), "device 1 does not end up with all of output 'y'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_plan_by_hand_may_not_be(what: str) -> None:
+    plan, message = REFUSED[what]
+    with pytest.raises(InternalError) as caught:
+        check(plan)
+    assert str(caught.value) == message

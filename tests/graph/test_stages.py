@@ -50,6 +50,17 @@ def test_figures_where_stages_hand_values_on() -> None:
     assert (third.receives, third.sends) == (14, 7)
 
 
+def test_what_several_stages_read_is_handed_on_to_the_last_of_them() -> None:
+    first, second, third = figures(NETWORK, (0, 1, 1, 2), 3, "through")
+    assert (first.sent_values, second.received_values, second.sent_values) == ((1,), (1,), (1, 3))
+    assert third.received_values == (1, 3)
+    second_too = replace(NETWORK.values[1], readers=(1, 2, 3))
+    shared = replace(NETWORK, values=(NETWORK.values[0], second_too, *NETWORK.values[2:]))
+    first, second, third = figures(shared, STAGES, 3, "through")
+    assert (first.sent_values, second.sent_values, third.sent_values) == ((1, 2), (1, 3), (4,))
+    assert [stage.received_values for stage in (first, second, third)] == [(0,), (1, 2), (1, 3)]
+
+
 def test_results_of_early_stages_are_handed_on_to_the_end() -> None:
     early = replace(NETWORK, values=(*NETWORK.values[:2], replace(NETWORK.values[2], result=True), *NETWORK.values[3:]))
     first, second, third = figures(early, STAGES, 3, "through")
