@@ -1,15 +1,16 @@
 """Mutation testing of `memsched.graph`: `python -m scripts.mutants --module checker`, or `--all`.
 
 Every mutant is one small change of one module: another comparison, constant, operator or condition. It is executed in
-a process of its own, in which the import system gets the changed module instead of the file; the tests that know the
-module run until the first one fails. What no test notices is a survivor: a hole in the tests, or a change that means
-the same. `--out` writes them to a file, of which `--survivors` runs no others again.
+a process of its own, in which (as in those that it starts) the import system gets the changed module instead of the
+file; the tests that know the module run until the first one fails. What no test notices is a survivor: a hole in the
+tests, or a change that means the same. `--out` writes them to a file, of which `--survivors` runs no others again.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import importlib.abc
 import importlib.machinery
@@ -19,13 +20,14 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
-__all__ = ["MODULES", "Mutant", "Result", "mutants_of"]
+__all__ = ["MODULES", "Mutant", "Result", "mutants_of", "replace_module"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -232,6 +234,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self._code, module.__dict__)  # noqa: S102
 
 
+def replace_module(module: str, text: str) -> None:
+    """Let this process execute the file ``text`` where it imports ``module`` of `memsched.graph`."""
+    path = _path(module)
+    code = compile(Path(text).read_text(encoding="utf-8"), str(path), "exec")
+    sys.meta_path.insert(0, _Finder(f"memsched.graph.{module}", path, code))
+
+
+def _path(module: str) -> Path:
+    return _ROOT / "memsched/graph" / f"{module}.py"
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of the mutants of a module.
@@ -271,41 +284,57 @@ class Result:
 
 def _tested(module: str, mutant: Mutant | None, tests: Sequence[str], seconds: float) -> str:
     """Return "killed", "timeout" or "survived" for one mutant (None: the module as it is), tested in a fork."""
-    child = os.fork()
-    if child == 0:
-        _child(module, mutant, tests)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return "survived" if status == 0 else "killed"
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "timeout"
+    with tempfile.TemporaryDirectory() as folder:
+        child = os.fork()
+        if child == 0:
+            _child(module, mutant, tests, Path(folder))
+        end = time.monotonic() + seconds
+        status = None
+        while status is None and time.monotonic() < end:
+            pid, code = os.waitpid(child, os.WNOHANG)
+            status = code if pid else None
+            time.sleep(0.02)
+        # Processes that a test started, too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        if status is None:
+            os.waitpid(child, 0)
+            return "timeout"
+        return "killed" if status else "survived"
 
 
-def _child(module: str, mutant: Mutant | None, tests: Sequence[str]) -> None:
+def _child(module: str, mutant: Mutant | None, tests: Sequence[str], folder: Path) -> None:
     import pytest
 
     code = 1
     try:
+        os.setpgid(0, 0)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         if mutant is not None:
-            path = _ROOT / "memsched/graph" / f"{module}.py"
-            compiled = compile(mutant.tree, str(path), "exec")
-            sys.meta_path.insert(0, _Finder(f"memsched.graph.{module}", path, compiled))
+            _put(module, mutant, folder)
         arguments = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         code = int(pytest.main([*arguments, "-k", _SLOW, *tests]))
     finally:
         os._exit(code)
 
 
+def _put(module: str, mutant: Mutant, folder: Path) -> None:
+    """Put the mutant in the module's place, in this process and in those that it starts."""
+    text = folder / "mutant.txt"
+    text.write_text(ast.unparse(mutant.tree), encoding="utf-8")
+    start = f"from scripts.mutants import replace_module\nreplace_module({module!r}, {str(text)!r})\n"
+    (folder / "sitecustomize.py").write_text(start, encoding="utf-8")
+    paths = [str(folder), str(_ROOT)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+    sys.path[:0] = paths
+    replace_module(module, str(text))
+
+
 def _chosen(module: str, share: float, seed: int, earlier: Sequence[Mapping[str, object]] | None) -> list[Mutant]:
     """Return the mutants to test: those that survived earlier, or a share of all drawn at random."""
-    mutants = list(mutants_of((_ROOT / "memsched/graph" / f"{module}.py").read_text(encoding="utf-8")))
+    mutants = list(mutants_of(_path(module).read_text(encoding="utf-8")))
     if earlier is not None:
         mutants = [mutant for mutant in mutants if any(mutant.is_told(told) for told in earlier)]
     if share < 1:

@@ -57,15 +57,13 @@ def _check_address(index: int, block: Block, offset: int) -> None:
 
 def _rectangles(index: int, block: Block, offset: int) -> list[_Rectangle]:
     """Return what a block occupies, without overlaps of its own parts: its union of bytes between changes."""
-    parts = [part for part in block.parts if part.begin < part.end and part.low < part.high]
-    if len(parts) <= 1:
-        return [(index, part.begin, part.end, offset + part.low, offset + part.high) for part in parts]
     result: list[_Rectangle] = []
-    times = sorted({time for part in parts for time in (part.begin, part.end)})
+    times = sorted({time for part in block.parts for time in (part.begin, part.end)})
     for begin, end in itertools.pairwise(times):
-        reach: int | None = None
-        for low, high in sorted((part.low, part.high) for part in parts if part.begin <= begin and part.end >= end):
-            start = low if reach is None else max(low, reach)
+        reach = 0
+        used = [(part.low, part.high) for part in block.parts if part.begin <= begin and part.end >= end]
+        for low, high in sorted(used):
+            start = max(low, reach)
             if start < high:
                 result.append((index, begin, end, offset + start, offset + high))
                 reach = high

@@ -48,8 +48,6 @@ def _check_order(network: Network, stages: tuple[int, ...]) -> None:
 def _check_constraints(network: Network, stages: tuple[int, ...], constraints: Constraints) -> None:
     for value in network.values:
         maker = value.producer
-        if maker < 0:
-            continue
         if maker in constraints.cut_after and any(stages[reader] == stages[maker] for reader in value.readers):
             raise InternalError(f"there is no cut after '{network.layers[maker].name}'")
         if maker in constraints.never_cut and any(stages[reader] != stages[maker] for reader in value.readers):

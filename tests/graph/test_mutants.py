@@ -69,7 +69,7 @@ def test_a_table_counts_what_no_test_noticed() -> None:
 def test_no_module_is_left_out() -> None:
     modules = {path.stem: path for path in (ROOT / "memsched/graph").glob("*.py")}
     changeable = {name for name, path in modules.items() if any(mutants_of(path.read_text(encoding="utf-8")))}
-    assert set(MODULES) == changeable
+    assert not changeable - set(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)
