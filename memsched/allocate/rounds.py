@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.preprocess import Problem, common_unit, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, height_of
-
-if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
+from memsched.graph.worker_pool import submitted, worker_pool
 
 __all__ = ["Rounds", "Task"]
 
@@ -194,16 +192,16 @@ class _Crew:
     """Processes that hold the task and make attempts."""
 
     def __init__(self, task: Task, workers: int, deadline: float) -> None:
-        context = get_context("spawn")
         self._task = task
-        self._current = context.Value("q", 0)
-        self._pool = ProcessPoolExecutor(workers, context, _begin, (task, self._current))
+        # Without a lock: a process that was killed while it held one would stop all others for ever.
+        self._current = get_context("spawn").Value("q", 0, lock=False)
+        self._pool = worker_pool(workers, _hold, (task, self._current))
         self._deadline = deadline
 
     def run(self, wanted: Sequence[_Try], stop: Callable[[], bool]) -> Iterator[_Result]:
         """Yield the outcome of each attempt, in their order."""
         call = self._current.value
-        futures = [self._pool.submit(_attempt, one, call, self._deadline - time.monotonic()) for one in wanted]
+        futures = [submitted(self._pool, _attempt, one, call, self._deadline - time.monotonic()) for one in wanted]
         return _in_order(futures, wanted, self._task, self._deadline, stop)
 
     def stop(self) -> None:
@@ -235,12 +233,11 @@ def _in_order(
             yield _make(task, one, deadline, stop)
 
 
-_held: list[tuple[Task, Synchronized[int]]] = []
+_held: list[tuple[Task, ctypes.c_longlong]] = []
 """In a process of a crew: its task, and the number of the call that is still wanted."""
 
 
-def _begin(task: Task, current: Synchronized[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _hold(task: Task, current: ctypes.c_longlong) -> None:
     _held.append((task, current))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 from memsched.graph.contraction import Tasks
+from memsched.graph.worker_pool import submitted, worker_pool
 from memsched.schedule import exact
 from memsched.schedule.exact import ExactResult
 
@@ -42,7 +41,8 @@ def search_all(
             there is searched here.
     """
     if executor is not None and len(jobs) > 1:
-        return _gathered(jobs, _submitted(executor, jobs, deadline), stop)
+        seconds = _seconds_until(deadline)
+        return _gathered(jobs, [executor.submit(_search_until, job, seconds) for job in jobs], stop)
     if workers == 1 or len(jobs) < 2:
         return [None if stop() else _search_here(job, stop) for job in jobs]
     return _search_in_processes(jobs, min(workers, len(jobs)), deadline, stop)
@@ -60,15 +60,12 @@ def _search_until(job: Job, seconds: float) -> ExactResult:
     return _search_here(job, lambda: time.monotonic() >= end)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _search_in_processes(
     jobs: Sequence[Job], workers: int, deadline: float, stop: Callable[[], bool]
 ) -> list[ExactResult | None]:
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts_to_the_parent)
-    futures = _submitted(pool, jobs, deadline)
+    pool = worker_pool(workers)
+    seconds = _seconds_until(deadline)
+    futures = [submitted(pool, _search_until, job, seconds) for job in jobs]
     pending = _wait(futures, stop)
     processes = list((pool._processes or {}).values()) if pending else []
     pool.shutdown(wait=not pending, cancel_futures=True)
@@ -77,9 +74,8 @@ def _search_in_processes(
     return _gathered(jobs, futures, stop)
 
 
-def _submitted(executor: Executor, jobs: Sequence[Job], deadline: float) -> list[Future[ExactResult]]:
-    seconds = max(0.0, deadline - time.monotonic()) if deadline < math.inf else math.inf
-    return [executor.submit(_search_until, job, seconds) for job in jobs]
+def _seconds_until(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic()) if deadline < math.inf else math.inf
 
 
 def _wait(futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]) -> set[Future[ExactResult]]:

@@ -174,6 +174,23 @@ def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert offsets[0][1] == CAPACITY * 1024
 
 
+def test_attempts_are_made_here_once_a_process_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
+    task = Task.of(generate(60, 4, times=40))
+    assert task is not None
+    rounds = Rounds(task, Limits(60, 0, 2), float("inf"), never)
+    alone = Rounds(task, Limits(60, 0, 1), float("inf"), never)
+    for number in range(2):
+        assert rounds._round(CAPACITY - 1, number) == alone._round(CAPACITY - 1, number)
+        assert rounds._crew is not None
+        pool = rounds._crew._pool
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        while not pool._broken:
+            time.sleep(0.01)
+    rounds.close()
+
+
 def test_the_time_limit_and_stop_end_it_with_the_best_known() -> None:
     blocks = generate(400, 5)
     began = time.monotonic()

@@ -1,0 +1,48 @@
+"""Processes that search side by side. They leave Ctrl-C to the process that started them, and end when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from typing import Any, TypeVar
+
+__all__ = ["submitted", "worker_pool"]
+
+_Result = TypeVar("_Result")
+
+
+def worker_pool(
+    workers: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+) -> ProcessPoolExecutor:
+    """Return a pool of ``workers`` processes, each of which first calls ``begin(*arguments)``."""
+    return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, arguments))
+
+
+def submitted(pool: ProcessPoolExecutor, function: Callable[..., _Result], *arguments: object) -> Future[_Result]:
+    """Submit a call; where a process of the pool has died, the future says so as those begun earlier do."""
+    try:
+        return pool.submit(function, *arguments)
+    except BrokenProcessPool as error:
+        lost: Future[_Result] = Future()
+        lost.set_exception(error)
+        return lost
+
+
+def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+    if begin is not None:
+        begin(*arguments)
+
+
+def _end_with_parent() -> None:
+    # One that was killed tells its workers nothing, and they would wait for work for ever.
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

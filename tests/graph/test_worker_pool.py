@@ -1,0 +1,60 @@
+"""Processes side by side: what one of them, or their parent, leaves behind when it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pytest
+
+from memsched.graph.worker_pool import submitted, worker_pool
+
+WAITS = """
+import os, time
+from memsched.graph.worker_pool import worker_pool
+if __name__ == "__main__":
+    pool = worker_pool(1)
+    print(pool.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_work_for_a_pool_that_is_broken_is_lost_as_work_that_was_begun_is() -> None:
+    pool = worker_pool(1)
+    try:
+        assert submitted(pool, divmod, 7, 2).result() == (3, 1)
+        begun = submitted(pool, os.kill, submitted(pool, os.getpid).result(), signal.SIGKILL)
+        with pytest.raises(BrokenProcessPool):
+            begun.result()
+        with pytest.raises(BrokenProcessPool):
+            submitted(pool, divmod, 7, 2).result()
+    finally:
+        pool.shutdown()
+
+
+def test_each_process_begins_with_what_it_is_told(tmp_path: Path) -> None:
+    with worker_pool(1, os.chdir, (str(tmp_path),)) as pool:
+        assert pool.submit(os.getcwd).result() == str(tmp_path)
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+def test_a_parent_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        worker = Path("/proc") / parent.stdout.readline().decode().strip()
+        assert worker.exists()
+        parent.kill()
+    end = time.monotonic() + 20
+    while worker.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not worker.exists()
