@@ -257,7 +257,7 @@ def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
     runtime, reason = verification["runtime"], verification["reason"]
     if verification["outputs_equal"] is None:
         return f"not verified in {runtime}: {reason}", "yellow"
-    error = verification["relative_error"]
+    error = verification.get("relative_error")  # which older reports lack
     equal = "bit-equal"
     if not verification["outputs_equal"]:
         if not _rewritten(report) or error is None or error > _TOLERANCE:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from memsched.errors import MemschedError, UsageError
 from memsched.suggestions import did_you_mean
-from memsched.targets.text import LONGEST_FILE, parse_toml
+from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value
 from memsched.units import parse_size
 
 __all__ = [
@@ -225,16 +225,16 @@ class _Table:
     def text(self, key: str, default: str) -> str:
         value = self.values.get(key, default)
         if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 200:
-            raise ClusterError(f"{self.at}key '{key}' must be a name, not {_shown(value)}")
+            raise ClusterError(f"{self.at}key '{key}' must be a name, not {shown_value(value)}")
         return value
 
     def number(self, key: str, default: float | None, most: float, *, least: float = 0.0) -> float:
         value = self.required(key) if default is None else self.values.get(key, default)
         if type(value) not in {int, float}:
-            raise ClusterError(f"{self.at}key '{key}' must be a number, not {_shown(value)}")
+            raise ClusterError(f"{self.at}key '{key}' must be a number, not {shown_value(value)}")
         if not least <= value <= most:  # which is also how a NaN is refused
             raise ClusterError(
-                f"{self.at}key '{key}' must be {least:g} or more and at most {most:g}, not {_shown(value)}"
+                f"{self.at}key '{key}' must be {least:g} or more and at most {most:g}, not {shown_value(value)}"
             )
         return float(value)
 
@@ -246,19 +246,10 @@ class _Table:
             except (UsageError, OverflowError) as error:
                 raise ClusterError(f"{self.at}key '{key}': {error}") from None
         if type(value) is not int:
-            raise ClusterError(f"{self.at}key '{key}' must be a whole number, not {_shown(value)}")
+            raise ClusterError(f"{self.at}key '{key}' must be a whole number, not {shown_value(value)}")
         if not 1 <= value <= most:
-            raise ClusterError(f"{self.at}key '{key}' must be from 1 to {most:,}, not {_shown(value)}")
+            raise ClusterError(f"{self.at}key '{key}' must be from 1 to {most:,}, not {shown_value(value)}")
         return value
-
-
-def _shown(value: object) -> str:
-    """Return a value for a message; numbers of thousands of digits cannot even be written out."""
-    try:
-        text = repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _mapping(path: str, key: str, value: object) -> dict[str, Any]:
@@ -270,7 +261,7 @@ def _mapping(path: str, key: str, value: object) -> dict[str, Any]:
 def _router(table: _Table) -> Router:
     mode = table.values.get("mode", "broadcast")
     if mode not in ("broadcast", "point-to-point"):
-        raise ClusterError(f"{table.at}key 'mode' must be 'broadcast' or 'point-to-point', not {_shown(mode)}")
+        raise ClusterError(f"{table.at}key 'mode' must be 'broadcast' or 'point-to-point', not {shown_value(mode)}")
     return Router(
         bandwidth=table.number("bandwidth_bytes_per_second", None, _MOST_BANDWIDTH, least=_LEAST_BANDWIDTH),
         latency=table.number("latency_seconds", 0.0, _MOST_SECONDS),
@@ -312,7 +303,7 @@ def _profile(table: _Table, profiles: Mapping[str, _Profile]) -> _Profile:
         return _operators(_Table(table.at[:-2], "compute: ", value, None))
     if not isinstance(value, str) or value not in profiles:
         known = did_you_mean(str(value)[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
-        raise ClusterError(f"{table.at}key 'compute': there is no [compute.{_shown(value)[1:-1]}]{known}")
+        raise ClusterError(f"{table.at}key 'compute': there is no [compute.{shown_value(value)[1:-1]}]{known}")
     return profiles[value]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from memsched.errors import TargetError, UsageError
 from memsched.suggestions import did_you_mean
 from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Pool, Target, ViewRule, WorkspaceRule
-from memsched.targets.text import LONGEST_FILE, parse_toml
+from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value
 from memsched.units import parse_size
 
 __all__ = ["Target", "builtin_targets", "default_target", "load_target"]
@@ -30,6 +30,19 @@ _NOT_NEGATIVE = {
     "input", "inputs", "above_bytes", "outputs", "size", "cost",
     "on_chip_bytes", "bandwidth_bytes_per_second", "flops_per_second", "parameter_cache_bytes", "parameter_bits",
 }  # fmt: skip
+
+
+_LARGEST = 2**50
+"""Of a size or a count, as of a cluster's memory: more is a mistake, and more than searches can add up."""
+_LARGEST_ALIGNMENT = 2**30
+_LARGEST_FACTOR = 1e6
+"""Of what a workspace is of its op's outputs."""
+_LARGEST_NUMBER = 10**30
+"""Of whole numbers where others are permitted: thousands of digits are no float."""
+_RATES = {"bandwidth_bytes_per_second", "flops_per_second"}
+_LEAST_RATE = 1.0
+_LEAST_UTILISATION = 1e-6
+"""So that no time is infinite."""
 
 
 def builtin_targets() -> tuple[str, ...]:
@@ -124,8 +137,9 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
         values["pipeline"] = _pipeline(path, values["pipeline"])
     target: Target = _construct(f"{path}: ", Target, values)
     alignment = target.alignment_bytes
-    if alignment < 1 or alignment & (alignment - 1):
-        raise TargetError(f"{path}: key 'alignment_bytes' must be a power of two, not {alignment}")
+    if not 1 <= alignment <= _LARGEST_ALIGNMENT or alignment & (alignment - 1):
+        most = f" of at most {_LARGEST_ALIGNMENT:,}" if alignment > _LARGEST_ALIGNMENT else ""
+        raise TargetError(f"{path}: key 'alignment_bytes' must be a power of two{most}, not {shown_value(alignment)}")
     if target.int4_bytes_per_element not in {0.5, 1}:
         raise TargetError(f"{path}: key 'int4_bytes_per_element' must be 0.5 or 1, not {target.int4_bytes_per_element}")
     if target.overwrite_inputs and target.inputs != "arena":
@@ -173,17 +187,18 @@ def _pools(path: Path, tables: object) -> tuple[Pool, ...]:
 
 
 def _pipeline(path: Path, table: object) -> PipelineRules:
-    """Return the accelerators in a row, whose rates must be above 0 and finite."""
+    """Return the accelerators in a row, with whose rates no time is infinite."""
     if not isinstance(table, dict):
         raise TargetError(f"{path}: key 'pipeline' must be a table, written as [pipeline]")
     where = f"{path}: [pipeline]: "
     cache = "parameter_cache_bytes"
     sized = {**table, cache: _size(f"{where}key '{cache}': ", table[cache])} if cache in table else table
     rules: PipelineRules = _construct(where, PipelineRules, sized)
-    for key in ("link_bytes_per_second", "ops_per_second", "utilisation"):
+    least = {"link_bytes_per_second": _LEAST_RATE, "ops_per_second": _LEAST_RATE, "utilisation": _LEAST_UTILISATION}
+    for key, bound in least.items():
         rate = getattr(rules, key)
-        if not 0 < rate < float("inf"):
-            raise TargetError(f"{where}key '{key}' must be above 0 and finite, not {rate!r}")
+        if not bound <= rate < float("inf"):
+            raise TargetError(f"{where}key '{key}' must be {bound:g} or more and finite, not {rate!r}")
     if rules.utilisation > 1:
         raise TargetError(f"{where}key 'utilisation' must be at most 1, not {rules.utilisation!r}")
     return rules
@@ -226,16 +241,23 @@ def _checked(where: str, key: str, hint: Any, value: Any) -> Any:
     if typing.get_origin(hint) is Literal:
         options = typing.get_args(hint)
         if value not in options:
-            raise TargetError(f"{where}key '{key}' must be one of {', '.join(map(repr, options))}, not {value!r}")
+            known = ", ".join(map(repr, options))
+            raise TargetError(f"{where}key '{key}' must be one of {known}, not {shown_value(value)}")
         return value
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
-            raise TargetError(f"{where}key '{key}' must be a list, not {value!r}")
+            raise TargetError(f"{where}key '{key}' must be a list, not {shown_value(value)}")
         return tuple(_checked(where, key, typing.get_args(hint)[0], item) for item in value)
-    if hint is float and type(value) is int:
+    if type(value) is int and value > _LARGEST and hint is int:
+        raise TargetError(f"{where}key '{key}' must be at most {_LARGEST:,}, not {shown_value(value)}")
+    if hint is float and type(value) is int and abs(value) < _LARGEST_NUMBER:
         value = float(value)
     if type(value) is not hint:
-        raise TargetError(f"{where}key '{key}' must be of type {hint.__name__}, not {value!r}")
+        raise TargetError(f"{where}key '{key}' must be of type {hint.__name__}, not {shown_value(value)}")
     if key in _NOT_NEGATIVE and not 0 <= value < float("inf"):
-        raise TargetError(f"{where}key '{key}' must not be negative, infinite or no number: {value!r}")
+        raise TargetError(f"{where}key '{key}' must not be negative, infinite or no number: {shown_value(value)}")
+    if key in _RATES and 0 < value < _LEAST_RATE:
+        raise TargetError(f"{where}key '{key}' must be 0 or at least {_LEAST_RATE:g}, not {shown_value(value)}")
+    if key == "outputs" and value > _LARGEST_FACTOR:
+        raise TargetError(f"{where}key '{key}' must be at most {_LARGEST_FACTOR:,.0f}, not {shown_value(value)}")
     return value

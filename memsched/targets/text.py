@@ -15,7 +15,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LONGEST_FILE", "parse_toml", "to_toml"]
+__all__ = ["LONGEST_FILE", "parse_toml", "shown_value", "to_toml"]
 
 LONGEST_FILE: Final = 2**20
 """Bytes that a file of this kind may have."""
@@ -39,6 +39,15 @@ def parse_toml(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
     return values
+
+
+def shown_value(value: object) -> str:
+    """Return a value for a message; numbers of thousands of digits cannot even be written out."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def to_toml(target: Target) -> str:

@@ -69,7 +69,8 @@ def _tflite_seeds() -> tuple[bytes, ...]:
 
 @cache
 def _target_seeds() -> tuple[bytes, ...]:
-    return tuple(path.read_bytes() for path in sorted((_ROOT / "memsched" / "targets").glob("*.toml")))
+    own = (_SEEDS / "memories.toml").read_bytes()
+    return own, *(path.read_bytes() for path in sorted((_ROOT / "memsched" / "targets").glob("*.toml")))
 
 
 @cache

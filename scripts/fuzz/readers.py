@@ -27,8 +27,8 @@ __all__ = [
 _OPTIMIZED = 50
 """One model in so many goes through the whole of `optimize`, not just through reading and analysis."""
 
-_DISTRIBUTED = 20
-"""One cluster in so many gets a plan."""
+_USED = 20
+"""One target or cluster in so many is used for a small model."""
 
 _SEEDS = Path(__file__).with_name("seeds")
 _HARMFUL = (MARK, "\x00", "\x1b", "\u202e", "\u2028")
@@ -68,12 +68,21 @@ def read_table(data: bytes, number: int) -> None:
     allocate_buffers(data, capacity=10_000 if number % 2 else None, time_limit=0.2)
 
 
-def read_target(data: bytes, _number: int) -> None:
-    """Read a target as `--target` does."""
+def read_target(data: bytes, number: int) -> None:
+    """Read a target as `--target` does, and analyse a model under some of them, and cut it into stages."""
     from memsched.targets.load import load_target
 
     with _file(data, ".toml") as path:
         load_target(path)
+        if number % _USED:
+            return
+        from memsched.compiler import analyze
+        from memsched.pipeline_sections import file_names, report_of
+        from memsched.pipelining import pipeline
+
+        _check_json(analyze(_network(), target=path).report.data)
+        staged = pipeline(_network(), stages=2, target=path, time_limit=1.0, verify=False)
+    _check_json(report_of(staged, file_names("model.onnx", None, 2, None, annotated=False)).data)
 
 
 def read_cluster(data: bytes, number: int) -> None:
@@ -82,7 +91,7 @@ def read_cluster(data: bytes, number: int) -> None:
 
     with _file(data, ".toml") as path:
         cluster = load_cluster(path)
-    if number % _DISTRIBUTED:
+    if number % _USED:
         return
     from memsched.distributed_sections import report_of
     from memsched.distributing import distribute

@@ -31,7 +31,7 @@ _TEXTS = (
     *("\ud800", "\U0001f600", "\u2028", "[red]x[/red]", "../../x", "/", "%s%n", "-", "{% x %}", "n" * 5000),
     *("broadcast", "optimize", "analyze", "batch"),
 )  # fmt: skip
-_DIGITS, _DEEP, _DATE = "@digits@", "@deep@", "@date@"
+_DIGITS, _HEX, _DEEP, _DATE = "@digits@", "@hex@", "@deep@", "@date@"
 """Texts in whose place something comes that no library writes: thousands of digits, thousands of brackets, a date."""
 
 _PLACES = 4_000
@@ -81,7 +81,7 @@ def toml_mutated(data: bytes, rng: random.Random) -> bytes:
 
 def _finished(text: str, rng: random.Random) -> bytes:
     digits, deep = rng.choice((50, 400, 5000)), rng.choice((20, 300, 3000, 100_000))
-    text = text.replace(f'"{_DIGITS}"', "9" * digits)
+    text = text.replace(f'"{_DIGITS}"', "9" * digits).replace(f'"{_HEX}"', f"0x1{'0' * digits}")
     if _DEEP in text:
         text = text.replace(f'"{_DEEP}"', rng.choice(("[" * deep + "]" * deep, "[" * deep, '{"a":' * deep)), 1)
     result = text.replace(f'"{_DATE}"', "1979-05-27T07:32:00Z").encode("utf-8", "surrogatepass")
@@ -136,7 +136,21 @@ _Place = tuple[Any, Any]
 
 def _another_value(parent: Any, key: Any, _places: list[_Place], rng: random.Random) -> None:
     parent[key] = rng.choice(
-        (None, True, False, [], {}, [[]], {"": {}}, rng.choice(_NUMBERS), rng.choice(_TEXTS), _DIGITS, _DEEP, _DATE)
+        (
+            None,
+            True,
+            False,
+            [],
+            {},
+            [[]],
+            {"": {}},
+            rng.choice(_NUMBERS),
+            rng.choice(_TEXTS),
+            _DIGITS,
+            _HEX,
+            _DEEP,
+            _DATE,
+        )
     )
 
 

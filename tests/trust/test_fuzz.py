@@ -31,7 +31,7 @@ def kind_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-@pytest.mark.parametrize("number", [1, 100], ids=["odd", "even"])
+@pytest.mark.parametrize("number", [1, 100], ids=["read", "used"])
 def test_files_that_once_did_harm(path: Path, number: int) -> None:
     outcome, message = execute(kind_of(path), path.read_bytes(), number)
     assert outcome != "defect", message
