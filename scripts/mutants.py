@@ -53,6 +53,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "model": ("tests/graph/test_model.py",),
     "limits": ("tests/graph/test_limits.py",),
     "cpsat_run": ("tests/graph/test_cpsat_run.py",),
+    "worker_pool": ("tests/graph/test_worker_pool.py",),
 }
 """Modules of `memsched.graph` that can be changed, and the tests that are meant to notice what is wrong with them."""
 
