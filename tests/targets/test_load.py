@@ -229,11 +229,9 @@ BAD_FILES = {
     _PIPELINE.format(link=1, share="5e-324"): "key 'utilisation' must be 1e-06 or more and finite, not 5e-324",
     "flops_per_second = 5e-324": "key 'flops_per_second' must be 0 or at least 1, not 5e-324",
     "flops_per_second = 1" + "0" * 400: "key 'flops_per_second' must be of type float, not 1000",
-    "on_chip_bytes = 0x1"
-    + "0" * 5000: "key 'on_chip_bytes' must be at most 1,125,899,906,842,624, not a number",
+    "on_chip_bytes = 0x1" + "0" * 5000: "key 'on_chip_bytes' must be at most 1,125,899,906,842,624, not a number",
     '[[workspace]]\nops = ["A"]\noutputs = 1e300': "key 'outputs' must be at most 1,000,000, not 1e+300",
-    "alignment_bytes = 0x8"
-    + "0" * 5000: "key 'alignment_bytes' must be at most 1,125,899,906,842,624, not a num",
+    "alignment_bytes = 0x8" + "0" * 5000: "key 'alignment_bytes' must be at most 1,125,899,906,842,624, not a num",
     "alignment_bytes = 0x100000000": "must be a power of two of at most 1,073,741,824, not 4294967296",
     "extends = 3": "key 'extends' must be the name",
     'extends = "idael"': "key 'extends': unknown target 'idael' (did you mean 'ideal'?)",
