@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,9 @@ __all__ = ["analyze", "load", "optimize", "verify"]
 
 _TOLERANCE = 1e-5
 """Of outputs, by their largest magnitude: kernels may add the products of a piece up in another order."""
+
+_MOST_RESERVED = 0.25
+"""Of the time limit, for checking and writing what was found."""
 
 _ANALYZE_POOLS_SECONDS = 10.0
 """For placing buffers in a target's pools as the model stands."""
@@ -197,7 +201,9 @@ def optimize(
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
     plan = tflm.wants_plan(module, prepared.target, tflm_plan)
-    request = Request(started, limits, solver, partitions, order_guarantee, on_progress, stop, plan)
+    end = _end_of_search(started, limits)
+    within = limits if time_limit is None else dataclasses.replace(limits, time_limit=end - started)
+    request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
     permitted = Permitted(tile, remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
@@ -271,6 +277,14 @@ def optimize(
         budget_met=None if budget_bytes is None else report["budget"]["met"],
         interrupted=interrupted,
     )
+
+
+def _end_of_search(started: float, limits: Limits) -> float:
+    """Return when a search must end so that checking and writing end in time: they take about as long as reading."""
+    if limits.time_limit is None:
+        return math.inf
+    reading = time.monotonic() - started
+    return limits.deadline(started) - min(reading, _MOST_RESERVED * limits.time_limit)
 
 
 def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> Mapping[str, Any] | None:

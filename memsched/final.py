@@ -84,13 +84,13 @@ def find(
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
     given = Final(module, data, prepared, placed)
-    if budget is not None and permitted.tile and not _done(given, request, budget):
+    if budget is not None and permitted.tile and not _met(given, budget):
         final = _cheapest(given, options, request, budget, permitted)
     else:
         final = given
-        if permitted.tile and not _done(given, request, budget):
+        if permitted.tile and not _met(given, budget):
             final = _tiled(given, options, request, budget, permitted)
-        if permitted.remat and not _done(given, request, budget):
+        if permitted.remat and not _met(given, budget):
             final = _recomputed(final, options, request, budget, permitted)
     return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
 
@@ -115,9 +115,12 @@ def _cheapest(given: Final, options: LoadOptions, request: Request, budget: int,
     if permitted.remat:
         pieces = [free] if tiled is free else [free, tiled]
         for base in (given, *(base for base in pieces if base.rewritten)):
-            if _settled(best, request, budget) or (base is tiled and _done(best, request, budget)):
+            if _settled(best, request, budget) or (base is tiled and _met(best, budget)):
                 break
             best = _better(best, again(base), budget)
+    if permitted.remat and best.rewrites.remat is None and not _met(best, budget):
+        # Without time it only says so.
+        best = again(best)
     return _with_sections(best, tiled, permitted)
 
 
@@ -149,8 +152,8 @@ def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
     return dataclasses.replace(final, rewrites=rewrites)
 
 
-def _done(final: Final, request: Request, budget: int | None) -> bool:
-    return request.stopped() or (budget is not None and final.placed.required <= budget)
+def _met(final: Final, budget: int | None) -> bool:
+    return budget is not None and final.placed.required <= budget
 
 
 def _tiled(final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted) -> Final:

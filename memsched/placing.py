@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +14,25 @@ from memsched.formats.module import Module, OrderGuarantee
 from memsched.graph.checker import check_allocation, check_schedule
 from memsched.graph.limits import Limits
 from memsched.graph.model import Allocation
-from memsched.planning import GraphPlan, baselines, known_orders, lower_module, plan_module, plan_together
+from memsched.planning import (
+    BASELINES,
+    GraphPlan,
+    Lowered,
+    baselines,
+    known_orders,
+    lower_module,
+    plan_module,
+    plan_together,
+)
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
 
-__all__ = ["Placed", "Request", "place", "prepare"]
+__all__ = ["GivenUpError", "Placed", "Request", "place", "prepare", "prepare_again"]
+
+
+class GivenUpError(Exception):
+    """Work that can be done without was left: the run's time is up, or the search was asked to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +41,10 @@ class Request:
 
     Attributes:
         started: When the run began, on the clock of `time.monotonic`.
-        limits: Of the whole run.
+        limits: Of the whole run, or of the part of it that may be taken.
         tflm_plan: A memory plan of our own is to be written for TensorFlow Lite Micro.
+        end: Of the whole run, on that clock.
+        optional: What is asked for can be done without: it is given up at the end of the run.
     """
 
     started: float
@@ -39,6 +55,8 @@ class Request:
     on_progress: Callable[[Progress], None] | None = None
     stop: Callable[[], bool] | None = None
     tflm_plan: bool = False
+    end: float = math.inf
+    optional: bool = False
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""
@@ -51,6 +69,20 @@ class Request:
     def remaining(self) -> float:
         """Return the seconds that are left of the whole run; may be infinite."""
         return self.limits.remaining(self.started, time.monotonic())
+
+    def as_optional(self) -> Request:
+        """Return a request for something that can be done without, which stops at the end of the whole run, too."""
+        asked = self.stop or (lambda: False)
+        return dataclasses.replace(self, optional=True, stop=lambda: asked() or time.monotonic() >= self.end)
+
+    def go_on(self) -> None:
+        """Pass as long as what was asked for is wanted.
+
+        Raises:
+            GivenUpError: It can be done without, and was asked to stop.
+        """
+        if self.optional and self.stopped():
+            raise GivenUpError
 
     def within(self, share: float) -> Request:
         """Return a request that may take this share of what is left."""
@@ -77,17 +109,39 @@ class Placed:
 
 
 def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
-    """Return ``module`` under the rules of ``target``."""
+    """Return ``module`` under the rules of ``target``, with what the orders cost that need no search."""
     if not in_place:
         target = dataclasses.replace(target, in_place=())
+    lowered = _lowered(module, target)
+    return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
+
+
+def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared:
+    """Return what a model was rewritten to under the rules for the model as ``given``.
+
+    Only the order in which it was made is of interest: what others cost is told of the model as given.
+
+    Raises:
+        GivenUpError: See `Request.go_on`.
+    """
+    lowered = _lowered(module, given.target)
+    request.go_on()
+    known = baselines(module, lowered, given.target, ("file_order",), stop=request.stop)
+    request.go_on()
+    return dataclasses.replace(given, lowered=lowered, baselines=known)
+
+
+def _lowered(module: Module, target: Target) -> tuple[Lowered, ...]:
     lowered = lower_module(module, target)
-    if tflm.applies(module, target):
-        lowered = tflm.with_scratch(module, lowered)
-    return Prepared(target, lowered, baselines(module, lowered, target), in_place)
+    return tflm.with_scratch(module, lowered) if tflm.applies(module, target) else lowered
 
 
 def place(module: Module, prepared: Prepared, request: Request) -> Placed:
-    """Return checked orders and addresses for ``module``."""
+    """Return checked orders and addresses for ``module``.
+
+    Raises:
+        GivenUpError: See `Request.go_on`.
+    """
     left = request.remaining()
     plans = plan_module(
         module,
@@ -98,7 +152,9 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         on_progress=request.on_progress,
         stop=request.stop,
     )
+    request.go_on()
     chosen = _for_onnxruntime(module, prepared, plans, request)
+    request.go_on()
     plans = chosen.plans if chosen else plans
     # ONNX Runtime's figures are those of the orders chosen for it, and it takes no addresses.
     main, allocation = plan_together(
@@ -108,6 +164,7 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         on_progress=request.on_progress,
         stop=request.stop,
     )
+    request.go_on()
     placed = Placed((main, *plans[1:]), allocation, chosen, allocation.arena)
     return _for_tflm(module, prepared, placed, request) if tflm.applies(module, prepared.target) else placed
 
@@ -122,6 +179,8 @@ def _for_tflm(module: Module, prepared: Prepared, placed: Placed, request: Reque
         return best
     main = placed.plans[0]
     for schedule, allocation in known_orders(main, prepared.baselines, prepared.target.alignment_bytes):
+        if request.over():
+            break
         plan = dataclasses.replace(main, schedule=schedule, checked=check_schedule(main.graph, schedule))
         plans = (plan, *placed.plans[1:])
         required = tflm.required_bytes(module, plans, plan=request.tflm_plan)

@@ -24,6 +24,7 @@ from memsched.schedule.portfolio import PassRecord, Progress, ScheduleResult, sc
 from memsched.targets.load import Target
 
 __all__ = [
+    "BASELINES",
     "SMALLER_ARENA",
     "Baseline",
     "GraphPlan",
@@ -231,18 +232,32 @@ def _in_default_order(graph: Graph, _: Storage) -> _Order:
     return tuple(default_order(graph))
 
 
-def baselines(module: Module, lowered: tuple[Lowered, ...], target: Target) -> dict[str, Baseline]:
-    """Return what the main graph costs in the orders that one would have without a search, all graphs ordered alike.
+BASELINES = ("file_order", "reverse_post_order", "runtime_default_order")
+"""Orders that one would have without a search; the last one is what the target's runtime takes by itself."""
 
-    "runtime_default_order" is the one that the target's runtime takes by itself. The result is compared with these,
-    and only the result goes through the checker.
+
+def baselines(
+    module: Module,
+    lowered: tuple[Lowered, ...],
+    target: Target,
+    names: Sequence[str],
+    *,
+    stop: Callable[[], bool] | None = None,
+) -> dict[str, Baseline]:
+    """Return what the main graph costs in the orders ``names``, of `BASELINES`, all graphs ordered alike.
+
+    The result is compared with these, and only the result goes through the checker.
+
+    Args:
+        stop: True ends the search for addresses with those found first.
     """
     default = _in_default_order if target.default_order == "onnxruntime" else _in_file_order
-    rules = {
+    known = {
         "file_order": _in_file_order,
         "reverse_post_order": _in_reverse_post_order,
         "runtime_default_order": default,
     }
+    rules = {name: known[name] for name in names}
     peaks: dict[OrderRule, dict[int, int]] = {rule: {} for rule in rules.values()}
     found: dict[OrderRule, Baseline] = {}
     bodies = bodies_by_parent(module)
@@ -252,7 +267,9 @@ def baselines(module: Module, lowered: tuple[Lowered, ...], target: Target) -> d
             schedule, profile = _profiled(one, rule)
             below[index] = schedule.peak
             if index == 0:
-                allocation = allocate(one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage)
+                allocation = allocate(
+                    one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage, stop=stop
+                )
                 found[rule] = Baseline(one.graph, schedule, allocation, profile.footprints)
     return {name: found[rule] for name, rule in rules.items()}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
-from memsched.placing import Placed, Request, place, prepare
+from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import Found, Point, search
@@ -53,7 +53,10 @@ def recompute(
     best: Rewritten | None = None
     used: Point | None = None
     for point in _points(found, len(graph.ops), budget):
-        done = _rewritten(module, graph, point, options, prepared, request)
+        try:
+            done = _rewritten(module, graph, point, options, prepared, request.as_optional())
+        except GivenUpError:
+            break
         if best is None or done.placed.required < best.placed.required:
             best, used = done, point
         if request.over() or (budget is not None and done.placed.required <= budget):
@@ -122,10 +125,12 @@ def _rewritten(
     number = {op.name: place for place, op in enumerate(graph.ops)}
     # The search counts ops as the module has them; the graph here is in the order of execution.
     sequence = [number[module.graphs[0].ops[op].name] for op in point.sequence]
+    request.go_on()
     made = rematerialise(graph, sequence, dialect_of(module))
     again, data = read_back(_plain(module), made.graph, options)
+    request.go_on()
     again = _with_origins(again, module)
-    anew = prepare(again, prepared.target, in_place=prepared.in_place)
+    anew = prepare_again(again, prepared, request)
     return Rewritten(again, data, anew, place(again, anew, request.within(0.5)), made.extra_macs)
 
 

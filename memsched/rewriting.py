@@ -18,7 +18,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.graph.rewrite_checker import check_rewrite, check_written
-from memsched.placing import Placed, Request, place, prepare
+from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
@@ -133,7 +133,10 @@ def tile(
     best: Rewritten | None = None
     taken: tuple[Group, ...] = ()
     for point in _points(found, budget):
-        tiled = _tiled(module, graph, point, options, prepared, request)
+        try:
+            tiled = _tiled(module, graph, point, options, prepared, request.as_optional())
+        except GivenUpError:
+            break
         if best is None or tiled.placed.required < best.placed.required:
             best, taken = tiled, point.groups
         if request.over() or (budget is not None and tiled.placed.required <= budget):
@@ -244,9 +247,11 @@ def _tiled(
     prepared: Prepared,
     request: Request,
 ) -> Rewritten:
+    request.go_on()
     made = in_pieces(graph, point.groups, dialect_of(module))
     again, data = read_back(module, made.graph, options)
-    anew = prepare(again, prepared.target, in_place=prepared.in_place)
+    request.go_on()
+    anew = prepare_again(again, prepared, request)
     found = place(again, anew, request.within(0.5))
     return Rewritten(again, data, anew, found, made.macs - sum(op.macs for op in graph.ops))
 

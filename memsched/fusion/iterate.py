@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from memsched.fusion.isolated import SOURCES, Growth, fuse_group
@@ -46,6 +46,7 @@ def fuse(
     max_members: int = 64,
     work_limit: int = 12_000_000,
     reachability_limit: int = _REACHABILITY_LIMIT,
+    stop: Callable[[], bool] | None = None,
 ) -> FusedGraph:
     """Fuse the ops of ``storage`` to tasks, round after round, until nothing more can be fused.
 
@@ -57,8 +58,9 @@ def fuse(
         work_limit: Effort in elementary steps (two to three million a second), so that the result does not depend on
             the machine's speed.
         reachability_limit: On graphs of more ops than this, reachability is judged by direct edges alone.
+        stop: Asked often; True leaves it at the fusions so far.
     """
-    graph = Quotient(storage, reachability_limit, work_limit)
+    graph = Quotient(storage, reachability_limit, work_limit, stop)
     counts = _fuse_all(graph, max_members)
     groups = [tuple(graph.members[task]) for task in graph.tasks()]
     return FusedGraph(contract(storage, groups), *counts, ops_before=len(storage.reads), ops_after=len(groups))

@@ -15,7 +15,7 @@ than the anchor, and ``pairs`` the in-place pairs of the anchor's op.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from memsched.graph.dag import ancestor_bitsets
 from memsched.graph.liveness import Storage, match_in_place
@@ -42,7 +42,9 @@ class Quotient:
         work: Effort spent so far, in elementary steps; `budget` is its limit.
     """
 
-    def __init__(self, storage: Storage, reachability_limit: int, budget: int) -> None:
+    def __init__(
+        self, storage: Storage, reachability_limit: int, budget: int, stop: Callable[[], bool] | None = None
+    ) -> None:
         count = len(storage.reads)
         self.storage = storage
         self.sizes = storage.sizes
@@ -64,12 +66,13 @@ class Quotient:
         self.pairs: list[tuple[tuple[int, int], ...]] = list(storage.takes)
         self.work = 0
         self.budget = budget
+        self._stop = stop or (lambda: False)
         self._ancestors = ancestor_bitsets(storage.preds) if count <= reachability_limit else None
 
     @property
     def exhausted(self) -> bool:
-        """Whether the effort allowed has been spent."""
-        return self.work > self.budget
+        """Whether the effort allowed has been spent, or the user wants no more of it."""
+        return self.work > self.budget or self._stop()
 
     def tasks(self) -> list[int]:
         """Return the representatives, ascending: a topological order."""

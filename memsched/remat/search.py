@@ -43,6 +43,9 @@ _ROUNDS: Final = 5
 _DOCUMENT_OPS: Final = 600
 """The document's schedules are tried on graphs of so many ops at most: they seldom win, and take longer than linear."""
 
+_DOCUMENT_SECONDS: Final = 10.0
+"""Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left."""
+
 _LOCAL_STEPS: Final = 12_000_000
 _MOST_NODES: Final = 400
 """Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
@@ -107,12 +110,24 @@ def search(
         on_progress: Told the peak and cost of the best point whenever they change.
         stop: Asked often; True ends the search with what it has.
     """
+    if time.monotonic() >= limits.deadline(started) or (stop is not None and stop()):
+        return _untried(graph, tuple(order), target, budget, custom)
     run = _Search(graph, order, target, dialect, limits, started, custom)
     run.watch(on_progress, stop)
     if most_extra is None and budget is None:
         most_extra = MOST_EXTRA
     run.aim(budget, math.inf if most_extra is None else most_extra * run.total)
     return run.run()
+
+
+def _untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> Found:
+    """Return what is known without a search."""
+    lowered = apply_target(graph, target)
+    peak = evaluate(Storage.of(lowered), order).peak
+    point = Point(peak, 0, 0, 0, order, method="no repetition")
+    bound = least_peak(lowered, repeatable(graph, custom))
+    met = budget is None or peak <= budget
+    return Found(point, (point,), bound, work_of(graph).total, met, finished=False)
 
 
 class _Search:
@@ -277,7 +292,7 @@ class _Search:
 
     def _document(self) -> None:
         """Try the schedules by tree and path decomposition."""
-        if self._tracer.count > _DOCUMENT_OPS:
+        if self._tracer.count > _DOCUMENT_OPS or self._deadline - time.monotonic() < _DOCUMENT_SECONDS:
             return
         from memsched.remat.decompose import path_schedule, tree_schedule
 

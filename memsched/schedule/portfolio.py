@@ -133,6 +133,9 @@ class _Run:
     def done(self) -> bool:
         return self.best.peak <= self.lower_bound
 
+    def _ended(self) -> bool:
+        return self._stop() or time.monotonic() >= self.limits.deadline(self.started)
+
     def tell(self, stage: str) -> None:
         self._on_progress(Progress(stage, self.best.peak, self.lower_bound, time.monotonic() - self.started))
 
@@ -164,7 +167,7 @@ class _Run:
 
     def fuse(self) -> FusedGraph:
         since = time.monotonic()
-        fused = fuse(self.storage)
+        fused = fuse(self.storage, stop=self._ended)
         self.record("fusion", since, (fused.ops_before, fused.ops_after), self.best.peak)
         self.tell("fusion")
         return fused

@@ -28,7 +28,7 @@ class Choices:
         self.ops = tuple(range(first, last + 1))
         self._geometries = intervals.geometries
         self._halos = halo_tensors(self._graph, intervals.geometries, self.ops)
-        outputs = members_of(self._graph, self.ops).outputs
+        outputs = members_of(self._graph, self.ops, intervals.readers).outputs
         shapes = [self._graph.tensors[tensor].shape or () for tensor in outputs]
         rank = min((len(shape) for shape in shapes), default=0)
         self._sizes = [min(shape[axis] for shape in shapes) for axis in range(rank)]

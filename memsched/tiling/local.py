@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
+from memsched.graph.parts import readers_of
 from memsched.lowering.apply import apply_target
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
@@ -64,6 +65,7 @@ class Intervals:
             len(graph.ops) if kept else max(users, default=creator)
             for users, kept, creator in zip(self._storage.users, self._storage.kept, self._storage.creator, strict=True)
         ]
+        self.readers = readers_of(graph)
         self._inputs = set(graph.inputs)
         self._runs: Runs = {}
         rules = [rule.ops for rule in target.views] + [rule.ops for rule in target.part_views]
@@ -77,8 +79,9 @@ class Intervals:
                 yield op, geometry.reason
                 continue
             axes = [axis for axis, size in enumerate(geometry.shape) if size > 1]
+            groups = [Group((op,), (axis,), (2,)) for axis in axes]
             alone = [
-                plan_pieces(self.graph, Group((op,), (axis,), (2,)), self.dialect, self.geometries) for axis in axes
+                plan_pieces(self.graph, group, self.dialect, self.geometries, readers=self.readers) for group in groups
             ]
             reasons = [found.reason for found in alone if isinstance(found, Refusal)]
             if len(reasons) > 1 or (reasons and len(reasons) == len(axes)):
@@ -156,17 +159,21 @@ class Intervals:
     def _cut_out(self, interval: Interval) -> tuple[Graph, dict[int, int]]:
         """Return the interval as a graph, and the number of each of its tensors there."""
         ops = range(interval.first, interval.last + 1)
-        members = members_of(self.graph, ops)
+        members = members_of(self.graph, ops, self.readers)
         tensors = (*members.inputs, *(tensor for op in ops for tensor in self.graph.ops[op].outputs))
         number = {tensor: place for place, tensor in enumerate(tensors)}
-        later = {tensor for op in self.graph.ops[interval.last + 1 :] for tensor in op.inputs} | set(self.graph.outputs)
         values = [self.graph.tensors[tensor] for tensor in tensors]
         for place, tensor in enumerate(tensors):
             # What the caller owns costs nothing, and what is kept to the end is in the base.
             if tensor in self._inputs and self.target.inputs != "arena":
                 values[place] = replace(values[place], external=True)
         moved = [self._moved(self.graph.ops[op], number) for op in ops]
-        outputs = [number[tensor] for tensor in tensors if tensor in later or tensor in members.outputs]
+        results = {*self.graph.outputs, *members.outputs}
+        outputs = [
+            number[tensor]
+            for tensor in tensors
+            if tensor in results or any(op > interval.last for op in self.readers[tensor])
+        ]
         graph = Graph("group", tuple(values), tuple(moved), tuple(range(len(members.inputs))), tuple(outputs))
         return graph, number
 

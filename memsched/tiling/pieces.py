@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Region
+from memsched.graph.parts import readers_of
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Refusal, RefusedError
 from memsched.tiling.runs import OpPiece, run_of
@@ -96,17 +97,25 @@ Runs = dict[tuple[str, Region, bool], OpPiece]
 """Name of an op, the part asked for and whether its input may be padded, to its run."""
 
 
-def members_of(graph: Graph, ops: Sequence[int]) -> Members:
-    """Return what ``ops`` read and make."""
+def members_of(graph: Graph, ops: Sequence[int], readers: Sequence[Sequence[int]] | None = None) -> Members:
+    """Return what ``ops`` read and make.
+
+    Args:
+        readers: Per tensor the ops that read it, where the caller has them.
+    """
     inside = set(ops)
+    readers = readers_of(graph) if readers is None else readers
+    results = set(graph.outputs)
     made = [tensor for op in ops for tensor in graph.ops[op].outputs]
     own = set(made)
     inputs = dict.fromkeys(tensor for op in ops for tensor in graph.ops[op].inputs if tensor not in own)
-    outside = {tensor for op, value in enumerate(graph.ops) if op not in inside for tensor in value.inputs}
-    outside.update(graph.outputs)
-    inner_read = {tensor for op in ops for tensor in graph.ops[op].inputs}
-    outputs = tuple(tensor for tensor in made if tensor in outside or tensor not in inner_read)
-    return Members(tuple(ops), tuple(inputs), tuple(t for t in made if t not in set(outputs)), outputs)
+    outputs = tuple(
+        tensor
+        for tensor in made
+        if tensor in results or not readers[tensor] or any(op not in inside for op in readers[tensor])
+    )
+    leaving = set(outputs)
+    return Members(tuple(ops), tuple(inputs), tuple(tensor for tensor in made if tensor not in leaving), outputs)
 
 
 def plan_pieces(
@@ -116,6 +125,7 @@ def plan_pieces(
     geometries: Mapping[int, Geometry | Refusal] | None = None,
     known: Runs | None = None,
     most_macs: int | None = None,
+    readers: Sequence[Sequence[int]] | None = None,
 ) -> Pieces | Refusal:
     """Return the regions of all pieces of ``group``, or why it cannot be cut so.
 
@@ -123,9 +133,13 @@ def plan_pieces(
         geometries: What `describe` gives for the group's ops, where the caller has it already.
         known: Runs that were found before for ops of these names; new ones are added.
         most_macs: Multiply-accumulates that all pieces together may take.
+        readers: Per tensor the ops that read it, where the caller has them.
     """
     try:
-        return _Planner(graph, group, dialect, geometries or {}, {} if known is None else known).plan(most_macs)
+        members = members_of(graph, group.ops, readers)
+        return _Planner(graph, group, members, dialect, geometries or {}, {} if known is None else known).plan(
+            most_macs
+        )
     except RefusedError as error:
         return Refusal(str(error))
 
@@ -141,12 +155,13 @@ class _Planner:
         self,
         graph: Graph,
         group: Group,
+        members: Members,
         dialect: Dialect,
         geometries: Mapping[int, Geometry | Refusal],
         known: Runs,
     ) -> None:
         self._graph, self._group, self._dialect, self._known = graph, group, dialect, known
-        self._members = members_of(graph, group.ops)
+        self._members = members
         self._geometries: dict[int, Geometry] = {}
         for op in group.ops:
             found = geometries[op] if op in geometries else describe(graph, op)

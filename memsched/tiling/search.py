@@ -83,7 +83,12 @@ def search(
         budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
         on_progress: Told the best peak and its extra work whenever they change.
     """
-    run = _Search(Intervals(graph, target, dialect), most_macs, budget, limits.deadline(started))
+    deadline = limits.deadline(started)
+    intervals = Intervals(graph, target, dialect)
+    if time.monotonic() >= deadline or (stop is not None and stop()):
+        given = FrontierPoint(max(intervals.footprints, default=0), 0, ())
+        return Found(given, (given,), (), 0, exhausted=False)
+    run = _Search(intervals, most_macs, budget, deadline)
     run.watch(on_progress, stop)
     exhausted = run.run()
     return run.found(exhausted)

@@ -119,7 +119,19 @@ def test_the_optimum_stays(seed: int) -> None:
 @pytest.mark.parametrize("options", [{"reachability_limit": 0}, {"max_members": 3}, {"work_limit": 60}])
 def test_the_optimum_stays_under_every_limit(options: dict[str, int]) -> None:
     for graph in graphs(100, 300, 10):
-        check(graph, fuse(Storage.of(graph), **options))
+        check(graph, fuse(Storage.of(graph), **options))  # type: ignore[arg-type]
+
+
+def test_the_optimum_stays_wherever_fusion_is_asked_to_end() -> None:
+    for seed, graph in enumerate(graphs(100, 300, 10)):
+        asked = itertools.count()
+        check(graph, fuse(Storage.of(graph), stop=lambda asked=asked, last=seed % 12: next(asked) >= last))
+
+
+def test_fusion_that_is_asked_to_end_at_once_fuses_nothing() -> None:
+    for graph in graphs(100, 5, 10):
+        fused = fuse(Storage.of(graph), stop=lambda: True)
+        assert fused.ops_after == fused.ops_before
 
 
 def test_the_optimum_is_that_of_the_definitions() -> None:

@@ -1,0 +1,59 @@
+"""Searches that are asked to end, or run out of time, wherever that happens: what is left is whole and never worse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import Any
+
+import pytest
+
+import memsched
+from memsched.graph.limits import Limits
+from memsched.placing import GivenUpError, Request
+from tests.tiling.random_nets import onnx_net, tflite_net
+
+REWRITES: dict[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 100.0, "budget": 1}
+
+
+def request(end: float, *, stopped: bool = False) -> Request:
+    return Request(time.monotonic(), Limits(None), stop=lambda: stopped, end=end)
+
+
+def test_only_what_can_be_done_without_is_given_up() -> None:
+    late = request(time.monotonic() - 1)
+    late.go_on()
+    with pytest.raises(GivenUpError):
+        late.as_optional().go_on()
+    request(math.inf).as_optional().go_on()
+    with pytest.raises(GivenUpError):
+        request(math.inf, stopped=True).as_optional().go_on()
+
+
+def test_a_share_of_the_time_does_not_move_the_end_of_the_run() -> None:
+    whole = Request(time.monotonic(), Limits(100.0), end=time.monotonic() + 100.0)
+    part = whole.within(0.25)
+    assert part.remaining() < 30
+    assert part.end == whole.end
+    part.as_optional().go_on()
+
+
+@pytest.mark.parametrize("last", [0, 1, 5, 20, 60, 180, 500])
+@pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
+def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
+    asked = itertools.count()
+    ended = memsched.optimize(data, time_limit=None, stop=lambda: next(asked) >= last, **REWRITES)
+    assert ended.interrupted == (next(asked) > last)
+    assert ended.verification is not None
+    assert ended.verification.outputs_equal or (ended.verification.relative_error or 0) <= 1e-5
+    assert ended.report["result"]["peak_bytes"] <= ended.report["baselines"]["file_order"]["peak_bytes"]
+
+
+@pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
+def test_no_time_at_all_is_enough_for_a_model(data: bytes) -> None:
+    result = memsched.optimize(data, time_limit=0, verify=True, **REWRITES)
+    assert result.verification is not None
+    assert result.verification.outputs_equal
+    assert result.report["tiling"]["applied"] is False
+    assert result.report["remat"]["applied"] is False
