@@ -227,7 +227,7 @@ def shares(first: Share) -> Distribution:
 
 
 def test_plans_by_hand_pass() -> None:
-    for plan in (TWO, FUSED, ALONE, replace(TWO, lower_bound=0.0), replace(TWO, lower_bound=1.0 + 1e-10)):
+    for plan in (TWO, FUSED, ALONE, replace(TWO, lower_bound=0.0), replace(TWO, lower_bound=1 + 1e-9)):
         check(plan)
 
 

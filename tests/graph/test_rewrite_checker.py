@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memsched.errors import InternalError
-from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
 from memsched.graph.rewrite_checker import check_rewrite, check_written
 
 TENSORS = (
@@ -82,15 +82,76 @@ def test_formats_without_names_of_ops() -> None:
     check_written(AFTER, (0, 1, 2, 3), changed(3, name="other"), named=False)
 
 
-def test_tensors_and_interfaces_stay() -> None:
-    grown = (*AFTER.tensors[:2], replace(AFTER.tensors[2], dtype="int32"), *AFTER.tensors[3:])
-    for bad in (
-        replace(AFTER, tensors=grown),
-        replace(AFTER, tensors=(*AFTER.tensors, Tensor("z", 1))),
-        replace(AFTER, outputs=(1,)),
-    ):
-        with pytest.raises(InternalError):
-            check_rewrite(BEFORE, bad)
-    for bad in (replace(AFTER, tensors=grown), replace(AFTER, outputs=(1,)), replace(AFTER, ops=AFTER.ops[:3])):
-        with pytest.raises(InternalError):
-            check_written(AFTER, (0, 1, 2, 3), bad)
+GROWN = (*AFTER.tensors[:2], replace(AFTER.tensors[2], dtype="int32"), *AFTER.tensors[3:])
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (replace(AFTER, tensors=GROWN), "tensor 'y' changed in size, shape or type"),
+        (replace(AFTER, tensors=(*AFTER.tensors, Tensor("z", 1))), "tensor 'z' is made by no op"),
+        (replace(AFTER, outputs=(1,)), "the rewritten graph has other inputs, outputs or variables"),
+        (replace(AFTER, inputs=()), "the rewritten graph has other inputs, outputs or variables"),
+        (replace(AFTER, variables=(1,)), "the rewritten graph has other inputs, outputs or variables"),
+    ],
+)
+def test_a_rewrite_keeps_tensors_and_interface(bad: Graph, message: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        check_rewrite(BEFORE, bad)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (replace(AFTER, tensors=GROWN), "tensor 'y' was not written as planned"),
+        (replace(AFTER, outputs=(1,)), "the written model has other inputs, outputs or variables"),
+        (replace(AFTER, variables=(1,)), "the written model has other inputs, outputs or variables"),
+        (replace(AFTER, ops=AFTER.ops[:3]), "the written model has 3 ops instead of 4"),
+        (replace(AFTER, ops=(*AFTER.ops, AFTER.ops[3])), "the written model has 5 ops instead of 4"),
+    ],
+)
+def test_a_file_keeps_tensors_and_interface(bad: Graph, message: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        check_written(AFTER, (0, 1, 2, 3), bad)
+    assert str(caught.value) == message
+
+
+def test_what_an_op_reads_may_have_another_name_but_not_another_size() -> None:
+    for value in ({"size": 32}, {"shape": (2, 2)}, {"dtype": "int32"}, {"sized": False}):
+        other = replace(BEFORE.tensors[1], name="copy", **value)
+        copied = replace(OPS[0], name="again", outputs=(5,), origin="relu")
+        after = replace(AFTER, tensors=(*AFTER.tensors, other), ops=(copied, replace(OPS[1], inputs=(5,))), inputs=(0,))
+        with pytest.raises(InternalError, match="op 'again' is a copy of 'relu', but its output is of another kind"):
+            check_rewrite(BEFORE, after)
+        made = replace(after, ops=(Op("helper", "Pad", (0,), (5,)), *after.ops[1:]))
+        with pytest.raises(InternalError, match="op 'neg' reads 'copy', which is of another kind"):
+            check_rewrite(BEFORE, made)
+
+
+def test_a_copy_may_be_read_instead() -> None:
+    other = replace(BEFORE.tensors[1], name="copy")
+    ops = (*OPS[:1], replace(OPS[0], name="again", outputs=(3,), origin="relu"), replace(OPS[1], inputs=(3,)))
+    check_rewrite(BEFORE, replace(BEFORE, tensors=(*TENSORS, other), ops=ops))
+
+
+def test_an_op_without_outputs_may_be_repeated() -> None:
+    before = replace(BEFORE, ops=(*OPS, Op("print", "Print", (1,), (), positions=(0,))))
+    again = replace(before.ops[2], name="print again", origin="print")
+    check_rewrite(before, replace(before, ops=(*before.ops, again)))
+
+
+def test_shapes_of_constants_are_in_no_file() -> None:
+    stated: dict[str, AttributeValue] = {"constant_shape_1": (2, 2), "k": 1}
+    planned = replace(BEFORE, ops=(replace(OPS[0], attributes=stated), OPS[1]))
+    check_written(planned, (0, 1), BEFORE)
+    check_written(BEFORE, (0, 1), planned)
+
+
+def test_ops_are_written_in_their_order() -> None:
+    ops = (OPS[0], Op("abs", "Abs", (0,), (3,), positions=(0,)), OPS[1])
+    graph = replace(BEFORE, tensors=(*TENSORS, Tensor("b", 16, (4, 1), "float32")), ops=ops)
+    swapped = replace(graph, ops=(ops[1], ops[0], ops[2]))
+    check_written(graph, (1, 0, 2), swapped)
+    with pytest.raises(InternalError, match="op 'relu' was not written as planned"):
+        check_written(graph, (0, 1, 2), swapped)
