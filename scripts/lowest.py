@@ -1,9 +1,14 @@
-"""Write requirements/lowest.txt: every lower bound of pyproject.toml as the version to install; see `make lowest`."""
+"""Lower bounds: write requirements/lowest.txt, the bounds of pyproject.toml as versions, or test with exactly these.
+
+python -m scripts.lowest
+python -m scripts.lowest --test build/lowest
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,11 +21,36 @@ else:
 __all__ = ["lowest_of"]
 
 _ROOT = Path(__file__).resolve().parents[1]
+_PATH = _ROOT / "requirements/lowest.txt"
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?>=([0-9.]+)\s*(;.*)?")
-_LEFT_OUT = {"respect", "browser", "fuzz"}
-"""Extras for training, fuzzing and tests in a browser, which the smoke tests do not touch."""
+_LEFT_OUT = {"respect", "browser", "fuzz", "docs", "dask"}
+_TOOLS = {"mypy", "ruff"}
+"""Extras and tools that the smoke tests do not touch, so that they would prove nothing about their versions."""
+
+_PYTHONS = ((3, 10), (3, 13))
+"""The first and the last Python for which all these versions exist as wheels."""
 
 _HEAD = "# The lower bounds of pyproject.toml as versions, by `python -m scripts.lowest`; tested by `make lowest`."
+
+_SMOKE = (
+    "tests/graph/test_cpsat_run.py",
+    "tests/fusion/test_conditions.py",
+    "tests/schedule/test_exact.py",
+    "tests/allocate/test_exact.py::test_each_solver_agrees_at_each_capacity",
+    "tests/joint/test_cpsat.py",
+    "tests/formats/test_onnx_reader.py",
+    "tests/formats/test_onnx_writer.py",
+    "tests/formats/test_tflite_reader.py",
+    "tests/formats/test_tflite_writer.py",
+    "tests/runtimes/test_compare.py",
+    "tests/runtimes/test_litert.py",
+    "tests/distribute/test_search.py::test_genetic_search_is_never_worse_than_its_seeds_and_repeats",
+    "tests/test_compiler.py",
+    "tests/cli/test_optimize.py",
+    "tests/cli/test_pipeline.py",
+    "tests/cli/test_pages.py",
+)
+"""What touches each dependency: whole optimisations run in ONNX Runtime and LiteRT, pipelines, pages among them."""
 
 
 def lowest_of(project: str) -> list[str]:
@@ -43,22 +73,46 @@ def lowest_of(project: str) -> list[str]:
         if match is None:
             raise SystemExit(f"'{requirement}' states no lower bound")
         name, version, marker = match.groups()
-        found.add(f"{name}=={version}.*{marker or ''}")
+        if name not in _TOOLS:
+            found.add(f"{name}=={version}{marker or ''}")
     return sorted(found)
 
 
 def main() -> int:
-    """Write the file, or with ``--check`` say whether it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Write the file; with ``--check`` say whether it is up to date, with ``--test`` install from it and test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where the file is out of date")
+    parser.add_argument("--test", type=Path, metavar="VENV", help="install the versions into this folder and run tests")
     args = parser.parse_args()
-    path = _ROOT / "requirements/lowest.txt"
     text = "\n".join([_HEAD, *lowest_of((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))]) + "\n"
-    if args.check:
-        return int(not path.is_file() or path.read_text(encoding="utf-8") != text)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    current = _PATH.is_file() and _PATH.read_text(encoding="utf-8") == text
+    if args.check or args.test:
+        if not current:
+            print("requirements/lowest.txt is out of date: python -m scripts.lowest", file=sys.stderr)
+            return 1
+        return _test(args.test) if args.test else 0
+    _PATH.parent.mkdir(exist_ok=True)
+    _PATH.write_text(text, encoding="utf-8")
     return 0
+
+
+def _test(folder: Path) -> int:
+    """Return pytest's exit status in a new environment of the lowest versions."""
+    here, (first, last) = sys.version_info[:2], _PYTHONS
+    if not first <= here <= last:
+        known = " to ".join(".".join(map(str, one)) for one in _PYTHONS)
+        print(f"NOT TESTED: the lower bounds have wheels for Python {known}, and this is {here[0]}.{here[1]}")
+        return 0
+    python = folder.resolve() / "bin/python"
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", folder],
+        [*install, "--only-binary", ":all:", "--requirement", _PATH],
+        [*install, "--no-deps", "--editable", _ROOT],
+        [python, "-m", "pip", "check"],
+    ):
+        subprocess.run(command, check=True)
+    return subprocess.run([python, "-m", "pytest", "-n", "auto", *_SMOKE], cwd=_ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ dependencies = ["a>=1.2", "b-c>=3; python_version < '3.11'"]
 x = ["n[y]", "d>=0.1"]
 y = ["a>=1.2"]
 """
-    assert lowest_of(project) == ["a==1.2.*", "b-c==3.*; python_version < '3.11'", "d==0.1.*"]
+    assert lowest_of(project) == ["a==1.2", "b-c==3; python_version < '3.11'", "d==0.1"]
 
 
 def test_a_dependency_without_a_lower_bound_is_refused() -> None:
