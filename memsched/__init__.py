@@ -10,6 +10,7 @@ All of them, and what they return, are imported on first use, so that importing 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from memsched.errors import MemschedError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from memsched.writing import reorder
 
 __version__ = "0.1.0"
+
+# ONNX Runtime from 1.29 on sends names and figures of models to its maker, unless this is set before it starts.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
     "AllocateResult",
