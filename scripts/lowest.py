@@ -104,13 +104,14 @@ def _test(folder: Path) -> int:
         print(f"NOT TESTED: the lower bounds have wheels for Python {known}, and this is {here[0]}.{here[1]}")
         return 0
     python = folder.resolve() / "bin/python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in (
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    commands: tuple[list[str | Path], ...] = (
         [sys.executable, "-m", "venv", "--clear", folder],
         [*install, "--only-binary", ":all:", "--requirement", _PATH],
         [*install, "--no-deps", "--editable", _ROOT],
         [python, "-m", "pip", "check"],
-    ):
+    )
+    for command in commands:
         subprocess.run(command, check=True)
     return subprocess.run([python, "-m", "pytest", "-n", "auto", *_SMOKE], cwd=_ROOT, check=False).returncode
 
