@@ -385,6 +385,9 @@ def main() -> int:
     for name in names:
         told = None if earlier is None else earlier.get(name, {"survivors": []})["survivors"]
         found[name] = _run(name, _chosen(name, args.share, args.seed, told), args.slack)
+        if args.out is not None:
+            told_of = {module: one.told() for module, one in found.items()}
+            args.out.write_text(json.dumps(told_of, indent=2) + "\n", encoding="utf-8")
     every = [one for result in found.values() for one in result.survivors]
     count, slow = sum(one.mutants for one in found.values()), sum(one.timeouts for one in found.values())
     total = Result(count, slow, tuple(every), sum(one.seconds for one in found.values()))
@@ -392,9 +395,6 @@ def main() -> int:
     for name in sorted(found):
         print(found[name].row(name))
     print(total.row("all"))
-    if args.out is not None:
-        told_of = {name: one.told() for name, one in found.items()}
-        args.out.write_text(json.dumps(told_of, indent=2) + "\n", encoding="utf-8")
     return int(any(one.percent < args.least for one in found.values()))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ from memsched.distribute.checking import check_plan
 from memsched.distribute.plan import plan_of
 from memsched.errors import InternalError
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
-from memsched.graph.distribution_checker import check_distribution
+from memsched.graph.distribution_checker import Needs, check_distribution
 from memsched.graph.model import Graph, Op, Region, Tensor
 from tests.distribute.graphs import channels, cluster, figure, rows
 
@@ -201,6 +203,11 @@ def hand_constants(op: int, region: Region) -> int:
     return (bottom - top) * (right - left) if op == 0 else 10
 
 
+def reading(*regions: Region | None, first: int = 1) -> Needs:
+    """Return needs of ``regions``, whatever is computed; ops before ``first`` need what they compute."""
+    return lambda op, region: regions if op >= first else [region]
+
+
 def check(plan: Distribution, graph: Graph = HAND) -> None:
     check_distribution(graph, plan, hand_needs, hand_constants)
 
@@ -263,6 +270,67 @@ def test_what_is_used_up_within_a_step_may_be_computed_anywhere() -> None:
     read_later = replace(HAND, outputs=(3, 1))
     with pytest.raises(InternalError, match="step 0 of the plan: device 0 does not compute its share of op 'f'"):
         check(FUSED, read_later)
+
+
+def test_what_is_not_read_need_not_be_sent() -> None:
+    plan = replace(TWO, steps=(GIVEN, replace(EXCHANGED, transfers=())), memory=(34, 34))
+    with pytest.raises(InternalError, match="step 1 of the plan: device 0 lacks a part of 'a' for op 'g'"):
+        check(plan)
+    for unread in (None, box((0, 0), (0, 4)), box((0, 2), (3, 3))):
+        check_distribution(HAND, plan, reading(unread, box()), hand_constants)
+
+
+def guillotine(rng: random.Random, region: Region) -> list[Region]:
+    """Cut a region into boxes."""
+    axis = rng.randrange(2)
+    start, stop = region.ranges[axis]
+    if stop - start < 2 or rng.random() < 0.3:
+        return [region]
+    at = rng.randint(start + 1, stop - 1)
+    sides = [list(region.ranges), list(region.ranges)]
+    sides[0][axis], sides[1][axis] = (start, at), (at, stop)
+    return [piece for side in sides for piece in guillotine(rng, Region(tuple(side)))]
+
+
+def cells(region: Region) -> set[tuple[int, ...]]:
+    return set(itertools.product(*(range(*span) for span in region.ranges)))
+
+
+def test_what_is_read_is_covered_by_what_was_sent_cell_by_cell() -> None:
+    rng = random.Random(17)
+    tensors = (Tensor("x", 30, (5, 6), "int8"), Tensor("y", 30, (5, 6), "int8"))
+    graph = Graph("one", tensors, (Op("f", "F", (0,), (1,)),), (0,), (1,))
+    everything, lacking = box((0, 5), (0, 6)), 0
+    for _ in range(400):
+        pieces = guillotine(rng, everything)
+        rng.shuffle(pieces)
+        sent = pieces[: rng.randint(max(0, len(pieces) - 3), len(pieces))]
+        spans = [sorted(rng.sample(range(size + 1), 2)) for size in (5, 6)]
+        read = Region(tuple((start, stop) for start, stop in spans))
+        plan = Distribution(
+            devices=1,
+            shares=(Share(0, "rows", (0, 5)),),
+            steps=(
+                Step(
+                    tuple(Transfer(0, piece, -1, (0,), len(cells(piece))) for piece in sent),
+                    ((Computation(0, everything),),),
+                ),
+            ),
+            results=(),
+            home=0,
+            latency=1.0,
+            lower_bound=0.0,
+            memory=(30 + sum(len(cells(piece)) for piece in sent),),
+            method="random",
+        )
+        needs = reading(read, first=0)
+        if cells(read) <= {cell for piece in sent for cell in cells(piece)}:
+            check_distribution(graph, plan, needs, lambda _op, _region: 0)
+        else:
+            lacking += 1
+            with pytest.raises(InternalError, match="device 0 lacks a part of 'x' for op 'f'"):
+                check_distribution(graph, plan, needs, lambda _op, _region: 0)
+    assert 100 < lacking < 300
 
 
 def test_a_piece_is_as_large_as_whole_bytes_hold_it() -> None:
