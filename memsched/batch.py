@@ -21,10 +21,11 @@ from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary
 
 __all__ = ["SUMMARIES", "BatchResult", "Event", "Runner", "run_batch"]
 
-SUMMARIES = ("batch.json", "batch.csv", "batch.html")
-"""Written into the folder of the outputs."""
+SUMMARIES = ("batch.csv", "batch.html", "batch.json")
+"""Written into the folder of the outputs, the one that names the others' files last."""
 
 _POLL_SECONDS = 0.1
+_REPORT = ".json"
 
 
 class Runner(Protocol):
@@ -100,7 +101,7 @@ def run_batch(
     told = {**options.keywords(), "memory_limit": options.memory_limit}
     data = summary(run.rows, options=told, interrupted=run.stopped, seconds=time.monotonic() - started)
     with staged_files() as files:
-        for name, text in zip(SUMMARIES, (dump_summary(data), dump_csv(data), dump_html(data)), strict=True):
+        for name, text in zip(SUMMARIES, (dump_csv(data), dump_html(data), dump_summary(data)), strict=True):
             files.add(Path(folder, name), text.encode())
         files.commit()
     return BatchResult(tuple(run.rows), data, data["exit_code"])
@@ -181,7 +182,8 @@ class _Run:
         if answer.error is not None or answer.figures is None:
             return self._row(index, Status.FAILED, answer.exit_code, answer.error)
         with staged_files() as files:
-            for name, data in answer.files.items():
+            # The report names the model's file, so it comes behind it.
+            for name, data in sorted(answer.files.items(), key=lambda file: file[0].endswith(_REPORT)):
                 path = Path(self._folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 files.add(path, data)

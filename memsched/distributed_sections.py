@@ -14,7 +14,7 @@ from memsched.distributed_running import Executed
 from memsched.distributed_steps import Holder, whole_of
 from memsched.distributing import Baseline, Distributed
 from memsched.errors import OutputError
-from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
+from memsched.formats.files import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.cover import Cover, leaves
@@ -290,7 +290,7 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise OutputError(f"'{folder}' cannot be looked into: {reason}") from None
     own = {*known, PLAN_FILE} if known else set()
-    foreign = [name for name in names if name not in own]
+    foreign = [name for name in names if name not in own and not _is_temporary(name)]
     if foreign and not force:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise OutputError(
@@ -298,6 +298,11 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
             "to write beside them"
         )
     return known
+
+
+def _is_temporary(name: str) -> bool:
+    """Return whether a run that was killed left this file behind, or another one is about to rename it."""
+    return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
 
 
 def _earlier(folder: Path) -> dict[str, str]:

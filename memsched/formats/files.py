@@ -17,6 +17,8 @@ from memsched.formats.module import Format, LoadOptions, Module
 
 __all__ = [
     "STANDARD_STREAM",
+    "TEMPORARY_PREFIX",
+    "TEMPORARY_SUFFIX",
     "StagedFiles",
     "check_writable",
     "describe",
@@ -30,6 +32,9 @@ __all__ = [
 
 STANDARD_STREAM = "-"
 """The path that means standard input or standard output."""
+
+TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".memsched-", ".tmp"
+"""Of the names of files on their way, beside what they become. A process that is killed leaves them behind."""
 
 _TFLITE_IDENTIFIER = b"TFL3"
 
@@ -171,7 +176,9 @@ class StagedFiles:
     def _write(self, target: str, path: str, data: bytes, mode: int) -> str:
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
-        descriptor, temporary = tempfile.mkstemp(prefix=".memsched-", suffix=".tmp", dir=Path(path).parent)
+        descriptor, temporary = tempfile.mkstemp(
+            prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent
+        )
         self._staged.append(_Staged(temporary, path, Path(path).exists()))
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from memsched.errors import ModelError, OutputError
+from memsched.formats.files import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from memsched.formats.module import Module
 
 __all__ = ["copy_external_files", "external_files", "folder_of", "resolve"]
@@ -91,7 +92,7 @@ def _place(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX)
     os.close(handle)
     try:
         shutil.copyfile(source, temporary)
