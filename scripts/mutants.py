@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -95,14 +95,14 @@ class Mutant:
         column: Where in the line it begins, from 0.
         text: The line before the change.
         change: What stands there before and after it.
-        tree: The module with it.
+        source: The module with it.
     """
 
     line: int
     column: int
     text: str
     change: str
-    tree: ast.Module
+    source: str
 
     def told(self) -> dict[str, object]:
         """Return what a file says of it; the number of its line may change without making it another one."""
@@ -117,23 +117,46 @@ def mutants_of(source: str) -> Iterator[Mutant]:
     """Yield every mutant of a module, in the order of the text."""
     tree = ast.parse(source)
     lines = source.splitlines()
-    places = sorted(_mutable(tree), key=lambda node: (node.lineno, node.col_offset))
-    for place in places:
-        for number in range(len(_changes(place))):
-            changed = copy.deepcopy(tree)
-            twin = next(node for node in _nodes(changed) if _same_place(node, place))
-            before = ast.unparse(place)
-            after = _changes(twin)[number]
-            change = f"{_short(before)} -> {_short(_apply(changed, twin, after))}"
-            line = lines[place.lineno - 1].strip()
-            yield Mutant(place.lineno, place.col_offset, line, change, ast.fix_missing_locations(changed))
+    left_out = _left_out(tree)
+    places = [place for place in _places(tree) if id(place.node) not in left_out]
+    for place in sorted(places, key=lambda one: (one.node.lineno, one.node.col_offset)):
+        node = place.node
+        for changed in _changes(node):
+            change = f"{_short(ast.unparse(node))} -> {_short(ast.unparse(changed))}"
+            place.put(changed)
+            yield Mutant(node.lineno, node.col_offset, lines[node.lineno - 1].strip(), change, ast.unparse(tree))
+            place.put(node)
 
 
 _Node = ast.expr | ast.stmt
 
 
-def _mutable(tree: ast.Module) -> list[_Node]:
-    """Return the nodes that may change: no annotations, docstrings, messages of errors or decorators."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node stands: a field of its parent, or an entry of a list that such a field is."""
+
+    node: _Node
+    parent: ast.AST
+    field: str
+    index: int | None
+
+    def put(self, node: ast.AST) -> None:
+        if self.index is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.index] = node
+
+
+def _places(tree: ast.Module) -> Iterator[_Place]:
+    for parent in ast.walk(tree):
+        for field, value in ast.iter_fields(parent):
+            for index, node in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(node, ast.expr | ast.stmt):
+                    yield _Place(node, parent, field, index if isinstance(value, list) else None)
+
+
+def _left_out(tree: ast.Module) -> set[int]:
+    """Return the nodes, by `id`, that stay: annotations, imports, messages of errors, decorators."""
     left_out: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
@@ -147,21 +170,7 @@ def _mutable(tree: ast.Module) -> list[_Node]:
                 left_out.update(id(inner) for inner in ast.walk(annotation))
         for decorator in getattr(node, "decorator_list", ()):
             left_out.update(id(inner) for inner in ast.walk(decorator))
-    return [node for node in _nodes(tree) if id(node) not in left_out and _changes(node)]
-
-
-def _nodes(tree: ast.Module) -> list[_Node]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
-
-
-def _same_place(node: ast.AST, place: _Node) -> bool:
-    return (
-        type(node) is type(place)
-        and getattr(node, "lineno", 0) == place.lineno
-        and getattr(node, "col_offset", -1) == place.col_offset
-        and getattr(node, "end_lineno", 0) == place.end_lineno
-        and getattr(node, "end_col_offset", -1) == place.end_col_offset
-    )
+    return left_out
 
 
 def _changes(node: _Node) -> list[ast.AST]:
@@ -196,20 +205,6 @@ def _changes(node: _Node) -> list[ast.AST]:
     elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         found.append(ast.Pass())
     return found
-
-
-def _apply(tree: ast.Module, old: ast.AST, new: ast.AST) -> str:
-    """Put ``new`` in the place of ``old``; return its text."""
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is old:
-                setattr(parent, name, new)
-            elif isinstance(value, list):
-                for index, item in enumerate(value):
-                    if item is old:
-                        value[index] = new
-    ast.copy_location(new, old)
-    return ast.unparse(ast.fix_missing_locations(new))
 
 
 def _short(text: str) -> str:
@@ -324,7 +319,7 @@ def _child(module: str, mutant: Mutant | None, tests: Sequence[str], folder: Pat
 def _put(module: str, mutant: Mutant, folder: Path) -> None:
     """Put the mutant in the module's place, in this process and in those that it starts."""
     text = folder / "mutant.txt"
-    text.write_text(ast.unparse(mutant.tree), encoding="utf-8")
+    text.write_text(mutant.source, encoding="utf-8")
     start = f"from scripts.mutants import replace_module\nreplace_module({module!r}, {str(text)!r})\n"
     (folder / "sitecustomize.py").write_text(start, encoding="utf-8")
     paths = [str(folder), str(_ROOT)]
@@ -381,6 +376,8 @@ def main() -> int:
     # What every child needs is imported once, before the forks; memsched itself is not.
     for needed in ("pytest", "hypothesis", "numpy", "onnx", "_pytest.assertion.rewrite"):
         importlib.import_module(needed)
+    # And children need not look through it for garbage.
+    gc.freeze()
     found: dict[str, Result] = {}
     for name in names:
         told = None if earlier is None else earlier.get(name, {"survivors": []})["survivors"]

@@ -13,7 +13,7 @@ import pytest
 from memsched.allocate.arena import allocate
 from memsched.errors import InternalError
 from memsched.graph import checker
-from memsched.graph.checker import check_allocation, check_reordering, check_schedule
+from memsched.graph.checker import CheckedSchedule, check_allocation, check_reordering, check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
 from tests.graph.examples import graph_of, schedule_of
@@ -371,3 +371,9 @@ def test_a_tensor_behind_the_last_one_does_not_exist() -> None:
 def test_the_first_op_twice() -> None:
     with pytest.raises(InternalError, match="names op 0 twice"):
         check_schedule(example(), replace(good_schedule(), order=(0, 0, 1, 2, 3, 4)))
+
+
+def test_without_ops_what_is_given_and_kept_is_the_peak() -> None:
+    graph = graph_of({"x": 10, "unread": 5, "state": 3}, [], ["x", "unread"], ["x"], ["state"])
+    checked = check_schedule(graph, schedule_of((), 13))
+    assert checked == CheckedSchedule((), 13, (0, -1, 0), (0, -1, 0), (10, 0, 3))

@@ -38,7 +38,7 @@ CHANGES = [
 def test_every_small_change_is_made_once() -> None:
     found = list(mutants_of(SOURCE))
     assert [(mutant.line, mutant.change) for mutant in found] == CHANGES
-    texts = {ast.unparse(mutant.tree) for mutant in found}
+    texts = {mutant.source for mutant in found}
     assert len(texts) == len(CHANGES)
     assert ast.unparse(ast.parse(SOURCE)) not in texts
 
