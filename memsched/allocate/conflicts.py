@@ -44,13 +44,19 @@ def without_overlaps(blocks: Sequence[Block]) -> list[Block]:
     result = []
     for block in blocks:
         parts = tuple([part for part in block.parts if part.begin < part.end and part.low < part.high])
-        if any(
+        if not _one_after_the_other(parts) and any(
             a.begin < b.end and b.begin < a.end and a.low < b.high and b.low < a.high
             for a, b in itertools.combinations(parts, 2)
         ):
             parts = _sliced(parts)
         result.append(block if parts == block.parts else replace(block, parts=parts))
     return result
+
+
+def _one_after_the_other(parts: Sequence[Part]) -> bool:
+    """Whether no two parts are in use at the same time, as those between the gaps of a buffer from a file."""
+    ordered = sorted(parts, key=lambda part: part.begin)
+    return all(one.end <= other.begin for one, other in itertools.pairwise(ordered))
 
 
 def _sliced(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -12,7 +12,7 @@ from memsched.graph.model import AttributeValue
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["CONSTANT_INPUTS", "MOST_ENTRIES", "Values", "attributes_of", "constant_shapes", "constant_values"]
+__all__ = ["CONSTANT_INPUTS", "MOST_ENTRIES", "ConstantValues", "Values", "attributes_of", "constant_shapes"]
 
 MOST_ENTRIES: Final = 64
 Values = tuple[int, ...] | tuple[float, ...]
@@ -143,19 +143,29 @@ def constant_shapes(
     return result
 
 
-def constant_values(graph: GraphProto) -> dict[str, Values]:
-    """Return the values of the numeric constants of at most `MOST_ENTRIES` elements that ``graph`` states."""
-    result: dict[str, Values] = {}
-    for tensor in graph.initializer:
-        values = _tensor_values(tensor)
-        if values is not None:
-            result[tensor.name] = values
-    for node in graph.node:
-        if node.op_type == "Constant" and len(node.output) == 1:
-            values = _constant_node(node)
-            if values is not None:
-                result[node.output[0]] = values
-    return result
+class ConstantValues:
+    """The values of the numeric constants that a graph states, decoded when they are asked for: most never are."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._tensors = {tensor.name: place for place, tensor in enumerate(graph.initializer)}
+        self._nodes = {
+            node.output[0]: place
+            for place, node in enumerate(graph.node)
+            if node.op_type == "Constant" and len(node.output) == 1
+        }
+        self._decoded: dict[str, Values | None] = {}
+
+    def get(self, name: str) -> Values | None:
+        """Return the values of a constant of at most `MOST_ENTRIES` elements; None for anything else."""
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
+
+    def _decode(self, name: str) -> Values | None:
+        if name in self._nodes:
+            return _constant_node(self._graph.node[self._nodes[name]])
+        return _tensor_values(self._graph.initializer[self._tensors[name]]) if name in self._tensors else None
 
 
 def _constant_node(node: NodeProto) -> Values | None:

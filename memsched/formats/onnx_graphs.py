@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import ModelError, UnknownShapeError
 from memsched.formats import onnx_macs
 from memsched.formats.module import Body
-from memsched.formats.onnx_attributes import Values, attributes_of, constant_shapes, constant_values
+from memsched.formats.onnx_attributes import ConstantValues, Values, attributes_of, constant_shapes
 from memsched.formats.onnx_shapes import Shapes
 from memsched.formats.onnx_structure import Scope, domain_of, op_type, unique_names
 from memsched.formats.onnx_types import ValueType, element_name, tensor_bytes
@@ -53,7 +53,7 @@ def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
     """
     built = Built()
     names = unique_names(list(scopes))
-    constants = [constant_values(scope.graph) for scope in scopes]
+    constants = [ConstantValues(scope.graph) for scope in scopes]
     op_of_node: list[dict[int, int]] = []
     for index, scope in enumerate(scopes):
         builder = _GraphBuilder(scopes, shapes, constants, index, built)
@@ -70,7 +70,7 @@ class _GraphBuilder:
         self,
         scopes: Sequence[Scope],
         shapes: Shapes,
-        constants: Sequence[dict[str, Values]],
+        constants: Sequence[ConstantValues],
         index: int,
         built: Built,
     ) -> None:
@@ -126,7 +126,8 @@ class _GraphBuilder:
         return read
 
     def _add(self, name: str, role: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
-        found = self.shapes.of(self.scopes, self.index, name)
+        own = None if external else self.shapes.types[self.index].get(name)  # captures are of graphs around
+        found = own or self.shapes.of(self.scopes, self.index, name)
         known = self.sizes.get(found)
         if known is not None:
             self.index_of[name] = len(self.tensors)

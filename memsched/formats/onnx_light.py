@@ -5,6 +5,7 @@ Small constants stay, because shapes are computed from them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,10 +80,7 @@ def is_stripped(tensor: TensorProto) -> bool:
 
 
 def _elements(tensor: TensorProto) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count
+    return math.prod(tensor.dims)
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:

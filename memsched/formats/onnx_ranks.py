@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
@@ -40,6 +41,9 @@ _SELECTING: Final = frozenset({"Gather", "GatherElements", "Slice"})
 """Operators of which only the first input's values come out: ends of slices are often the largest number there is."""
 
 _NOTHING: Final = (0, 0)
+
+_WHOLE: Final = frozenset({6, 7, 12, 13})
+"""int32, int64, uint32, uint64."""
 
 _FEW: Final = 64
 """Elements of a constant whose values are looked at."""
@@ -86,11 +90,17 @@ def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
 def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
     """Return, for names declared with a number beyond `_MOST`, the largest dimension and the largest value."""
     found: dict[str, tuple[int, int]] = {}
+    # Large models have few types, and looking into one takes longer than recognising it.
+    seen: dict[bytes, int] = {}
     for scope in scopes:
         graph = scope.graph
-        for value in (*graph.input, *graph.output, *graph.value_info):
-            dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            if (longest := max(dims, default=0)) > _MOST:
+        for value in chain(graph.input, graph.output, graph.value_info):
+            written = value.type.SerializeToString()
+            longest = seen.get(written)
+            if longest is None:
+                dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+                longest = seen[written] = max(dims, default=0)
+            if longest > _MOST:
                 found[value.name] = (longest, 0)
         for tensor in graph.initializer:
             _add(found, tensor.name, tensor)
@@ -103,15 +113,14 @@ def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
 
 
 def _add(found: dict[str, tuple[int, int]], name: str, tensor: TensorProto) -> None:
-    longest, largest = max(tensor.dims, default=0), _largest_value(tensor)
+    longest = max(tensor.dims, default=0)
+    largest = _largest_value(tensor) if tensor.data_type in _WHOLE else 0
     if longest > _MOST or largest > _MOST:
         found[name] = (longest, largest)
 
 
 def _largest_value(tensor: TensorProto) -> int:
-    """Return the largest of a few integers; 0 for anything else."""
-    if tensor.data_type not in {6, 7, 12, 13}:  # int32, int64, uint32, uint64
-        return 0
+    """Return the largest of a few integers; 0 of many."""
     width = 4 if tensor.data_type in {6, 12} else 8
     raw = tensor.raw_data
     if raw:

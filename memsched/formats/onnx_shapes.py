@@ -94,8 +94,12 @@ class _Inference:
     def result(self) -> Shapes:
         """Return what is known, constants included."""
         for scope, types in zip(self.scopes, self.shapes.types, strict=True):
+            same: dict[tuple[int, tuple[int, ...]], ValueType] = {}
             for tensor in scope.graph.initializer:
-                types[tensor.name] = ValueType("tensor", tensor.data_type, tuple(tensor.dims))
+                key = tensor.data_type, tuple(tensor.dims)
+                if key not in same:
+                    same[key] = ValueType("tensor", *key)
+                types[tensor.name] = same[key]
             for sparse in scope.graph.sparse_initializer:
                 types[sparse_name(sparse)] = ValueType("a sparse tensor", sparse.values.data_type, tuple(sparse.dims))
         self.statements.check_used(self.scopes)
@@ -186,15 +190,15 @@ class _Inference:
     def _needs_help(self) -> bool:
         """Return whether more could be found: the main inputs are known, but something computed is not."""
         scopes, types = self.scopes, self.shapes.types
-        for value in scopes[0].graph.input:
-            if value.name not in scopes[0].constants and not _enough(types[0].get(value.name)):
-                return False
-        return any(
+        unknown = any(
             not _enough(types[index].get(name))
             for index, scope in enumerate(scopes)
             for node in scope.graph.node
             for name in node.output
             if name and name not in scope.constants
+        )
+        return unknown and all(
+            value.name in scopes[0].constants or _enough(types[0].get(value.name)) for value in scopes[0].graph.input
         )
 
     def _keep_reasons(self, message: str) -> None:

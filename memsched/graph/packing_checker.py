@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 
 from memsched.errors import InternalError
-from memsched.graph.packing import Block, Packing
+from memsched.graph.packing import Block, Packing, Part
 
 __all__ = ["check_packing"]
 
@@ -59,10 +59,14 @@ def _rectangles(index: int, block: Block, offset: int) -> list[_Rectangle]:
     """Return what a block occupies, without overlaps of its own parts: its union of bytes between changes."""
     result: list[_Rectangle] = []
     times = sorted({time for part in block.parts for time in (part.begin, part.end)})
+    coming = sorted(block.parts, key=lambda part: part.begin, reverse=True)
+    live: list[Part] = []
     for begin, end in itertools.pairwise(times):
         reach = 0
-        used = [(part.low, part.high) for part in block.parts if part.begin <= begin and part.end >= end]
-        for low, high in sorted(used):
+        while coming and coming[-1].begin <= begin:
+            live.append(coming.pop())
+        live = [part for part in live if part.end > begin]
+        for low, high in sorted((part.low, part.high) for part in live):
             start = max(low, reach)
             if start < high:
                 result.append((index, begin, end, offset + start, offset + high))

@@ -86,6 +86,11 @@ def _contradiction(report: dict[str, Any]) -> str | None:
     for place, workspace in enumerate(report["workspaces"]):
         if workspace["step"] >= count:
             return f"workspaces[{place}] is of step {workspace['step']}, and there are {count}"
+    pools = report["pools"]
+    if pools is not None and pools["weighted_traffic"] is not None:
+        for place, pool in enumerate(pools["pools"]):
+            if pool["used_bytes"] is None:
+                return f"pools.pools[{place}].used_bytes is null, but the traffic is known"
     if len(given.get("ops", ())) != len(given.get("footprints_bytes", ())):
         return "baselines.file_order has not one footprint for each of its ops"
     return None
