@@ -51,17 +51,23 @@ def render_page(report: Mapping[str, Any]) -> str:
     """
     check_page()
     data = page_data(report)
-    theme = _script(_asset(_THEME))
-    scripts = [_script(text) for text in (*_library(), "".join(("(() => {\n", *map(_asset, _SCRIPTS), "})();\n")))]
+    theme, scripts = _scripts()
     return _template().render(
         report=report,
         page=page_words(report, data),
-        policy=_Verbatim(_policy([theme, *scripts])),
+        policy=_Verbatim(_policy((theme, *scripts))),
         css=_Verbatim(_asset("page.css")),
         theme=_Verbatim(theme),
         scripts=[_Verbatim(script) for script in scripts],
         data=_Verbatim(as_script(data.values)),
     )
+
+
+@cache
+def _scripts() -> tuple[str, tuple[str, ...]]:
+    """Return the script that chooses the colours, and the others: the same in every page."""
+    texts = *_library(), "".join(("(() => {\n", *map(_asset, _SCRIPTS), "})();\n"))
+    return _script(_asset(_THEME)), tuple(map(_script, texts))
 
 
 @cache
@@ -111,7 +117,8 @@ def _script(text: str) -> str:
     return "\n".join(lines).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _policy(scripts: list[str]) -> str:
+@cache
+def _policy(scripts: tuple[str, ...]) -> str:
     """Return a Content-Security-Policy under which these scripts run, and nothing is ever asked for."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
