@@ -202,8 +202,7 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
             if tensor in placed:
                 raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
             placed.add(tensor)
-        if len(placement.tensors) > 1:
-            _check_sharing(graph, merged, checked, placement.tensors)
+        _check_sharing(graph, merged, checked, placement.tensors)
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")

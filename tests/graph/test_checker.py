@@ -177,6 +177,8 @@ def test_a_dependency_must_be_honoured() -> None:
     check_schedule(graph, good_schedule())
     with pytest.raises(InternalError, match="'wide' must come before 'other'"):
         check_schedule(graph, replace(good_schedule(), order=(0, 1, 2, 4, 3, 5)))
+    with pytest.raises(InternalError, match="'wide' must come before 'wide'"):
+        check_schedule(replace(example(), dependencies=((3, 3),)), good_schedule())
 
 
 def moved(index: int, **changes: object) -> Callable[[Allocation], Allocation]:
@@ -192,7 +194,7 @@ BAD_ALLOCATIONS: dict[str, tuple[Callable[[Allocation], Allocation], str]] = {
     "overlap": (moved(1, offset=9), "overlap"),
     "overlap inside": (moved(3, offset=12), "overlap"),
     "a negative offset": (moved(0, offset=-10), "no multiple"),
-    "misaligned": (lambda a: replace(a, alignment=4), "no multiple of 4"),
+    "misaligned": (lambda a: replace(a, alignment=4), "offset 10 is no multiple of 4"),
     "no alignment": (lambda a: replace(a, alignment=0), "alignment"),
     "a tensor without address": (moved(1, tensors=()), "'c' has no address"),
     "a tensor with two addresses": (moved(1, tensors=(4, 2)), "two addresses"),
@@ -377,3 +379,36 @@ def test_without_ops_what_is_given_and_kept_is_the_peak() -> None:
     graph = graph_of({"x": 10, "unread": 5, "state": 3}, [], ["x", "unread"], ["x"], ["state"])
     checked = check_schedule(graph, schedule_of((), 13))
     assert checked == CheckedSchedule((), 13, (0, -1, 0), (0, -1, 0), (10, 0, 3))
+
+
+def test_a_view_beside_a_tensor_of_its_own() -> None:
+    ops = [Op("f", "Op", (0,), (1, 2), views=((2, 0),)), Op("g", "Op", (1, 2), (3,))]
+    graph = graph_of({"x": 4, "a": 3, "v": 4, "y": 1}, ops, ["x"], ["y"])
+    checked = check_schedule(graph, schedule_of((0, 1), 8))
+    assert checked == CheckedSchedule((7, 8), 8, (0, 0, -1, 1), (1, 1, -1, 1), (4, 3, 0, 1))
+    places = (Placement((0, 2), 0, 4, 0, 1), Placement((1,), 4, 3, 0, 1), Placement((3,), 7, 1, 1, 1))
+    check_allocation(graph, schedule_of((0, 1), 8), Allocation(places, 8, 8, 1, "optimal", ""))
+
+
+@pytest.mark.parametrize("choice", [InPlace(0, 3, 0), InPlace(0, 2, 1)])
+def test_what_is_permitted_is_a_pair(choice: InPlace) -> None:
+    ops = [Op("f", "Op", (0, 1), (2, 3), in_place=((2, 0),))]
+    graph = graph_of({"x": 4, "w": 4, "a": 4, "b": 4}, ops, ["x", "w"], ["a", "b"])
+    check_schedule(graph, schedule_of((0,), 12, (InPlace(0, 2, 0),)))
+    with pytest.raises(InternalError, match="op 'f' may not write"):
+        check_schedule(graph, schedule_of((0,), 12, (choice,)))
+
+
+def test_pieces_of_a_concatenation_are_aligned_as_a_whole() -> None:
+    ops = [Op("f", "Op", (0,), (1, 2)), Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)))]
+    graph = graph_of({"x": 4, "a": 3, "b": 5, "c": 8}, ops, ["x"], ["c"])
+    places = (Placement((0,), 8, 4, 0, 0), Placement((1,), 0, 3, 0, 1), Placement((2,), 3, 5, 0, 1))
+    check_allocation(graph, schedule_of((0, 1), 12), Allocation(places, 12, 12, 4, "optimal", ""))
+    moved_by_two = tuple(replace(place, offset=place.offset + 2) for place in places[1:])
+    far = replace(places[0], offset=12)
+    with pytest.raises(InternalError, match="'c' begins at 2, which is no multiple of 4"):
+        check_allocation(graph, schedule_of((0, 1), 12), Allocation((far, *moved_by_two), 16, 12, 4, "feasible", ""))
+
+
+def test_nothing_needs_no_arena() -> None:
+    check_allocation(graph_of({}, [], [], []), schedule_of((), 0), Allocation((), 0, 0, 1, "optimal", ""))
