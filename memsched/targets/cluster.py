@@ -301,8 +301,10 @@ def _profile(table: _Table, profiles: Mapping[str, _Profile]) -> _Profile:
     value = table.required("compute")
     if isinstance(value, dict):
         return _operators(_Table(table.at[:-2], "compute: ", value, None))
-    if not isinstance(value, str) or value not in profiles:
-        known = did_you_mean(str(value)[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
+    if not isinstance(value, str):
+        raise ClusterError(f"{table.at}key 'compute' must be a name or a table, not {shown_value(value)}")
+    if value not in profiles:
+        known = did_you_mean(value[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
         raise ClusterError(f"{table.at}key 'compute': there is no [compute.{shown_value(value)[1:-1]}]{known}")
     return profiles[value]
 

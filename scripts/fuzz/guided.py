@@ -26,8 +26,8 @@ from scripts.fuzz.execute import HANG_SECONDS, execute
 from scripts.fuzz.kinds import KINDS
 
 _READERS: dict[str, tuple[str, ...]] = {
-    "onnx": ("memsched.formats.onnx_reader", "memsched.formats.files"),
-    "tflite": ("memsched.formats.tflite_reader", "memsched.formats.files"),
+    "onnx": ("memsched.formats.files", "memsched.formats.onnx_*"),
+    "tflite": ("memsched.formats.files", "memsched.formats.tflite_*"),
     "csv": ("memsched.formats.buffers_csv", "memsched.packing"),
     "target": ("memsched.targets.load", "tomllib._parser"),
     "cluster": ("memsched.targets.cluster", "tomllib._parser"),
@@ -36,7 +36,7 @@ _READERS: dict[str, tuple[str, ...]] = {
     "plan": ("memsched.distributed_sections",),
     "list": ("memsched.batch_inputs",),
 }
-"""Modules whose coverage guides, with all of memsched that they import."""
+"""Modules whose coverage guides, with all of memsched that they import at once."""
 
 _PACKAGES = ["memsched", "tomllib"]
 _STRUCTURED = 0.6
@@ -70,10 +70,8 @@ def main() -> int:
         parser.error("needs atheris, which is not installed: pip install 'memsched[fuzz]' (Linux, Python before 3.14)")
     if args.work:
         _work(args.work[0], int(args.work[1]), int(args.work[2]), args.out)
-    summary = {kind: _guide(kind, args.seconds, args.seed, args.out) for kind in args.kind or KINDS}
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    return any(found["defects"] for found in summary.values())
+    found = [_guide(kind, args.seconds, args.seed, args.out) for kind in args.kind or KINDS]
+    return any(one["defects"] for one in found)
 
 
 def _number(data: bytes) -> int:
@@ -119,6 +117,7 @@ def _guide(kind: str, seconds: int, seed: int, out: Path) -> dict[str, Any]:
         "defects": sum(messages.values()),
         "messages": dict(messages),
     }
+    (folder / "summary.json").write_text(json.dumps(result, indent=2) + "\n")
     shown = ", ".join(f"{name} {value:,}" for name, value in result.items() if isinstance(value, int))
     print(f"{kind}: {shown}", flush=True)
     return result
@@ -128,6 +127,16 @@ def _counts(folder: Path) -> Path:
     return folder / "counts.json"
 
 
+def _modules(kind: str) -> list[str]:
+    names = []
+    for pattern in _READERS[kind]:
+        package, _, module = pattern.rpartition(".")
+        folder = Path(__file__).resolve().parents[2].joinpath(*package.split("."))
+        found = sorted(path.stem for path in folder.glob(f"{module}.py"))
+        names += [f"{package}.{stem}" for stem in found] or [pattern]
+    return names
+
+
 def _work(kind: str, seed: int, seconds: int, out: Path) -> None:
     """Fuzz until the time is over or a defect was found; does not return."""
     import atheris
@@ -135,7 +144,7 @@ def _work(kind: str, seed: int, seconds: int, out: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tomllib"]:
         del sys.modules[name]  # so that it is imported again, under instruments; the mutations keep theirs
     with atheris.instrument_imports(include=_PACKAGES):
-        for name in _READERS[kind]:
+        for name in _modules(kind):
             importlib.import_module(name)
     folder = out / kind
     seeds = list(KINDS[kind].seeds())
