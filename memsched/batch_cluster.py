@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import tempfile
 import threading
 import time
 import warnings
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
 from memsched.errors import MemschedError, ModelError, OutputError
 from memsched.formats.files import detect_format, read_source
+from memsched.runtimes.child import temporary_folder
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -166,8 +166,7 @@ def _run_carried(
     request: dict[str, Any], files: dict[str, bytes]
 ) -> tuple[int, str | None, dict[str, bytes], dict[str, Any] | None]:
     """Optimise a model that was carried here; runs on a worker, and returns an `Answer`'s values."""
-    with tempfile.TemporaryDirectory(prefix="memsched-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         for location, data in files.items():
             path = _inside(folder, location)
             path.parent.mkdir(parents=True, exist_ok=True)

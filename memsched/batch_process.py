@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from memsched.errors import MemschedError
-from memsched.runtimes.child import search_path
+from memsched.runtimes.child import search_path, temporary_folder
 
 __all__ = ["Answer", "BatchOptions", "Job", "News", "ProcessDiedError", "Processes"]
 
@@ -131,9 +130,9 @@ class Processes:
 
         Raises:
             ProcessDiedError: The process was killed, or ended without an answer.
+            OutputError: There is no room for temporary files.
         """
-        with tempfile.TemporaryDirectory(prefix="memsched-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        with temporary_folder() as folder:
             into, log = folder / "outputs", folder / "log"
             into.mkdir()
             source = str(Path(job.source).absolute())

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from memsched.errors import OutputError, UsageError, VerificationError
@@ -51,8 +52,12 @@ class Report:
         path: str | os.PathLike[str] | None,
         header_path: str | os.PathLike[str] | None = None,
         html_path: str | os.PathLike[str] | None = None,
+        others: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Write the JSON file, a C header and the page, all or none; a path of None is not written.
+
+        Args:
+            others: Files to write with them, by path.
 
         Raises:
             OutputError: One of them cannot be written.
@@ -64,6 +69,8 @@ class Report:
                 files.add(header_path, self.to_header(header_path).encode())
             if html_path is not None:
                 files.add(html_path, self.to_html().encode())
+            for other, data in others.items():
+                files.add(other, data)
             files.commit()
 
 

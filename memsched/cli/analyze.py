@@ -52,7 +52,6 @@ def command(**options: Any) -> int:
     pieces and values computed again, each with its extra work. Ctrl-C ends the search and shows what was found.
     """
     from memsched.cli.terminal import write_standard_output
-    from memsched.formats.files import staged_files
     from memsched.results import check_outputs
 
     options["allow"] = check_frontier(click.get_current_context())
@@ -62,13 +61,12 @@ def command(**options: Any) -> int:
     check_outputs(options["model"], None, path, force=False, header_path=header, html_path=html)
     extension = _check_plot(options["plot"], (options["model"], path, header, html))
     result, limited = _analyze(options)
-    result.report.save(path, header, html)
+    pictures = {}
     if extension is not None:
         from memsched.report.frontier import draw
 
-        with staged_files() as files:
-            files.add(options["plot"], draw(result.report.data, extension))
-            files.commit()
+        pictures[options["plot"]] = draw(result.report.data, extension)
+    result.report.save(path, header, html, pictures)
     if print_report:
         write_standard_output(result.report.to_json().encode())
     _print(result, options, path, stderr=print_report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -23,6 +24,7 @@ from memsched.suggestions import did_you_mean
 __all__ = ["State", "main"]
 
 _INTERRUPTED = 130
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _COMMANDS = {
     "optimize": ("memsched.cli.optimize", "Reorder a model's operators for the least memory; prove and verify it."),
     "analyze": ("memsched.cli.analyze", "What a model needs as it stands: peak, bound, who is to blame."),
@@ -114,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left, as `head` does; nothing may complain about it at exit either.
         _silence(sys.stdout)
         return 0
+    except OSError as error:
+        return _unprinted(error)
     return code
 
 
@@ -139,10 +143,22 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
     except MemoryError:
         return _fail("not enough memory for this model", 1)
     except Exception as error:  # the last line of defence: a user never sees a traceback unasked
-        if state.debug:
-            traceback.print_exc()
-        kind = type(error).__name__
-        return _fail(f"internal error: {kind}: {error} (please report it; --debug shows the traceback)", 1)
+        return _unexpected(error, state)
+
+
+def _unexpected(error: Exception, state: State) -> int:
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        return _unprinted(error)
+    if state.debug:
+        traceback.print_exception(error)
+    kind = type(error).__name__
+    return _fail(f"internal error: {kind}: {error} (please report it; --debug shows the traceback)", 1)
+
+
+def _unprinted(error: OSError) -> int:
+    """Say that standard output takes nothing more, and let nothing complain about it again at exit."""
+    _silence(sys.stdout)
+    return _fail(f"standard output cannot be written: {error.strerror or error}", 1)
 
 
 def _fail(message: str, code: int) -> int:

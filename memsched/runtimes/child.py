@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["ChildResult", "read_value", "run_in_child", "search_path", "write_value"]
+from memsched.errors import OutputError
+
+__all__ = ["ChildResult", "read_value", "run_in_child", "search_path", "temporary_folder", "write_value"]
 
 _STDERR_CHARACTERS = 8000
 _DATA_ALIGNMENT = 64
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+_LEAST_ROOM: Final = 16384
+"""Free bytes of a disk on which a process that failed may have failed for want of room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +65,11 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
         payload: None, bool, int, float, str, bytes, numpy arrays (of strings too) and lists, tuples and
             dictionaries with string keys of these; the function's result likewise.
         timeout_seconds: The child is killed after this time; None waits for ever.
+
+    Raises:
+        OutputError: There is no room for the temporary files by which the two speak.
     """
-    with tempfile.TemporaryDirectory(prefix="memsched-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         write_value(folder / "request", payload)
         log = folder / "log"
         # -m puts the working directory first in the search path: an empty folder shadows nothing.
@@ -78,7 +90,36 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
             finally:
                 process.kill()
                 process.wait()
-        return _result(folder, code, _tail(log))
+        result = _result(folder, code, _tail(log))
+        if not result.ok and shutil.disk_usage(folder).free < _LEAST_ROOM:
+            # Neither the model nor the runtime is to blame, and most often neither can say what happened.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return result
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give an empty folder, named memsched-*, that is removed at the end.
+
+    Raises:
+        OutputError: It cannot be made, or has no room for what was to be written into it.
+    """
+    try:
+        made = tempfile.TemporaryDirectory(prefix="memsched-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise _no_room(error) from None
+    with made as name:
+        try:
+            yield Path(name)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise _no_room(error) from None
+
+
+def _no_room(error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    return OutputError(f"temporary files cannot be written: {reason}; name a folder with room for them in TMPDIR")
 
 
 def _stopped(process: subprocess.Popen[bytes], timeout_seconds: float | None, log: Path) -> ChildResult:

@@ -13,7 +13,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
-from memsched.runtimes.child import write_value
+from memsched.runtimes.child import temporary_folder, write_value
 from memsched.runtimes.cluster_program import CALLER, Program, Send, Value
 
 if TYPE_CHECKING:
@@ -109,10 +108,11 @@ def run_cluster(
     Raises:
         ClusterRunError: A process died, reported an error or did not answer in time.
         ModelError: A type of element is none that numpy has.
+        OutputError: There is no room for temporary files.
     """
     _check_types(programs)
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memsched-", ignore_cleanup_errors=True)))
+        folder = stack.enter_context(temporary_folder())
         team = stack.enter_context(_Team(folder, programs, model, threads, patience_seconds))
         if on_start is not None:
             on_start(team.numbers)
