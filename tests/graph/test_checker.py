@@ -410,5 +410,38 @@ def test_pieces_of_a_concatenation_are_aligned_as_a_whole() -> None:
         check_allocation(graph, schedule_of((0, 1), 12), Allocation((far, *moved_by_two), 16, 12, 4, "feasible", ""))
 
 
+def test_a_view_beside_another_output_lies_inside_what_it_shows() -> None:
+    shown = Op("f", "Op", (0,), (1, 2), views=((2, 0),), view_offsets=(1,))
+    graph = graph_of({"x": 4, "a": 3, "v": 4}, [shown], ["x"], ["a", "v"])
+    places = (Placement((0,), 0, 4, 0, 0), Placement((1,), 4, 3, 0, 0))
+    with pytest.raises(InternalError, match="'v' does not lie inside 'x'"):
+        check_allocation(graph, schedule_of((0,), 7), Allocation(places, 7, 7, 1, "optimal", ""))
+
+
+def test_a_piece_as_large_as_all_leaves_no_room_for_another() -> None:
+    ops = [
+        Op("f", "Op", (0,), (1, 2)),
+        Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)), view_offsets=(0, 2)),
+    ]
+    graph = graph_of({"x": 1, "a": 4, "b": 2, "c": 4}, ops, ["x"], ["c"])
+    places = (Placement((0,), 6, 1, 0, 0), Placement((1,), 0, 4, 0, 1), Placement((2,), 4, 2, 0, 1))
+    with pytest.raises(InternalError, match="two pieces of 'c' overlap in it"):
+        check_allocation(graph, schedule_of((0, 1), 7), Allocation(places, 7, 7, 1, "optimal", ""))
+
+
+def test_a_slice_may_be_a_piece() -> None:
+    # s is bytes 2 to 6 of x, and c is s with two bytes of its own behind it.
+    ops = [
+        Op("s", "Slice", (0,), (1,), views=((1, 0),), view_offsets=(2,)),
+        Op("c", "Concat", (1,), (2,), views=((2, 1),)),
+    ]
+    graph = graph_of({"x": 6, "s": 4, "c": 6}, ops, ["x"], ["c"])
+    places = (Placement((0,), 0, 6, 0, 1), Placement((2,), 6, 2, 1, 1))
+    check_allocation(graph, schedule_of((0, 1), 8), Allocation(places, 8, 8, 1, "optimal", ""))
+    with pytest.raises(InternalError, match="the pieces of 'c' do not lie where they must"):
+        far = (places[0], replace(places[1], offset=7))
+        check_allocation(graph, schedule_of((0, 1), 8), Allocation(far, 9, 8, 1, "feasible", ""))
+
+
 def test_nothing_needs_no_arena() -> None:
     check_allocation(graph_of({}, [], [], []), schedule_of((), 0), Allocation((), 0, 0, 1, "optimal", ""))
