@@ -168,7 +168,7 @@ class _Search:
             method=known.method if candidate.order == known.order else "order of least arena",
         )
         try:
-            return Layout.of(self._graph, self._storage, schedule, self._alignment)
+            return Layout.of(self._graph, self._storage, schedule, self._alignment, self._interrupt)
         except GraphError:
             return None
 
@@ -180,9 +180,9 @@ class _Search:
 
     def pack_as_it_is(self) -> None:
         """Pack the order as it is, unless its addresses are proven to be the best."""
-        if self.allocation.status == "optimal":
+        if self.allocation.status == "optimal" or self.done():
             return
-        layout = Layout.of(self._graph, self._storage, self.schedule, self._alignment)
+        layout = Layout.of(self._graph, self._storage, self.schedule, self._alignment, self._interrupt)
         if self.done():
             return
         stage = "exact packing"
@@ -192,6 +192,8 @@ class _Search:
 
     def walk(self) -> None:
         """Go from order to order under the peak, and pack what is promising."""
+        if self.done():
+            return
         current = Candidate.of(self._storage, self.schedule.order, _merged(self._storage, self.schedule))
         layout = self._layout(current)
         if layout is None:

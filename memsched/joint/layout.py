@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memsched.allocate.bounds import lower_bound
@@ -48,8 +48,14 @@ class Layout:
     packed: Wanted
 
     @staticmethod
-    def of(graph: Graph, storage: Storage, schedule: Schedule, alignment: int) -> Layout:
-        """Plan ``schedule`` greedily.
+    def of(
+        graph: Graph,
+        storage: Storage,
+        schedule: Schedule,
+        alignment: int,
+        stop: Callable[[], bool] | None = None,
+    ) -> Layout:
+        """Plan ``schedule`` greedily; ``stop`` ends that with what the planners before found.
 
         Raises:
             GraphError: Its part views contradict each other in this order: pieces at the same bytes are live at once.
@@ -57,7 +63,7 @@ class Layout:
         wanted = buffers(graph, schedule, storage)
         packed = blocks(wanted, alignment)
         bound, _ = lower_bound(packed.blocks)
-        height, offsets, method = Planner(without_overlaps(packed.blocks)).run(bound)
+        height, offsets, method = Planner(without_overlaps(packed.blocks)).run(bound, stop)
         return Layout(schedule, alignment, bound, tuple(offsets), height, method, wanted, packed)
 
     def exceeding(self) -> list[int]:

@@ -33,7 +33,7 @@ class Choices:
         rank = min((len(shape) for shape in shapes), default=0)
         self._sizes = [min(shape[axis] for shape in shapes) for axis in range(rank)]
         self._spatial = [axis for axis in self._window_axes() if axis < rank and self._sizes[axis] > 1]
-        self._channels = [axis for axis in range(1, rank) if axis not in self._spatial and self._sizes[axis] > 1]
+        self._others = [axis for axis in range(rank) if axis not in self._spatial and self._sizes[axis] > 1]
         explicit = intervals.dialect
         self._padable = tuple(
             op
@@ -59,7 +59,10 @@ class Choices:
 
     def ladders(self) -> Iterator[list[Group]]:
         """Yield series of ways with more and more pieces; a series may be left where it gets worse."""
-        rows, channels = self._spatial[:1], self._channels[-1:]
+        rows, others = self._spatial[:1], self._others[::-1]
+        if rows:
+            # Beside windows: channels and the batch.
+            others = [axis for axis in others if axis in {0, others[0]}]
         narrow = tuple(self._halos[: (len(self._halos) + 1) // 2])
         for kept in dict.fromkeys(((), narrow)):
             for axis in rows:
@@ -68,7 +71,7 @@ class Choices:
                     for count in _FIRST_COUNTS
                     if count <= self._sizes[axis]
                 ]
-        for axis in channels:
+        for axis in others:
             yield [Group(self.ops, (axis,), (count,)) for count in _FIRST_COUNTS if count <= self._sizes[axis]]
         if len(self._spatial) > 1:
             first, second = self._spatial[:2]

@@ -35,6 +35,10 @@ _NEAR_BOUNDARIES = 12
 """Of the places where a group may begin or end, so many are kept within the reach of a group."""
 
 
+_STEPS_AT_ONCE = 4
+"""Steps at the peak that intervals are looked for around at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
     """Groups with the peak that they give, in bytes, and their extra multiply-accumulates."""
@@ -181,9 +185,11 @@ class _Search:
             if free is not None and not free.extra_macs:
                 return
         # The peak lies in a step of its own, or in a group: look there first.
-        for first, last in self._hot(best):
+        steps = self._hot_steps(best)
+        waiting = [step for step in steps if not self._lowered(step, best.peak)]
+        for first, last in self._hot(best, steps):
             yield from self._open(first, last)
-            if self._improved(best):
+            if self._improved(best) or any(self._lowered(step, best.peak) for step in waiting):
                 return
         for used in best.groups:
             yield from self._around(used)
@@ -203,22 +209,40 @@ class _Search:
         self._choose()
         return self._best != best
 
-    def _hot(self, best: FrontierPoint) -> list[tuple[int, int]]:
-        """Return intervals that hold a step at the peak, short ones that could fall low first."""
+    def _hot_steps(self, best: FrontierPoint) -> list[int]:
+        """Return the first few steps at the peak; those that a known way lowers wait for the others."""
         inside = {op for group in best.groups for op in group.ops}
         steps = [op for op, bytes_ in enumerate(self._footprints) if bytes_ == best.peak and op not in inside]
         for group in best.groups:
             judged = self._judged.get(group)
             if judged is not None and judged.peak == best.peak:
                 steps += [group.ops[0], group.ops[-1]]
-        found: dict[tuple[int, int], None] = {}
-        for step in steps[:4]:
-            at = bisect.bisect_right(self._boundaries, step) - 1
-            before, after = self._boundaries[: at + 1], self._boundaries[at + 1 :]
-            pairs = itertools.product(reversed(before), after)
-            near = [(first, end - 1) for first, end in pairs if self._fits(first, end)]
-            found.update((pair, None) for pair in near if pair not in self._opened and self._promising(pair, best))
+        # Only when none is left that no way lowers can the peak fall.
+        waiting = [step for step in steps if not self._lowered(step, best.peak)]
+        return (waiting or steps)[:_STEPS_AT_ONCE]
+
+    def _hot(self, best: FrontierPoint, steps: Sequence[int]) -> list[tuple[int, int]]:
+        """Return intervals that hold one of ``steps``, short ones that could fall low first."""
+        found = dict.fromkeys(
+            pair
+            for step in steps
+            for pair in self._around_step(step)
+            if pair not in self._opened and self._promising(pair, best)
+        )
         return sorted(found, key=lambda pair: (self._interval(*pair).floor ** 2 * (pair[1] - pair[0] + 1), pair))
+
+    def _lowered(self, step: int, peak: int) -> bool:
+        """Whether an interval with the step was found to need less than ``peak`` in some pieces."""
+        return any(
+            first <= step <= last and any(judged.peak < peak for judged in curve)
+            for (first, last), curve in self._curves.items()
+        )
+
+    def _around_step(self, step: int) -> list[tuple[int, int]]:
+        """Return the intervals between boundaries that hold a step."""
+        at = bisect.bisect_right(self._boundaries, step) - 1
+        before, after = self._boundaries[: at + 1], self._boundaries[at + 1 :]
+        return [(first, end - 1) for first, end in itertools.product(reversed(before), after) if self._fits(first, end)]
 
     def _fits(self, first: int, end: int) -> bool:
         return end - first <= _MOST_OPS and self._wide[end] - self._wide[first] <= _LONGEST
