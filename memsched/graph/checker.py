@@ -302,11 +302,11 @@ def _start_of_whole(
         gaps.append(end)
     if len(gaps) > 1:
         raise InternalError(f"the bytes of '{name}' beside its pieces are not one range")
-    if own is not None and gaps:
+    if own is not None:
         starts.add(own - gaps[0])
     if len(starts) > 1:
         raise InternalError(f"the pieces of '{name}' do not lie where they must inside it")
-    return min(starts, default=None)
+    return starts.pop() if starts else None
 
 
 def _check_sharing(

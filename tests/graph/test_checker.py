@@ -438,9 +438,32 @@ def test_a_slice_may_be_a_piece() -> None:
     graph = graph_of({"x": 6, "s": 4, "c": 6}, ops, ["x"], ["c"])
     places = (Placement((0,), 0, 6, 0, 1), Placement((2,), 6, 2, 1, 1))
     check_allocation(graph, schedule_of((0, 1), 8), Allocation(places, 8, 8, 1, "optimal", ""))
+    far = (places[0], replace(places[1], offset=7))
     with pytest.raises(InternalError, match="the pieces of 'c' do not lie where they must"):
-        far = (places[0], replace(places[1], offset=7))
         check_allocation(graph, schedule_of((0, 1), 8), Allocation(far, 9, 8, 1, "feasible", ""))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ((0, 5), "the bytes of 'c' beside its pieces are not one range"),
+        ((1, 6), "the bytes of 'c' beside its pieces are not one range"),
+        ((0, 9), "the pieces of 'c' reach beyond its end"),
+        ((0, 3), "two pieces of 'c' overlap in it"),
+    ],
+)
+def test_pieces_leave_one_range_or_none(offsets: tuple[int, int], message: str) -> None:
+    ops = [
+        Op("f", "Op", (0,), (1, 2)),
+        Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)), view_offsets=offsets),
+    ]
+    graph = graph_of({"x": 2, "a": 4, "b": 6, "c": 12}, ops, ["x"], ["c"])
+    places = [(0, 12, 2, 0), (1, offsets[0], 4, 0), (2, offsets[1], 6, 0), (3, 20, 2, 1)]
+    placements = tuple(
+        Placement((tensor,), at, size, first, max(first, tensor > 0)) for tensor, at, size, first in places
+    )
+    with pytest.raises(InternalError, match=message):
+        check_allocation(graph, schedule_of((0, 1), 12), Allocation(placements, 22, 0, 1, "feasible", ""))
 
 
 def test_nothing_needs_no_arena() -> None:
