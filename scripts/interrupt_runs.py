@@ -3,8 +3,8 @@
     python -m scripts.interrupt_runs --moments 2 5 10 20 --busy 2
 
 Each run gets SIGINT after so many seconds. It has to end with 130 and the best result so far whole, or with 130, one
-line and nothing written. Until it ends, it is asked four times a second where it is: the last column names the places
-in which most of that time went, as module:line function (file and line of the caller's module in brackets).
+line and nothing written. Until it ends, it is asked twenty times a second where it is: what most of that time went into
+comes last, as the place among the pipelines and the function of the package that it called.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-_EVERY_SECONDS = 0.25
+_EVERY_SECONDS = 0.05
 _SITE = (
     "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1, file=open({path!r}, 'w'), all_threads=True)\n"
 )
@@ -72,7 +72,7 @@ def _interrupted(model: Path, budget: str, moment: float, folder: Path) -> bool:
     written = sorted(path.name for path in (folder / "outputs").iterdir())
     whole = written == ["out.json", f"out{model.suffix}"] or (not written and errors.endswith("nothing was written\n"))
     wrong = not ended and not (process.returncode == 130 and whole and errors.count("\n") == 1)
-    places = "; ".join(f"{count * _EVERY_SECONDS:.1f} s {place}" for place, count in _places(stacks).most_common(4))
+    places = "; ".join(f"{count * _EVERY_SECONDS:.1f} s {place}" for place, count in _places(stacks).most_common(6))
     print(
         f"{model.name} after {moment:g} s{' (ended before)' if ended else ''}: {seconds:.1f} s more, code "
         f"{process.returncode}{', NOT AS PROMISED: ' + errors if wrong else ''}, {len(written)} files; {places}",
@@ -82,7 +82,7 @@ def _interrupted(model: Path, budget: str, moment: float, folder: Path) -> bool:
 
 
 def _places(stacks: Path) -> Counter[str]:
-    """Count where the main thread was: its innermost frame of memsched, and the one that called that module."""
+    """Count where the main thread was: its innermost frame beside compiler.py, and what that called."""
     found: Counter[str] = Counter()
     if not stacks.exists():
         return found
@@ -90,9 +90,9 @@ def _places(stacks: Path) -> Counter[str]:
         frames = _FRAME.findall(stack)
         if not any(module == "cli/main" for module, _, _ in frames):
             continue
-        inner = frames[0]
-        outer = next((frame for frame in frames if frame[0] != inner[0]), inner)
-        found[f"{inner[0]}:{inner[1]} {inner[2]} [{outer[0]}:{outer[1]} {outer[2]}]"] += 1
+        at = next((index for index, frame in enumerate(frames) if "/" not in frame[0]), 0)
+        (module, line, function), called = frames[at], frames[max(0, at - 1)]
+        found[f"{module}:{line} {function} > {called[0]} {called[2]}"] += 1
     return found
 
 

@@ -81,8 +81,18 @@ def shared_folder() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-@pytest.mark.parametrize("output", ["out.onnx", "old.onnx"])
-def test_a_read_only_folder(shared_folder: Path, output: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "optimize net.onnx --no-verify -o out.onnx",
+        "optimize net.onnx --no-verify -o old.onnx",
+        "analyze net.onnx --report out.json",
+        "pipeline net.onnx --stages 2 --no-verify",
+        "distribute net.onnx --cluster pi4x4 --no-run",
+        "batch net.onnx --no-verify",
+    ],
+)
+def test_a_read_only_folder(shared_folder: Path, command: str) -> None:
     """As root no permission holds, so another user tries."""
     before = snapshot(shared_folder)
     child = os.fork()
@@ -93,7 +103,7 @@ def test_a_read_only_folder(shared_folder: Path, output: str) -> None:
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)
             os.chdir(shared_folder)
-            code = main(["optimize", "net.onnx", "--no-verify", "-o", output, "--quiet"])
+            code = main([*command.split(), "--quiet"])
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
