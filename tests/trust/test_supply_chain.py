@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lock import faults_of, locked, locked_for
 from scripts.lowest import lowest_of
 from tests.trust.conftest import ROOT
 
@@ -87,8 +88,32 @@ def test_a_dependency_without_a_lower_bound_is_refused() -> None:
         lowest_of('[project]\nname = "n"\ndependencies = ["a"]\n')
 
 
-def test_the_lock_names_a_version_and_hashes_for_everything() -> None:
-    lines = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8").split("\n")
-    pinned = [line for line in lines if line and not line.startswith(("#", " "))]
-    assert len(pinned) > 20
-    assert all("==" in line for line in pinned)
+def test_the_lock_holds_what_development_needs() -> None:
+    text = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
+    versions = locked(text)
+    assert len(versions) > 50
+    assert faults_of((ROOT / "pyproject.toml").read_text(encoding="utf-8"), versions, locked_for(text)) == []
+
+
+HASH = f"    --hash=sha256:{'0' * 64}\n"
+
+
+@pytest.mark.parametrize("text", ["a==1 \\\n", "a==1\n", f"a>=1 \\\n{HASH}", f"a==1 \\\n{HASH}b==2\n", HASH])
+def test_a_lock_without_a_version_or_a_hash_is_refused(text: str) -> None:
+    with pytest.raises(SystemExit, match="no package with a version and hashes"):
+        locked(f"# For Python 3.11 on linux; written.\n{text}")
+
+
+def test_what_a_lock_lacks_is_named() -> None:
+    project = """
+[project]
+name = "n"
+dependencies = ["a>=1.2", "old>=1; python_version < '3.11'"]
+[project.optional-dependencies]
+dev = ["n[x]", "c>=3"]
+x = ["b>=2"]
+"""
+    versions = locked(f"# For Python 3.11 on linux; written.\na==1.1 \\\n{HASH}b==2.0 \\\n{HASH}")
+    assert versions == {"a": "1.1", "b": "2.0"}
+    assert faults_of(project, versions, "3.11") == ["a is locked at 1.1, which is not >=1.2", "c is not locked"]
+    assert "old is not locked" in faults_of(project, versions, "3.10")
