@@ -47,7 +47,11 @@ def check_rewrite(before: Graph, after: Graph) -> None:
 def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
     outputs = [after.tensors[tensor].name for tensor in op.outputs]
     same = op.type == given.type and dict(op.attributes) == dict(given.attributes) and op.positions == given.positions
-    if not same or outputs != [before.tensors[tensor].name for tensor in given.outputs]:
+    if (
+        not same
+        or len(op.inputs) != len(given.inputs)
+        or outputs != [before.tensors[tensor].name for tensor in given.outputs]
+    ):
         raise InternalError(f"op '{op.name}' keeps its name, but does something else")
     for read, was in zip(op.inputs, given.inputs, strict=True):
         if _described(after.tensors[read])[1:] != _described(before.tensors[was])[1:]:

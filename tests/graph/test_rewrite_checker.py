@@ -51,6 +51,7 @@ BAD: dict[str, tuple[Callable[[], Graph], str]] = {
     "other attributes": (lambda: changed(3, attributes={"k": 2}), "something else"),
     "other positions": (lambda: changed(3, positions=(1,)), "something else"),
     "another output": (lambda: changed(3, outputs=(4,)), "something else"),
+    "an input more": (lambda: changed(3, inputs=(1, 1)), "something else"),
     "an input of another kind": (lambda: changed(3, inputs=(3,)), "of another kind"),
     "a helper that computes": (lambda: changed(2, macs=1), "computes something"),
     "a piece of nothing": (lambda: changed(0, origin="none"), "no piece"),
@@ -59,6 +60,13 @@ BAD: dict[str, tuple[Callable[[], Graph], str]] = {
     "a piece with more inputs": (lambda: changed(0, inputs=(0, 0)), "other inputs or outputs"),
     "a copy of another size": (lambda: changed(0, region=None), "is a copy"),
     "an empty region": (lambda: changed(0, region=Region(((2, 2), (0, 1)))), "region"),
+    "a piece of nothing's size": (
+        lambda: replace(
+            changed(0, region=Region(((2, 2), (0, 1)))),
+            tensors=(*TENSORS, Tensor("a#0", 0, (0, 1), "float32"), AFTER.tensors[4]),
+        ),
+        "op 'relu#0' does not compute the region of 'relu' that it states",
+    ),
     "a region outside": (lambda: changed(0, region=Region(((3, 5), (0, 1)))), "region"),
     "a region of fewer axes": (lambda: changed(0, region=Region(((0, 2),))), "region"),
     "a region of another size": (lambda: changed(0, region=Region(((0, 3), (0, 1)))), "region"),
