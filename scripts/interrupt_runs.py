@@ -22,9 +22,11 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
 _EVERY_SECONDS = 0.05
-_SITE = (
-    "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR1, file=open({path!r}, 'w'), all_threads=True)\n"
-)
+_SITE = """
+import faulthandler, signal
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what is left of it when Python ends
+faulthandler.register(signal.SIGUSR1, file=open({path!r}, "w"), all_threads=True)
+"""
 _FRAME = re.compile(r'  File ".*/memsched/(\S+)\.py", line (\d+) in (\S+)')
 _SPIN = "while True: pass"
 
