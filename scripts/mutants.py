@@ -156,12 +156,14 @@ def _places(tree: ast.Module) -> Iterator[_Place]:
 
 
 def _left_out(tree: ast.Module) -> set[int]:
-    """Return the nodes, by `id`, that stay: annotations, imports, messages of errors, decorators."""
+    """Return the nodes, by `id`, that stay: annotations and their imports, messages of errors, decorators."""
     left_out: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
             # Without its condition it never raises either.
             left_out.add(id(node.body[0]))
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            left_out.add(id(node))
         if isinstance(node, ast.Raise | ast.ImportFrom | ast.Import):
             left_out.update(id(inner) for inner in ast.walk(node) if inner is not node)
         for name in ("annotation", "returns"):
