@@ -44,7 +44,8 @@ def test_every_small_change_is_made_once() -> None:
 
 
 def test_messages_annotations_and_imports_stay() -> None:
-    source = "import a\nif TYPE_CHECKING:\n    import b\n\n@a.b(1)\ndef f(x: a[1]) -> a[2]:\n    if x > 0:\n        raise ValueError(x + 1)\n"
+    typing = "import a\nif TYPE_CHECKING:\n    import b\n\n"
+    source = typing + "@a.b(1)\ndef f(x: a[1]) -> a[2]:\n    if x > 0:\n        raise ValueError(x + 1)\n"
     assert [mutant.change for mutant in mutants_of(source)] == [
         "if x > 0: raise ValueError(x + 1) -> if False: raise ValueError(x + 1)",
         "x > 0 -> x >= 0",
