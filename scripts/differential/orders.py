@@ -89,7 +89,7 @@ def _in_place(number: int) -> list[str]:
 
 
 def _workers(number: int) -> list[str]:
-    graph = random_layered_graph(random.Random(f"workers {number}"), 300, width=5)
+    graph = random_layered_graph(random.Random(f"workers {number}"), 120, width=5)
     first, second = (schedule_graph(graph, Limits(None, workers=workers, rounds=2)).schedule for workers in (1, 2))
     same = (first.order, first.in_place, first.lower_bound) == (second.order, second.in_place, second.lower_bound)
     return [] if same else [f"one worker: peak {first.peak}, two: peak {second.peak}, or other orders of it"]
