@@ -50,8 +50,10 @@ test-docs: install  ## Run the slow commands that the documentation shows, too (
 docs: install  ## Build the documentation as a site into build/site, without a network; broken links fail
 	$(BIN)/python -m mkdocs build --strict --site-dir build/site
 
-fuzz: install  ## Give the readers 1,000,000 mutated files (hours; EXECUTIONS=10000 for fewer)
+fuzz: install  ## Give the readers 1,000,000 mutated files, then fuzz by coverage (hours; EXECUTIONS=10000 SECONDS=30)
 	$(BIN)/python -m scripts.fuzz --executions $(or $(EXECUTIONS),1000000)
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python -m scripts.fuzz.guided --seconds $(or $(SECONDS),300)
 
 trust: install  ## Hostile files, faults, limits, and how late commands end beside busy cores (ten minutes)
 	$(BIN)/python -m pytest tests/trust tests/trust/faults

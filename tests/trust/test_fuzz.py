@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import bench_hostile_scale
+from scripts.fuzz import guided
 from scripts.fuzz.execute import execute
 from scripts.fuzz.kinds import KINDS, case
 
@@ -66,3 +70,31 @@ def test_what_is_no_refusal_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None
     outcome, message = execute("csv", b"", 0)
     assert outcome == "defect"
     assert "KeyError: 'lost'" in message
+
+
+def test_a_kept_file_is_read_again_by_the_guided_fuzzer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = next(path for path in KEPT if kind_of(path) == "diff")
+    monkeypatch.setattr(sys, "argv", ["guided", "--kind", "diff", "--case", str(path)])
+    assert guided.main() == 0
+    assert capsys.readouterr().out.startswith("accepted")
+
+
+def test_the_guided_fuzzer_says_what_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(sys, "argv", ["guided", "--kind", "csv"])
+    with pytest.raises(SystemExit):
+        guided.main()
+    assert "pip install 'memsched[fuzz]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", bench_hostile_scale.CASES)
+def test_many_of_anything_are_read(name: str) -> None:
+    write, what, extension = bench_hostile_scale.CASES[name]
+    small, large = write(3, what), write(300, what)
+    assert len(large) > len(small)
+    outcome, message = execute(extension[1:], large, 1)
+    assert outcome == "accepted", message
