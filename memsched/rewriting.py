@@ -7,7 +7,7 @@ any other: it gets orders and addresses, and what is reported is what its file d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,13 @@ def in_order(graph: Graph, order: Sequence[int]) -> Graph:
     )
 
 
-def read_back(module: Module, graph: Graph, options: LoadOptions) -> tuple[Module, bytes]:
+def read_back(
+    module: Module, graph: Graph, options: LoadOptions, go_on: Callable[[], None] = lambda: None
+) -> tuple[Module, bytes]:
     """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
+
+    Args:
+        go_on: Called between the steps; may raise to give up.
 
     Returns:
         The module, whose ops say what they were made from, and the file's bytes.
@@ -96,10 +101,12 @@ def read_back(module: Module, graph: Graph, options: LoadOptions) -> tuple[Modul
         from memsched.formats import tflite_rewriter
 
         data = tflite_rewriter.serialize(module, graph, order)
+    go_on()
     try:
         again = load_module(data, module.path, options)
     except MemschedError as error:
         raise InternalError(f"the rewritten model cannot be read back: {error}") from error
+    go_on()
     found = again.graphs[0]
     check_written(graph, order, found, named=module.format == "onnx")
     ops = tuple(
@@ -249,7 +256,8 @@ def _tiled(
 ) -> Rewritten:
     request.go_on()
     made = in_pieces(graph, point.groups, dialect_of(module))
-    again, data = read_back(module, made.graph, options)
+    request.go_on()
+    again, data = read_back(module, made.graph, options, request.go_on)
     request.go_on()
     anew = prepare_again(again, prepared, request)
     found = place(again, anew, request.within(0.5))
