@@ -458,6 +458,18 @@ REFUSED = {
         first_computes(Computation(1, CORNER)),
         "step 1 of the plan: device 0 does not compute its share of op 'g'",
     ),
+    "not its share of the last op of a step": (
+        replace(
+            FUSED,
+            steps=(
+                replace(
+                    FUSED.steps[0],
+                    computations=((Computation(0, UPPER), Computation(1, CORNER)), FUSED.steps[0].computations[1]),
+                ),
+            ),
+        ),
+        "step 0 of the plan: device 0 does not compute its share of op 'g'",
+    ),
     "nothing of its share": (first_computes(), "step 1 of the plan: device 0 does not compute its share of op 'g'"),
     "the results stay": (replace(TWO, results=()), "device 0 does not end up with all of output 'y'"),
     "the results are elsewhere": (replace(TWO, home=1), "device 1 does not end up with all of output 'y'"),
