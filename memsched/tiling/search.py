@@ -26,7 +26,11 @@ from memsched.tiling.pieces import Group
 __all__ = ["Found", "FrontierPoint", "search"]
 
 _LONGEST = 48
-"""Ops in a group that do not look at single elements: halos of longer ones grow, and their pieces cost too much."""
+_LONGEST_OF_ALL = 96
+"""Ops in a group that do not look at single elements: halos of longer ones grow, and their pieces cost too much.
+
+Longer ones are tried where nothing else is left, as for a tensor that is kept over several cells.
+"""
 
 _MOST_OPS = 120
 """Ops in a group, all counted."""
@@ -131,6 +135,7 @@ class _Search:
         self._opened: set[tuple[int, int]] = set()
         looking = (not looks_at_one(geometry) for geometry in intervals.geometries.values())
         self._wide = [0, *itertools.accumulate(looking)]
+        self._longest = _LONGEST
         self._ends = dict(intervals.refusals())
         self._boundaries = self._find_boundaries()
         self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
@@ -174,8 +179,10 @@ class _Search:
             for group in self._next_steps():
                 new = True
                 yield group
-            if not new:
+            if not new and self._longest == _LONGEST_OF_ALL:
                 return
+            if not new:
+                self._longest = _LONGEST_OF_ALL
 
     def _next_steps(self) -> Iterator[Group]:
         # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
@@ -245,7 +252,7 @@ class _Search:
         return [(first, end - 1) for first, end in itertools.product(reversed(before), after) if self._fits(first, end)]
 
     def _fits(self, first: int, end: int) -> bool:
-        return end - first <= _MOST_OPS and self._wide[end] - self._wide[first] <= _LONGEST
+        return end - first <= _MOST_OPS and self._wide[end] - self._wide[first] <= self._longest
 
     def _promising(self, pair: tuple[int, int], best: FrontierPoint) -> bool:
         if any(isinstance(self._intervals.geometries[op], Refusal) for op in range(pair[0], pair[1] + 1)):
