@@ -205,7 +205,12 @@ def _planned(
 ) -> Distributed:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
     plan = search(
-        graph, cluster, request.limits, method=request.method, weights=weights, home=home, started=started, stop=stop
+        *(graph, cluster, _less_reading(request.limits, time.monotonic() - started)),
+        method=request.method,
+        weights=weights,
+        home=home,
+        started=started,
+        stop=stop,
     )
     check_plan(graph, plan, cluster, weights)
     words = dialect(module)
@@ -232,10 +237,20 @@ def _planned(
     )
 
 
+def _less_reading(limits: Limits, reading: float) -> Limits:
+    """Return limits that leave time for what follows a search: it takes two or three times as long as reading."""
+    if limits.time_limit is None:
+        return limits
+    return dataclasses.replace(limits, time_limit=limits.time_limit - min(3 * reading, limits.time_limit / 3))
+
+
 def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[Baseline, Baseline]:
     """Return the fastest device by itself, and even shares for all."""
     count = len(cluster.devices)
-    alone = [plan_in(space, rules.single(space, device, count), cluster, home=home) for device in range(count)]
+    alone = [
+        plan_in(space, rules.single(space, device, count), cluster, home=home)
+        for device in sorted(rules.different_devices(cluster, home))
+    ]
     memory = sum(device.memory for device in cluster.devices)
     axes = [rules.axis_by_memory(space, place, memory) for place in range(len(space.order))]
     even = plan_in(space, rules.even(space, axes, count), cluster, home=home)

@@ -120,11 +120,7 @@ class _Task:
         """Return every device alone; of devices that are alike one, at best the one that gets the outputs."""
         count = len(self.cluster.devices)
         whole = ((0, len(self.space.order)),)
-        chosen: list[int] = []
-        for device in (self.home, *(other for other in range(count) if other != self.home)):
-            mine = replace(self.cluster.devices[device], name="")
-            if not any(replace(self.cluster.devices[other], name="") == mine for other in chosen):
-                chosen.append(device)
+        chosen = rules.different_devices(self.cluster, self.home)
         return [self.plan(rules.single(self.space, device, count), "single", whole) for device in chosen]
 
     def axes_by_memory(self) -> list[Axis]:
@@ -258,7 +254,9 @@ class _Task:
         return [] if found is None else [self.plan(plan.shares, "fused", found)]
 
     def refined(self, plan: Distribution) -> Distribution:
-        """Return what moving the bounds of a plan makes of it."""
+        """Return what moving the bounds of a plan makes of it; the plan where there is no time for that."""
+        if self.ended():
+            return plan
         blocks = _blocks_of(plan)
         shares = refined(self.space, plan.shares, self.cluster, blocks, home=self.home, stop=self.ended)
         return self.plan(shares, "refined", blocks)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memsched.distribute.divisions import Division
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Share
 from memsched.targets.cluster import Cluster
 
-__all__ = ["axis_by_memory", "by_weights", "even", "most_parts", "proportional", "single", "speeds"]
+__all__ = [
+    "axis_by_memory",
+    "by_weights",
+    "different_devices",
+    "even",
+    "most_parts",
+    "proportional",
+    "single",
+    "speeds",
+]
 
 
 def most_parts(space: Space, position: int, memory: int) -> tuple[float, float]:
@@ -85,6 +95,16 @@ def proportional(space: Space, axes: Sequence[Axis], cluster: Cluster) -> tuple[
         by_weights(space.order[position], space.divisions[position][axis], speeds(space, position, cluster))
         for position, axis in enumerate(axes)
     )
+
+
+def different_devices(cluster: Cluster, home: int) -> list[int]:
+    """Return one of all devices that are alike, at best the one that gets the outputs, ``home``."""
+    chosen: list[int] = []
+    for device in (home, *(other for other in range(len(cluster.devices)) if other != home)):
+        mine = replace(cluster.devices[device], name="")
+        if not any(replace(cluster.devices[other], name="") == mine for other in chosen):
+            chosen.append(device)
+    return chosen
 
 
 def single(space: Space, device: int, devices: int) -> tuple[Share, ...]:
