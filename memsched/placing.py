@@ -35,7 +35,7 @@ _ORDER_SHARE = 0.6
 
 
 class GivenUpError(Exception):
-    """Work that can be done without was left: the run's time is up, or the search was asked to end."""
+    """Work that can be done without was left, as the run's time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Request:
         return dataclasses.replace(self, optional=True, stop=lambda: asked() or time.monotonic() >= self.end)
 
     def go_on(self) -> None:
-        """Pass as long as what was asked for is wanted.
+        """Pass as long as what was asked for is wanted: where only a user ends it, the best so far is, and is quick.
 
         Raises:
-            GivenUpError: It can be done without, and was asked to stop.
+            GivenUpError: It can be done without, and the run's time is up.
         """
-        if self.optional and self.stopped():
+        if self.optional and time.monotonic() >= self.end:
             raise GivenUpError
 
     def within(self, share: float) -> Request:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,7 @@ from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Literal
+from typing import Literal, Protocol
 
 from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.preprocess import Problem, common_unit, is_uniform, problem_of
@@ -233,11 +232,17 @@ def _in_order(
             yield _make(task, one, deadline, stop)
 
 
-_held: list[tuple[Task, ctypes.c_longlong]] = []
+class _Number(Protocol):
+    """A number in memory that processes share."""
+
+    value: int
+
+
+_held: list[tuple[Task, _Number]] = []
 """In a process of a crew: its task, and the number of the call that is still wanted."""
 
 
-def _hold(task: Task, current: ctypes.c_longlong) -> None:
+def _hold(task: Task, current: _Number) -> None:
     _held.append((task, current))
 
 

@@ -25,7 +25,7 @@ SOCKETS = {"memsched/runtimes/cluster.py", "memsched/runtimes/cluster_wire.py", 
 NATIVE = {"memsched/runtimes/litert_probe.py", "memsched/runtimes/onnxruntime_sessions.py"}
 """In the child process that verifies: the runtime's own memory is read, and nothing is called that a file names."""
 
-POOLS = {"memsched/schedule/parallel.py", "memsched/allocate/rounds.py"}
+POOLS = {"memsched/graph/worker_pool.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
 """Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children.
 
 Dask does the same between machines, for those who name a cluster with ``--dask``: it is not imported otherwise.
