@@ -79,6 +79,12 @@ def _unet() -> bytes:
     return bytes(unet().SerializeToString(deterministic=True))
 
 
+def _catalogued(name: str) -> bytes:
+    from scripts.networks.catalogue import build
+
+    return bytes(build(name).SerializeToString(deterministic=True))
+
+
 CASES = (
     Case("mobilenetv2_035_96", "tflm", _file("mobilenetv2_035_96_int8.tflite")),
     Case("mobilenetv2_035_96", "tflm-reference", _file("mobilenetv2_035_96_int8.tflite")),
@@ -90,6 +96,8 @@ CASES = (
     Case("vgg19", "onnxruntime", lambda: _light("light_vgg19")),
     Case("efficientnet_b0", "onnxruntime", _efficientnet),
     Case("unet", "onnxruntime", _unet),
+    Case("nasnetmobile", "tflm", _file("nasnetmobile_int8.tflite")),
+    Case("transformer", "onnxruntime", lambda: _catalogued("transformer")),
 )
 
 

@@ -192,9 +192,8 @@ class _Search:
             if free is not None and not free.extra_macs:
                 return
         # The peak lies in a step of its own, or in a group: look there first.
-        steps = self._hot_steps(best)
-        waiting = [step for step in steps if not self._lowered(step, best.peak)]
-        for first, last in self._hot(best, steps):
+        waiting = self._waiting(best)
+        for first, last in self._hot(best):
             yield from self._open(first, last)
             if self._improved(best) or any(self._lowered(step, best.peak) for step in waiting):
                 return
@@ -217,26 +216,33 @@ class _Search:
         return self._best != best
 
     def _hot_steps(self, best: FrontierPoint) -> list[int]:
-        """Return the first few steps at the peak; those that a known way lowers wait for the others."""
         inside = {op for group in best.groups for op in group.ops}
         steps = [op for op, bytes_ in enumerate(self._footprints) if bytes_ == best.peak and op not in inside]
         for group in best.groups:
             judged = self._judged.get(group)
             if judged is not None and judged.peak == best.peak:
                 steps += [group.ops[0], group.ops[-1]]
-        # Only when none is left that no way lowers can the peak fall.
-        waiting = [step for step in steps if not self._lowered(step, best.peak)]
-        return (waiting or steps)[:_STEPS_AT_ONCE]
+        return steps
 
-    def _hot(self, best: FrontierPoint, steps: Sequence[int]) -> list[tuple[int, int]]:
-        """Return intervals that hold one of ``steps``, short ones that could fall low first."""
-        found = dict.fromkeys(
-            pair
-            for step in steps
-            for pair in self._around_step(step)
-            if pair not in self._opened and self._promising(pair, best)
-        )
-        return sorted(found, key=lambda pair: (self._interval(*pair).floor ** 2 * (pair[1] - pair[0] + 1), pair))
+    def _waiting(self, best: FrontierPoint) -> list[int]:
+        """Return a few steps at the peak that no known way lowers: while there are any the peak stays."""
+        waiting = (step for step in self._hot_steps(best) if not self._lowered(step, best.peak))
+        return list(itertools.islice(waiting, _STEPS_AT_ONCE))
+
+    def _hot(self, best: FrontierPoint) -> list[tuple[int, int]]:
+        """Return intervals that hold one of a few steps at the peak, short ones that could fall low first."""
+        for steps in (self._waiting(best), self._hot_steps(best)[:_STEPS_AT_ONCE]):
+            found = dict.fromkeys(
+                pair
+                for step in steps
+                for pair in self._around_step(step)
+                if pair not in self._opened and self._promising(pair, best)
+            )
+            if found:
+                return sorted(
+                    found, key=lambda pair: (self._interval(*pair).floor ** 2 * (pair[1] - pair[0] + 1), pair)
+                )
+        return []
 
     def _lowered(self, step: int, peak: int) -> bool:
         """Whether an interval with the step was found to need less than ``peak`` in some pieces."""
