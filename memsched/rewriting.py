@@ -19,6 +19,7 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.graph.rewrite_checker import check_rewrite, check_written
 from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
+from memsched.regions.geometry import has_windows
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
@@ -34,7 +35,7 @@ _TRIES = 4
 """Points of the frontier that are placed in full until one meets the budget."""
 
 _AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "rows", "columns", "channels")}
-"""What the axes of an image are called, by the format's layout."""
+"""What the axes of an image are called, by the format's layout; graphs without windows have no images."""
 
 _SEARCH_SHARE = 0.45
 """Of the time that is left, for the search for groups; orders and addresses of what it found take the rest."""
@@ -158,7 +159,7 @@ def tile(
         "extra_macs": best.extra_macs if best is not None else 0,
         "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
         "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        **_section(graph, found, taken, dialect_of(module), _AXES[module.format]),
+        **_section(graph, found, taken, dialect_of(module), _AXES[module.format] if has_windows(graph) else ()),
         "frontier": _frontier_rows(module, prepared, graph, found, options, request),
     }
     return best, section

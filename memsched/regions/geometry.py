@@ -29,12 +29,23 @@ from memsched.regions.rules import (
     Window,
 )
 
-__all__ = ["COVERED", "describe"]
+__all__ = ["COVERED", "describe", "has_windows"]
 
 _RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {**windows.RULES, **movement.RULES, **values.RULES}
 
 COVERED: Final = tuple(sorted(_RULES))
 """The operators that have a rule, as `Op.type` names them."""
+
+
+def has_windows(graph: Graph) -> bool:
+    """Whether an op slides a window over its input: the model computes on images, or on signals."""
+    found = (describe(graph, op) for op in range(len(graph.ops)))
+    return any(
+        isinstance(one.rule, Window)
+        for geometry in found
+        if not isinstance(geometry, Refusal)
+        for one in geometry.operands.get(0, ())
+    )
 
 
 def describe(graph: Graph, op: int) -> Geometry | Refusal:
