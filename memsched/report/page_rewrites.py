@@ -28,8 +28,8 @@ def rewrite_tables(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _pieces(tiling: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         (
-            shortened(group["ops"][0], _COLUMNS) if group["ops"] else "",
-            shortened(group["ops"][-1], _COLUMNS) if group["ops"] else "",
+            shortened(group["ops"][0], _COLUMNS),
+            shortened(group["ops"][-1], _COLUMNS),
             " x ".join(group["axis_names"]),
             f"{len(group['ops']):,}",
             " x ".join(f"{count:,}" for count in group["pieces"]),
