@@ -46,6 +46,7 @@ SLOW = (
         "memsched optimize models/mobilenetv2_035_96_int8.tflite --target tflm --allow reorder,inplace,tile -o",
     ),
     ("docs/tiling.md", "memsched optimize models/networks/hrnet"),
+    ("docs/tiling.md", "memsched optimize models/networks/transformer.onnx"),
     ("docs/tiling.md", "jq "),
 )
 """Page and part of commands that take longer than `MOST_SECONDS`, or need what those write: `make test-docs`."""
