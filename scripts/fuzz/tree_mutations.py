@@ -49,31 +49,31 @@ class _Repeating(dict[str, Any]):
 
 def json_mutated(data: bytes, rng: random.Random) -> bytes:
     """Return JSON with a few changes; what is no JSON is changed as text."""
-    try:
-        tree = json.loads(data)
-    except (ValueError, RecursionError):
-        return text_mutations.mutated(data, rng)
-    if rng.random() > _TREE:
-        return text_mutations.mutated(data, rng)
-    tree = _changed(tree, rng)
-    try:
-        text = json.dumps(tree, ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, None, 1)))
-    except (ValueError, RecursionError):
-        return text_mutations.mutated(data, rng)
-    return _finished(text, rng)
+
+    def dump(tree: Any) -> str:
+        return json.dumps(tree, ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, None, 1)))
+
+    return _mutated(data, rng, json.loads, dump)
 
 
 def toml_mutated(data: bytes, rng: random.Random) -> bytes:
     """Return TOML with a few changes; what is no TOML is changed as text."""
+
+    def dump(tree: Any) -> str:
+        return "\n".join(f"{_key(key)} = {_toml(value)}" for key, value in _items(tree)) + "\n"
+
+    return _mutated(data, rng, lambda given: tomllib.loads(given.decode()), dump)
+
+
+def _mutated(data: bytes, rng: random.Random, load: Callable[[bytes], Any], dump: Callable[[Any], str]) -> bytes:
     try:
-        tree = tomllib.loads(data.decode())
+        tree = load(data)
     except (ValueError, RecursionError):
         return text_mutations.mutated(data, rng)
     if rng.random() > _TREE:
         return text_mutations.mutated(data, rng)
-    tree = _changed(tree, rng)
     try:
-        text = "\n".join(f"{_key(key)} = {_toml(value)}" for key, value in _items(tree)) + "\n"
+        text = dump(_changed(tree, rng))
     except (ValueError, RecursionError):
         return text_mutations.mutated(data, rng)
     return _finished(text, rng)
