@@ -307,6 +307,8 @@ def _child(module: str, mutant: Mutant | None, tests: Sequence[str], folder: Pat
     code = 1
     try:
         os.setpgid(0, 0)
+        # Commands in the background may have been told to ignore it, and tests ask who does.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
