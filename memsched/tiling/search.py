@@ -193,7 +193,7 @@ class _Search:
                 return
         # The peak lies in a step of its own, or in a group: look there first.
         waiting = self._waiting(best)
-        for first, last in self._hot(best):
+        for first, last in self._hot(best, waiting):
             yield from self._open(first, last)
             if self._improved(best) or any(self._lowered(step, best.peak) for step in waiting):
                 return
@@ -229,9 +229,9 @@ class _Search:
         waiting = (step for step in self._hot_steps(best) if not self._lowered(step, best.peak))
         return list(itertools.islice(waiting, _STEPS_AT_ONCE))
 
-    def _hot(self, best: FrontierPoint) -> list[tuple[int, int]]:
+    def _hot(self, best: FrontierPoint, waiting: Sequence[int]) -> list[tuple[int, int]]:
         """Return intervals that hold one of a few steps at the peak, short ones that could fall low first."""
-        for steps in (self._waiting(best), self._hot_steps(best)[:_STEPS_AT_ONCE]):
+        for steps in (waiting, self._hot_steps(best)[:_STEPS_AT_ONCE]):
             found = dict.fromkeys(
                 pair
                 for step in steps
