@@ -71,6 +71,7 @@ class MemoryWatch:
         self._searching = False
         self._most = 0
         self._end = threading.Event()
+        self._ending = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="memory limit", daemon=True)
 
     def stop(self) -> bool:
@@ -110,9 +111,25 @@ class MemoryWatch:
             if self.exceeded:
                 raise self.error() from None
             raise
+        except Exception:
+            # An interrupt in the middle of an import may come out as another error.
+            if self.exceeded and not self._searching:
+                raise self.error() from None
+            raise
         finally:
-            self._end.set()
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            with self._ending:
+                self._end.set()
             self._thread.join()
+        except KeyboardInterrupt:
+            # The watch's own may come when all is done.
+            if not self.exceeded or self._searching:
+                raise
+            self._thread.join()
+            raise self.error() from None
 
     def _watch(self) -> None:
         limit = self.limit or 0
@@ -122,8 +139,9 @@ class MemoryWatch:
                 continue
             self._most = max(self._most, held)
             searching, self.exceeded = self._searching, True
-            if not searching:
-                _thread.interrupt_main()
+            with self._ending:
+                if not searching and not self._end.is_set():
+                    _thread.interrupt_main()
             bound = limit * _FAR if searching else limit
             while not self._end.wait(_PATIENCE_SECONDS):
                 if resident_bytes() > bound:

@@ -199,3 +199,23 @@ def test_the_time_limit_is_kept(warm: Warm, tmp_path: Path, limit: str) -> None:
     assert done.code in {0, 3}, done.err
     assert done.cpu < float(limit) + 2
     assert (tmp_path / "out.tflite").is_file()
+
+
+def test_what_the_interrupt_of_an_import_comes_out_as_is_the_limit() -> None:
+    watch = MemoryWatch(2**50, lambda _: None)
+    with pytest.raises(MemoryLimitError), watch.running():
+        watch.exceeded = True
+        raise ImportError("half of a module")
+
+
+def test_an_interrupt_when_all_is_done_is_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = MemoryWatch(2**50, lambda _: None)
+    interrupts = iter([KeyboardInterrupt])
+
+    def join() -> None:
+        for interrupt in interrupts:
+            raise interrupt
+
+    with pytest.raises(MemoryLimitError), watch.running():
+        monkeypatch.setattr(watch._thread, "join", join)
+        watch.exceeded = True
