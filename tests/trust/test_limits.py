@@ -203,9 +203,14 @@ def test_the_time_limit_is_kept(warm: Warm, tmp_path: Path, limit: str) -> None:
 
 def test_what_the_interrupt_of_an_import_comes_out_as_is_the_limit() -> None:
     watch = MemoryWatch(2**50, lambda _: None)
-    with pytest.raises(MemoryLimitError), watch.running():
-        watch.exceeded = True
-        raise ImportError("half of a module")
+
+    def read() -> None:
+        with watch.running():
+            watch.exceeded = True
+            raise ImportError("half of a module")
+
+    with pytest.raises(MemoryLimitError):
+        read()
 
 
 def test_an_interrupt_when_all_is_done_is_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +221,10 @@ def test_an_interrupt_when_all_is_done_is_the_limit(monkeypatch: pytest.MonkeyPa
         for interrupt in interrupts:
             raise interrupt
 
-    with pytest.raises(MemoryLimitError), watch.running():
-        monkeypatch.setattr(watch._thread, "join", join)
-        watch.exceeded = True
+    def read() -> None:
+        with watch.running():
+            monkeypatch.setattr(watch._thread, "join", join)
+            watch.exceeded = True
+
+    with pytest.raises(MemoryLimitError):
+        read()
