@@ -105,7 +105,7 @@ def _by_pieces(
 
     graph, found = frontier(module, prepared, placed, request.within(_SEARCH_SHARE), percent=percent)
     macs, total = sum(op.macs for op in graph.ops), work_of(graph).total
-    dialect = dialect_of(module)
+    dialect = dialect_of(module, prepared.target)
     # Points share most of their groups, and groups do not touch each other.
     extra: dict[Group, int] = {}
     steps = []

@@ -79,7 +79,7 @@ def _search(
         _plain(module).graphs[0],
         plan.schedule.order,
         prepared.target,
-        dialect_of(module),
+        dialect_of(module, prepared.target),
         request.limits,
         started=request.started,
         budget=budget,
@@ -126,7 +126,7 @@ def _rewritten(
     # The search counts ops as the module has them; the graph here is in the order of execution.
     sequence = [number[module.graphs[0].ops[op].name] for op in point.sequence]
     request.go_on()
-    made = rematerialise(graph, sequence, dialect_of(module))
+    made = rematerialise(graph, sequence, dialect_of(module, prepared.target))
     again, data = read_back(_plain(module), made.graph, options, request.go_on)
     request.go_on()
     again = _with_origins(again, module)

@@ -57,15 +57,17 @@ class Rewritten:
     extra_macs: int
 
 
-def dialect_of(module: Module) -> Dialect:
-    """Return how the module's format says what rewrites add."""
+def dialect_of(module: Module, target: Target) -> Dialect:
+    """Return how the module's format says what rewrites add, within what the target's runtime takes."""
     if module.format == "onnx":
         from memsched.formats import onnx_rewriter
 
-        return onnx_rewriter.dialect(module)
-    from memsched.formats import tflite_rewriter
+        dialect = onnx_rewriter.dialect(module)
+    else:
+        from memsched.formats import tflite_rewriter
 
-    return tflite_rewriter.dialect(module)
+        dialect = tflite_rewriter.dialect(module)
+    return dataclasses.replace(dialect, most_joined=target.most_join_inputs)
 
 
 def in_order(graph: Graph, order: Sequence[int]) -> Graph:
@@ -134,10 +136,12 @@ def tile(
         percent: Extra multiply-accumulates permitted, of the model's.
         budget: Bytes that the arena may have: then the least extra work that meets it is sought.
     """
-    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module))
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module, prepared.target))
     total = sum(op.macs for op in graph.ops)
     within = request.within(_SEARCH_SHARE)
-    found = _search(graph, prepared.target, dialect_of(module), within, int(total * percent / 100), budget, placed)
+    found = _search(
+        graph, prepared.target, dialect_of(module, prepared.target), within, int(total * percent / 100), budget, placed
+    )
     best: Rewritten | None = None
     taken: tuple[Group, ...] = ()
     for point in _points(found, budget):
@@ -159,7 +163,9 @@ def tile(
         "extra_macs": best.extra_macs if best is not None else 0,
         "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
         "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        **_section(graph, found, taken, dialect_of(module), _AXES[module.format] if has_windows(graph) else ()),
+        **_section(
+            graph, found, taken, dialect_of(module, prepared.target), _AXES[module.format] if has_windows(graph) else ()
+        ),
         "frontier": _frontier_rows(module, prepared, graph, found, options, request),
     }
     return best, section
@@ -177,7 +183,9 @@ def _frontier_rows(
             "extra_macs_percent": _percent(point.extra_macs, total),
         }
         if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
-            again = read_back(module, in_pieces(graph, point.groups, dialect_of(module)).graph, options)[0]
+            again = read_back(
+                module, in_pieces(graph, point.groups, dialect_of(module, prepared.target)).graph, options
+            )[0]
             row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
         rows.append(row)
     return rows
@@ -190,9 +198,9 @@ def frontier(
 
     Takes all the time of ``request``; ``percent``: extra multiply-accumulates permitted, of the model's.
     """
-    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module))
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module, prepared.target))
     most = int(sum(op.macs for op in graph.ops) * percent / 100)
-    return graph, _search(graph, prepared.target, dialect_of(module), request, most, None, placed)
+    return graph, _search(graph, prepared.target, dialect_of(module, prepared.target), request, most, None, placed)
 
 
 def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:
@@ -256,7 +264,7 @@ def _tiled(
     request: Request,
 ) -> Rewritten:
     request.go_on()
-    made = in_pieces(graph, point.groups, dialect_of(module))
+    made = in_pieces(graph, point.groups, dialect_of(module, prepared.target))
     request.go_on()
     again, data = read_back(module, made.graph, options, request.go_on)
     request.go_on()

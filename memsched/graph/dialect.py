@@ -37,6 +37,7 @@ class Dialect:
             looks at the input's size: then a piece may run with it and have wrong elements at its cut edges.
         copy_attributes: (op, number of the copy) -> attributes that keep a duplicate of an op alive in the
             runtime's optimiser.
+        most_joined: Inputs of one concatenation that the runtime takes; None for any number.
     """
 
     slice_type: str
@@ -48,3 +49,4 @@ class Dialect:
     piece_attributes: Callable[[Op, Pads], Attributes | None]
     pads_by_size: Callable[[Op], bool]
     copy_attributes: Callable[[Op, int], Attributes]
+    most_joined: int | None = None

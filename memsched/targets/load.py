@@ -144,6 +144,8 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
         raise TargetError(f"{path}: key 'int4_bytes_per_element' must be 0.5 or 1, not {target.int4_bytes_per_element}")
     if target.overwrite_inputs and target.inputs != "arena":
         raise TargetError(f"{path}: key 'overwrite_inputs' contradicts inputs = \"{target.inputs}\"")
+    if target.most_join_inputs is not None and target.most_join_inputs < 2:
+        raise TargetError(f"{path}: key 'most_join_inputs' must be 2 or more, not {target.most_join_inputs}")
     viewed = {name for rule in target.views for name in rule.ops}
     written = {name for rule in target.in_place for name in rule.ops}
     for name in sorted(viewed & written):

@@ -135,6 +135,7 @@ class Target:
         reuse_equal_shapes: The runtime hands a dead buffer on only to a tensor of the identical shape.
         dead_tensors_allocated: Tensors that no op names are given memory too.
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
+        most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
         on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
         bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
@@ -156,6 +157,7 @@ class Target:
     reuse_equal_shapes: bool = False
     dead_tensors_allocated: bool = False
     int4_bytes_per_element: float = 0.5
+    most_join_inputs: int | None = None
     on_chip_bytes: int = 0
     bandwidth_bytes_per_second: float = 0.0
     flops_per_second: float = 0.0

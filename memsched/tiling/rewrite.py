@@ -314,18 +314,42 @@ class _Writer:
     def _join(self, tensor: int, parts: Sequence[_Held], pieces: Pieces) -> None:
         """Lay the pieces of an output one after the other: along the last cut axis first."""
         axes, counts = pieces.group.axes, pieces.group.counts
-        current = list(parts)
+        current: Sequence[_Held] = parts
         for axis, count in reversed(list(zip(axes, counts, strict=True))[1:]):
             rows = [current[at : at + count] for at in range(0, len(current), count)]
-            current = [self._strip(tensor, row, axis, number) for number, row in enumerate(rows)]
+            current = [
+                self._strip(tensor, self._few(tensor, row, axis), axis, f"#row{number}")
+                for number, row in enumerate(rows)
+            ]
+        current = self._few(tensor, current, axes[0])
         attributes = self._dialect.concat_attributes(axes[0])
         self._help(self._dialect.concat_type, [part.tensor for part in current], tensor, attributes)
 
-    def _strip(self, tensor: int, row: Sequence[_Held], axis: int, number: int) -> _Held:
+    def _few(self, tensor: int, parts: Sequence[_Held], axis: int) -> Sequence[_Held]:
+        """Return ``parts``, neighbours joined until one concatenation takes them: as few as that needs.
+
+        Where joins copy, these need no more memory than the last one, which holds all parts twice: of each part there
+        is one copy before it. Where parts lie in what they are joined to, all of this lies in the whole.
+        """
+        most = self._dialect.most_joined or len(parts)
+        while len(parts) > most:
+            left = len(parts) - most
+            joined: list[_Held] = []
+            at = 0
+            while at < len(parts):
+                size = min(most, left + 1)
+                size = size if at + size <= len(parts) else 1
+                chunk = parts[at : at + size]
+                joined.append(self._strip(tensor, chunk, axis, "#joined") if size > 1 else chunk[0])
+                left, at = left - (size - 1), at + size
+            parts = joined
+        return parts
+
+    def _strip(self, tensor: int, row: Sequence[_Held], axis: int, suffix: str) -> _Held:
         ranges = list(row[0].region.ranges)
         ranges[axis] = (ranges[axis][0], row[-1].region.ranges[axis][1])
         region = Region(tuple(ranges))
-        return _Held(self._concat(tensor, [part.tensor for part in row], axis, region, f"#row{number}"), region, True)
+        return _Held(self._concat(tensor, [part.tensor for part in row], axis, region, suffix), region, True)
 
     def _concat(self, tensor: int, parts: Sequence[int], axis: int, region: Region, suffix: str) -> int:
         made = self._new(tensor, _shape(region), suffix)

@@ -193,6 +193,8 @@ BAD_FILES = {
     'weights = "disk"': "key 'weights' must be one of",
     'default_order = "random"': "key 'default_order' must be one of",
     "int4_bytes_per_element = 2": "key 'int4_bytes_per_element' must be 0.5 or 1",
+    "most_join_inputs = 1": "key 'most_join_inputs' must be 2 or more, not 1",
+    'most_join_inputs = "ten"': "key 'most_join_inputs' must be of type int",
     "int4_bytes_per_element = nan": "key 'int4_bytes_per_element' must be 0.5 or 1",
     'inputs = "caller"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"caller\"",
     'inputs = "kept"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"kept\"",
