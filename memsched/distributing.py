@@ -307,9 +307,7 @@ def run_plan(
         ModelError: Values of this type cannot be exchanged here.
     """
     if not runtime_installed():
-        raise RuntimeUnavailableError(
-            "onnxruntime is not installed: pip install 'memsched[onnxruntime]', or use --no-run"
-        )
+        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-run")
     executed = execute(
         distributed.module,
         distributed.followed,

@@ -23,9 +23,10 @@ __all__ = ["lowest_of"]
 _ROOT = Path(__file__).resolve().parents[1]
 _PATH = _ROOT / "requirements/lowest.txt"
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?>=([0-9.]+)\s*(;.*)?")
-_LEFT_OUT = {"respect", "browser", "fuzz", "docs", "dask"}
+_LEFT_OUT = {"respect", "browser", "fuzz", "docs", "dask", "tflm"}
 _TOOLS = {"mypy", "ruff"}
-"""Extras and tools that the smoke tests do not touch, so that they would prove nothing about their versions."""
+"""Extras and tools that the smoke tests do not touch, so that they would prove nothing about their versions; tflm's
+package has daily builds only, of which old ones go away."""
 
 _PYTHONS = ((3, 10), (3, 13))
 """The first and the last Python for which all these versions exist as wheels."""

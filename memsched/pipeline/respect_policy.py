@@ -90,7 +90,7 @@ def sessions() -> tuple[Any, Any]:
         import onnxruntime as ort
     except ImportError:
         raise RuntimeUnavailableError(
-            "the learned scheduler needs ONNX Runtime, which is not installed: run pip install 'memsched[onnxruntime]'"
+            "the learned scheduler needs ONNX Runtime, which is not installed: run pip install onnxruntime"
         ) from None
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1

@@ -241,9 +241,7 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
 
 def _require_runtime() -> None:
     if importlib.util.find_spec("onnxruntime") is None:
-        raise RuntimeUnavailableError(
-            "onnxruntime is not installed: pip install 'memsched[onnxruntime]', or use --no-verify"
-        )
+        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-verify")
 
 
 def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:

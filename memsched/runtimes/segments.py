@@ -16,10 +16,10 @@ from memsched.runtimes.values import Verification
 __all__ = ["run_in_a_row"]
 
 _PACKAGES: Final = {
-    "onnx": ("onnxruntime", "onnxruntime", "onnxruntime"),
-    "tflite": ("ai_edge_litert", "litert", "ai-edge-litert"),
+    "onnx": ("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime"),
+    "tflite": ("ai_edge_litert", "litert", "ai-edge-litert", "'memsched[litert]'"),
 }
-"""Format to the module, the extra of memsched and the package of its runtime."""
+"""Format to the module, the name and the package of its runtime, and what pip is asked for to get it."""
 _OTHER_MODE: Final = {"onnx": "with graph optimisation", "tflite": "with LiteRT's default delegates"}
 _REASON_CHARACTERS: Final = 400
 
@@ -51,12 +51,10 @@ def run_in_a_row(
     Raises:
         RuntimeUnavailableError: The runtime is not installed.
     """
-    package, extra, distribution = _PACKAGES[module.format]
+    package, name, distribution, wanted = _PACKAGES[module.format]
     if importlib.util.find_spec(package) is None:
-        raise RuntimeUnavailableError(
-            f"{distribution} is not installed: pip install 'memsched[{extra}]', or use --no-verify"
-        )
-    runtime = f"{extra} {importlib.metadata.version(distribution)}"
+        raise RuntimeUnavailableError(f"{distribution} is not installed: pip install {wanted}, or use --no-verify")
+    runtime = f"{name} {importlib.metadata.version(distribution)}"
     data = first if isinstance(first, bytes) else Path(first).read_bytes()
     request = {**_request(module), "model": data, "segments": list(segments), "runs": max(runs, 1), "seed": seed}
     result = run_in_child(f"memsched.runtimes.segments_sessions:run_{module.format}", request, timeout_seconds)
