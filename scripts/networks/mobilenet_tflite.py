@@ -1,28 +1,54 @@
 """MobileNetV2 as a quantised TFLite file with random weights: its memory is that of a trained one.
 
     python -m scripts.networks.mobilenet_tflite mobilenetv2_100_224_int8.tflite --width 1.0 --size 224
+    python -m scripts.networks.mobilenet_tflite mobilenetv2_035_96_int8.tflite --width 0.35 --size 96 --classes 10
 
-Scales are chosen so that activations neither vanish nor saturate, so that outputs tell whether two files compute the
-same. The object API of the TFLite schema comes with ai-edge-litert.
+Every layer is normalised over a few random images, as a trained batch normalisation does, so that activations neither
+vanish nor saturate and outputs vary with the input: only then do equal outputs tell that two files compute the same.
+The object API of the TFLite schema comes with ai-edge-litert.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["mobilenet_v2"]
 
 # Expansion, channels, repetitions, stride of the first (the architecture's own table).
 _BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _RELU6 = (6.0 / 255, -128)
-_LINEAR = (0.08, 0)
+_LOGITS_SPREAD = 2.0
 _INT8, _INT32 = 9, 2
+_IMAGES = 8
+"""Random images that layers are normalised over: half of them noise, half of them smooth."""
+
+Array = NDArray[np.float64]
+
+
+def _images(random: np.random.Generator, size: int) -> Array:
+    """Return images of values in [-1, 1], shape (_IMAGES, size, size, 3)."""
+    noise = random.uniform(-1, 1, (_IMAGES // 2, size, size, 3))
+    coarse = random.uniform(-1, 1, (_IMAGES - len(noise), -(-size // 8), -(-size // 8), 3))
+    smooth = coarse.repeat(8, axis=1).repeat(8, axis=2)[:, :size, :size]
+    return np.concatenate([noise, smooth])
+
+
+def _windows(values: Array, kernel: int, stride: int) -> Array:
+    """Return what a kernel reads for each output, padded as SAME: (images, rows, columns, channels, kernel, kernel)."""
+    needed = [max((-(-length // stride) - 1) * stride + kernel - length, 0) for length in values.shape[1:3]]
+    padded = np.pad(values, ((0, 0), *((most // 2, most - most // 2) for most in needed), (0, 0)))
+    return np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
+
+
+def _quantised(values: Array) -> tuple[float, int]:
+    """Return scale and zero point of a symmetric range that holds ``values``."""
+    return float(np.float32(np.abs(values).max() / 127)), 0
 
 
 class _Builder:
@@ -37,6 +63,7 @@ class _Builder:
         self._model.version, self._model.description = 3, b"MobileNetV2 with random weights"
         self._model.buffers, self._model.operatorCodes = [schema.BufferT()], []
         self._codes: dict[int, int] = {}
+        self._values: dict[int, Array] = {}
         self._graph = schema.SubGraphT()
         self._graph.name, self._graph.tensors, self._graph.operators = b"main", [], []
 
@@ -65,8 +92,15 @@ class _Builder:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
-    def activation(self, name: str, shape: Sequence[int], quantised: tuple[float, int]) -> int:
-        return self.tensor(name, shape, _INT8, (*quantised, 0))
+    def image(self, size: int) -> int:
+        """Add the input: an image of values in [-1, 1]."""
+        return self.activation("x", _images(self._random, size), (1 / 128, 0))
+
+    def activation(self, name: str, values: Array, quantised: tuple[float, int]) -> int:
+        """Add a tensor that takes ``values`` on the images that layers are normalised over."""
+        result = self.tensor(name, (1, *values.shape[1:]), _INT8, (*quantised, 0))
+        self._values[result] = values
+        return result
 
     def operator(self, name: str, inputs: Sequence[int], output: int, options: Any = None) -> int:
         schema = self._schema
@@ -91,62 +125,78 @@ class _Builder:
     def scale(self, tensor: int) -> float:
         return float(self._graph.tensors[tensor].quantization.scale[0])
 
-    def weights(self, name: str, shape: Sequence[int], axis: int, inputs: int, source: int, scale: float) -> list[int]:
-        """Add weights and bias whose products have the spread that the output's ``scale`` expects."""
-        values = self._random.integers(-127, 128, shape, dtype=np.int8)
-        channels = shape[axis]
-        step = scale / self.scale(source) / (73 * math.sqrt(inputs))
-        scales = np.full(channels, step, np.float32) * self._random.uniform(0.8, 1.2, channels).astype(np.float32)
-        bias = self._random.integers(-2000, 2000, channels, dtype=np.int32)
-        zeros = np.zeros(channels, np.int64)
+    def weights(self, name: str, drawn: Array, axis: int, source: int, product: Array, spread: float) -> list[int]:
+        """Add weights and bias with which ``product``, what the weights ``drawn`` give, is normalised per channel.
+
+        Args:
+            axis: Of ``drawn``, the one of the output's channels; the last one of ``product``.
+            spread: Wanted standard deviation.
+        """
+        over = tuple(range(product.ndim - 1))
+        gain = spread / np.maximum(product.std(over), 1e-6)
+        shift = -product.mean(over) * gain + self._random.uniform(0, spread, len(gain))
+        along = [1] * drawn.ndim
+        along[axis] = -1
+        drawn = drawn * gain.reshape(along)
+        product *= gain
+        product += shift
+        scales = np.abs(drawn).max(tuple(one for one in range(drawn.ndim) if one != axis)) / 127
+        values = np.rint(drawn / scales.reshape(along)).astype(np.int8)
+        steps = scales * self.scale(source)
+        bias = np.rint(shift / steps).astype(np.int32)
+        zeros = np.zeros(len(scales), np.int64)
         return [
-            self.tensor(f"{name}/weights", shape, _INT8, (scales, zeros, axis), values),
-            self.tensor(f"{name}/bias", (channels,), _INT32, (scales * self.scale(source), zeros, 0), bias),
+            self.tensor(f"{name}/weights", drawn.shape, _INT8, (scales, zeros, axis), values),
+            self.tensor(f"{name}/bias", bias.shape, _INT32, (steps, zeros, 0), bias),
         ]
 
     def conv(self, name: str, source: int, channels: int, kernel: int, stride: int, relu: bool) -> int:
         schema = self._schema
-        _, height, width, depth = self.shape(source)
-        out = (1, -(-height // stride), -(-width // stride), channels)
-        result = self.activation(name, out, _RELU6 if relu else _LINEAR)
+        read = _windows(self._values[source], kernel, stride)
+        drawn = self._random.standard_normal((channels, kernel, kernel, read.shape[3]))
+        product = np.tensordot(read, drawn, ((3, 4, 5), (3, 1, 2)))
+        weights = self.weights(name, drawn, 0, source, product, 1.0)
         options = schema.Conv2DOptionsT()
         options.strideH = options.strideW = stride
         options.dilationHFactor = options.dilationWFactor = 1
         options.fusedActivationFunction = 3 if relu else 0
-        read = self.weights(
-            name, (channels, kernel, kernel, depth), 0, kernel * kernel * depth, source, self.scale(result)
-        )
-        return self.operator("CONV_2D", [source, *read], result, options)
+        values = np.clip(product, 0, 6) if relu else product
+        result = self.activation(name, values, _RELU6 if relu else _quantised(values))
+        return self.operator("CONV_2D", [source, *weights], result, options)
 
     def depthwise(self, name: str, source: int, stride: int) -> int:
         schema = self._schema
-        _, height, width, depth = self.shape(source)
-        result = self.activation(name, (1, -(-height // stride), -(-width // stride), depth), _RELU6)
+        read = _windows(self._values[source], 3, stride)
+        drawn = self._random.standard_normal((1, 3, 3, read.shape[3]))
+        product = np.einsum("nyxcij,ijc->nyxc", read, drawn[0])
+        weights = self.weights(name, drawn, 3, source, product, 1.0)
         options = schema.DepthwiseConv2DOptionsT()
         options.strideH = options.strideW = stride
         options.depthMultiplier = options.dilationHFactor = options.dilationWFactor = 1
         options.fusedActivationFunction = 3
-        read = self.weights(name, (1, 3, 3, depth), 3, 9, source, self.scale(result))
-        return self.operator("DEPTHWISE_CONV_2D", [source, *read], result, options)
+        result = self.activation(name, np.clip(product, 0, 6), _RELU6)
+        return self.operator("DEPTHWISE_CONV_2D", [source, *weights], result, options)
 
     def add(self, name: str, first: int, second: int) -> int:
-        result = self.activation(name, self.shape(first), (0.11, 0))
+        values = self._values[first] + self._values[second]
+        result = self.activation(name, values, _quantised(values))
         return self.operator("ADD", [first, second], result, self._schema.AddOptionsT())
 
     def head(self, source: int, classes: int) -> int:
         """Average over the image, then classify."""
         schema = self._schema
-        depth = self.shape(source)[-1]
         axes = self.tensor("mean/axes", (2,), _INT32, ([], [], 0), np.array([1, 2], np.int32))
-        mean = self.activation("mean", (1, depth), (self.scale(source), _RELU6[1]))
+        mean = self.activation("mean", self._values[source].mean((1, 2)), (self.scale(source), _RELU6[1]))
         self.operator("MEAN", [source, axes], mean, schema.ReducerOptionsT())
-        logits = self.activation("logits", (1, classes), (0.1, 0))
-        values = self._random.integers(-127, 128, (classes, depth), dtype=np.int8)
-        step = 0.1 / self.scale(mean) / (73 * math.sqrt(depth))
-        weights = self.tensor("logits/weights", (classes, depth), _INT8, (step, 0, 0), values)
-        bias = self._random.integers(-2000, 2000, classes, dtype=np.int32)
-        biases = self.tensor("logits/bias", (classes,), _INT32, (step * self.scale(mean), 0, 0), bias)
-        return self.operator("FULLY_CONNECTED", [mean, weights, biases], logits, schema.FullyConnectedOptionsT())
+        drawn = self._random.standard_normal((classes, self._values[mean].shape[1]))
+        product = self._values[mean] @ drawn.T
+        weights = self.weights("logits", drawn, 0, mean, product, _LOGITS_SPREAD)
+        logits = self.activation("logits", product, _quantised(product))
+        self.operator("FULLY_CONNECTED", [mean, *weights], logits, schema.FullyConnectedOptionsT())
+        options = schema.SoftmaxOptionsT()
+        options.beta = 1.0
+        result = self.activation("probabilities", np.zeros_like(product), (1 / 256, -128))
+        return self.operator("SOFTMAX", [logits], result, options)
 
     def finish(self, given: int, result: int) -> bytes:
         import flatbuffers
@@ -167,7 +217,7 @@ def _channels(wanted: float) -> int:
 def mobilenet_v2(width: float = 1.0, size: int = 224, classes: int = 1000, seed: int = 0) -> bytes:
     """Return the file: input (1, size, size, 3) int8."""
     build = _Builder(seed)
-    given = build.activation("x", (1, size, size, 3), (1 / 128, 0))
+    given = build.image(size)
     current = build.conv("stem", given, _channels(32 * width), 3, 2, relu=True)
     for stage, (expansion, channels, repeats, stride) in enumerate(_BLOCKS):
         for repeat in range(repeats):
@@ -189,9 +239,10 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--width", type=float, default=1.0)
     parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    given.output.write_bytes(mobilenet_v2(given.width, given.size, seed=given.seed))
+    given.output.write_bytes(mobilenet_v2(given.width, given.size, given.classes, given.seed))
 
 
 if __name__ == "__main__":

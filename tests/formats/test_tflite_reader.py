@@ -25,7 +25,7 @@ def file_order_peak(module: Module) -> int:
         ("hello_world_int8", 3, 32, 288, 420),
         ("micro_speech_quantized", 4, 5_960, 336_000, 16_704),
         ("person_detect", 31, 55_296, 7_157_888, 218_928),
-        ("mobilenetv2_035_96_int8", 65, 138_240, 10_666_928, 404_232),
+        ("mobilenetv2_035_96_int8", 65, 138_240, 10_666_928, 423_056),
         ("nasnetmobile_int8", 567, 1_019_904, 563_638_816, 5_254_182),
     ],
 )
