@@ -244,6 +244,7 @@ def verification_section(verification: Verification) -> dict[str, Any]:
         "predicted_peak_before_bytes": verification.predicted_peak_before_bytes,
         "predicted_peak_after_bytes": verification.predicted_peak_after_bytes,
         "executed_order_matches": verification.executed_order_matches,
+        "outputs_vary": verification.outputs_vary,
         "runs": verification.runs,
         "reason": verification.reason,
         "notes": list(verification.notes),

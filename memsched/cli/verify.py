@@ -75,7 +75,7 @@ def _values(found: ModelComparison) -> dict[str, Any]:
 
 
 def _print(console: Console, found: ModelComparison) -> None:
-    from memsched.report.text import print_line
+    from memsched.report.text import SAME_OUTPUTS, print_line
 
     verification = found.verification
 
@@ -92,6 +92,8 @@ def _print(console: Console, found: ModelComparison) -> None:
         line(f"note: {note}", "dim")
     if found.same is None:
         return
+    if verification.outputs_vary is False:
+        line(f"warning: {SAME_OUTPUTS}", "yellow")
     on = f"on {verification.runs} random inputs in {verification.runtime}"
     if verification.outputs_equal:
         line(f"PASSED: outputs bit-equal {on}", "green")

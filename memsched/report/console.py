@@ -9,7 +9,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.pools import pool_lines
 from memsched.report.remat import remat_lines
-from memsched.report.text import counted, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.units import format_size
 
@@ -131,6 +131,8 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
     lines.extend(pool_lines(report["pools"]))
     if report["command"] == "optimize":
         lines.append(_verification_line(report))
+        if report["verification"] is not None and report["verification"].get("outputs_vary") is False:
+            lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
     return lines
 
 

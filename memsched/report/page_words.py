@@ -10,7 +10,7 @@ from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.page_data import PageData
 from memsched.report.page_rewrites import rewrite_tables
-from memsched.report.text import counted, shortened
+from memsched.report.text import SAME_OUTPUTS, counted, shortened
 from memsched.units import format_size
 
 __all__ = ["page_words"]
@@ -331,6 +331,8 @@ def _verification(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("outputs", f"{equal}, {counted(verification['runs'], 'random input')}"),
         ("it executes this order", matches),
     ]
+    if verification.get("outputs_vary") is False:
+        rows.append(("warning", SAME_OUTPUTS))
     for key, label in (("max_abs_error", "largest difference"), ("relative_error", "largest relative difference")):
         if verification.get(key) is not None:
             rows.append((label, f"{verification[key]:.3g}"))

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["counted", "error_line", "one_line", "print_line", "printable", "shortened"]
+__all__ = ["SAME_OUTPUTS", "counted", "error_line", "one_line", "print_line", "printable", "shortened"]
+
+SAME_OUTPUTS = "the outputs are the same for every input that was tried: that both models agree says little"
+"""A warning where a verification's ``outputs_vary`` is false."""
 
 _LEAST = 16
 """Columns that are left of a name however narrow the terminal."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["close", "compare", "relative_error"]
+__all__ = ["close", "compare", "relative_error", "vary"]
 
 
 def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
@@ -47,6 +47,11 @@ def close(first: Sequence[Any], second: Sequence[Any], rtol: float, atol: float)
             if not np.allclose(one.astype(wide), other.astype(wide), rtol=rtol, atol=atol, equal_nan=True):
                 return False
     return True
+
+
+def vary(runs: Sequence[Sequence[Any]]) -> bool:
+    """Whether the outputs of runs on different inputs are not all the same, so that comparing them says something."""
+    return any(not compare(runs[0], other)[0] for other in runs[1:])
 
 
 def relative_error(first: Sequence[Any], second: Sequence[Any]) -> float:

@@ -106,6 +106,7 @@ def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> 
         reason=reason,
         notes=tuple(notes),
         relative_error=max(found["relative_error"] for found in ran.values()),
+        outputs_vary=next(iter(ran.values()))["vary"],
     )
 
 

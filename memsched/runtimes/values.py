@@ -25,6 +25,8 @@ class Verification:
         predicted_peak_after_bytes: The same for the optimised model.
         relative_error: Largest difference of any output by that output's largest magnitude; infinite for integers
             that differ; None when it could not be run.
+        outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
+            something; None when that is unknown, as with a single run.
     """
 
     runtime: str
@@ -39,3 +41,4 @@ class Verification:
     predicted_peak_before_bytes: int | None = None
     predicted_peak_after_bytes: int | None = None
     relative_error: float | None = None
+    outputs_vary: bool | None = None

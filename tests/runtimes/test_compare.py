@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from memsched.runtimes.compare import compare
-from memsched.runtimes.inputs import random_values
+from memsched.runtimes.compare import compare, vary
+from memsched.runtimes.inputs import DRAWS, Draw, random_values
 
 NAN, INF = math.nan, math.inf
 
@@ -55,6 +55,7 @@ def test_nested_outputs(one: list[Any], other: list[Any], equal: bool) -> None:
     assert compare(one, other)[0] is equal
 
 
+@pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("shape", [(), (2, 3), (0, 2)])
 @pytest.mark.parametrize(
     "dtype",
@@ -63,8 +64,8 @@ def test_nested_outputs(one: list[Any], other: list[Any], equal: bool) -> None:
         *("S4", "object", ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float8_e4m3fn),
     ],
 )
-def test_random_values(dtype: Any, shape: tuple[int, ...]) -> None:
-    first, again = (random_values(dtype, shape, np.random.default_rng(3)) for _ in range(2))
+def test_random_values(dtype: Any, shape: tuple[int, ...], draw: Draw) -> None:
+    first, again = (random_values(dtype, shape, np.random.default_rng(3), draw=draw) for _ in range(2))
     assert (first.dtype, first.shape) == (np.dtype(dtype), shape)
     assert compare([first], [again])[0]
 
@@ -75,3 +76,21 @@ def test_integers_stay_small_unless_they_are_quantised() -> None:
     assert (small.min(), small.max()) == (0, 2)
     assert random_values("int16", (1000,), rng, full_range=True).min() < -30_000
     assert set(random_values("int8", (20_000,), rng).tolist()) == set(range(-128, 128))
+
+
+def test_draws_differ_in_smoothness_and_magnitude() -> None:
+    noise, smooth, large, small = (
+        random_values("float32", (30, 30), np.random.default_rng(0), draw=draw) for draw in DRAWS
+    )
+    assert (smooth[:8, :8] == smooth[0, 0]).all()
+    assert len(np.unique(smooth)) == 16
+    assert np.allclose(large, 16 * noise)
+    assert np.allclose(small, noise / 16)
+
+
+def test_outputs_vary_when_any_differs_between_runs() -> None:
+    same = [[np.zeros(2), np.ones(2)], [np.zeros(2), np.ones(2)]]
+    assert not vary(same)
+    assert not vary(same[:1])
+    assert vary([*same, [np.zeros(2), np.array([1.0, 1.5])]])
+    assert not vary([[np.array([np.nan])], [np.array([np.nan])]])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import struct
 from typing import Any
 
 import pytest
@@ -245,3 +246,37 @@ def test_a_real_crash_does_not_reach_us(monkeypatch: pytest.MonkeyPatch) -> None
 
 def die(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def shifted(distance: float, factor: float = 1.0) -> bytes:
+    """Return a model that gives ``factor`` times what its input exceeds ``distance`` by."""
+    constants = [T(name, (), data=struct.pack("<f", value)) for name, value in (("d", distance), ("f", factor))]
+    ops = [
+        O("SUB", [0, 1], [3], options("SubOptions")),
+        O("RELU", [3], [4]),
+        O("MUL", [4, 2], [5], options("MulOptions")),
+    ]
+    return build(Sub([T("x"), *constants, T("a"), T("b"), T("y")], ops, (0,), (5,)))
+
+
+@pytest.mark.parametrize(("distance", "draw"), [(0.0, "noise"), (10.0, "large")])
+def test_inputs_are_drawn_with_which_outputs_vary(distance: float, draw: str) -> None:
+    data = shifted(distance)
+    request = {"before": data, "runs": 3, "seed": 0}
+    expected, drawn = litert_session._run_as_given(request, "plain")
+    assert (drawn.draw, drawn.vary) == (draw, True)
+    assert any(output.any() for output in expected)
+    assert litert.verify(data, data).outputs_vary is True
+
+
+def test_outputs_that_never_vary_are_told_of() -> None:
+    data = shifted(0.0, factor=0.0)
+    found = litert.verify(data, data)
+    assert (found.outputs_equal, found.outputs_vary) == (True, False)
+    assert litert.verify(data, data, runs=1).outputs_vary is None
+
+
+@pytest.mark.parametrize("name", ["hello_world_int8", "micro_speech_quantized", "mobilenetv2_035_96_int8"])
+def test_the_outputs_of_the_models_vary(name: str) -> None:
+    data = (MODELS / f"{name}.tflite").read_bytes()
+    assert litert.verify(data, data).outputs_vary is True
