@@ -38,7 +38,7 @@ class BatchOptions:
     """
 
     target: str | None = None
-    budget: int | None = None
+    budget: int | str | None = None
     allow: tuple[str, ...] = (_REORDERS, "inplace")
     max_extra_macs: float = 15.0
     time_limit: float | None = 60.0

@@ -17,7 +17,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.frontier import Frontier, find_frontier
 from memsched.graph.limits import Limits
-from memsched.placing import Request, prepare
+from memsched.placing import Request, prepare, required_as_given
 from memsched.planning import GraphPlan, plan_allocation, plan_module
 from memsched.pool_planning import plan_pools
 from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError
@@ -26,7 +26,7 @@ from memsched.schedule.portfolio import Progress
 from memsched.sections import Outcome, Prepared, build
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
-from memsched.units import parse_size
+from memsched.units import Percentage, parse_budget
 from memsched.verification import ModelComparison, compare, verify_written
 from memsched.writing import check_request, write_model
 
@@ -104,9 +104,10 @@ def analyze(
     started = time.monotonic()
     limits = Limits(time_limit, seed)
     _check_percentage(max_extra_macs)
-    budget_bytes = _budget(budget)
+    asked = _budget(budget)
     module = load(source, input_shapes=input_shapes, dims=dims)
     prepared = _prepare(module, target, in_place)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
@@ -119,7 +120,7 @@ def analyze(
         found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
-        notes=() if found is None or found.finished else (_FRONTIER_ENDED,),
+        notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
         interrupted=found is not None and stop is not None and stop(),
         tflm=facts,
         pools=pools,
@@ -159,7 +160,8 @@ def optimize(
 
     Args:
         target: Name of a built-in target or path of a TOML file; by default the format's runtime.
-        budget: What the arena may take, in bytes or as "256KB"; the result says whether it is met.
+        budget: What the arena may take, in bytes, as "256KB", or as "50%" of what the file as given requires; the
+            result says whether it is met.
         time_limit: Seconds for the search; None for no limit.
         solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
@@ -194,12 +196,13 @@ def optimize(
     started = time.monotonic()
     limits = Limits(time_limit, seed, workers, executor=executor)
     _check_percentage(max_extra_macs)
-    budget_bytes = _budget(budget)
+    asked = _budget(budget)
     data, path = read_source(source)
     options = _load_options(input_shapes, dims)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
     plan = tflm.wants_plan(module, prepared.target, tflm_plan)
     end = _end_of_search(started, limits)
     within = limits if time_limit is None else dataclasses.replace(limits, time_limit=end - started)
@@ -254,7 +257,7 @@ def optimize(
             written,
             output,
             verification,
-            notes,
+            (*budget_notes, *notes),
         ),
         interrupted=interrupted,
         tflm=facts,
@@ -314,11 +317,22 @@ def _check_percentage(percent: float) -> None:
         raise UsageError(f"--max-extra-macs {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
 
 
-def _budget(budget: int | str | None) -> int | None:
-    size = parse_size(budget) if isinstance(budget, str) else budget
-    if size is not None and size < 0:
+def _budget(budget: int | str | None) -> int | Percentage | None:
+    size = parse_budget(budget) if isinstance(budget, str) else budget
+    if isinstance(size, int) and size < 0:
         raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
     return size
+
+
+def _budget_bytes(
+    budget: int | Percentage | None, module: Module, prepared: Prepared
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the budget in bytes, and a note that says where they come from if it was a part."""
+    if not isinstance(budget, Percentage):
+        return budget, ()
+    given = required_as_given(module, prepared)
+    size = budget.of(given)
+    return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 
 
 def _tell_verifying(on_progress: Callable[[Progress], None] | None, main: GraphPlan, started: float) -> None:

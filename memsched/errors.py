@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 __all__ = [
     "GraphError",
     "InternalError",
@@ -35,7 +38,20 @@ class GraphError(ModelError):
 
 
 class UnknownShapeError(ModelError):
-    """A tensor's size cannot be inferred; the message names the option that states it."""
+    """Sizes that cannot be inferred; the message names the options that state them.
+
+    Attributes:
+        what: The message without the options.
+        options: Words of a command line, with <...> where a person must choose.
+    """
+
+    def __init__(self, what: str, options: Sequence[str] = ()) -> None:
+        super().__init__(f"{what}; state it with {shlex.join(options)}" if options else what)
+        self.what = what
+        self.options = tuple(options)
+
+    def __reduce__(self) -> tuple[type[UnknownShapeError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.what, self.options)
 
 
 class TargetError(MemschedError):

@@ -28,7 +28,7 @@ from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
 
-__all__ = ["GivenUpError", "Placed", "Request", "place", "prepare", "prepare_again"]
+__all__ = ["GivenUpError", "Placed", "Request", "place", "prepare", "prepare_again", "required_as_given"]
 
 _ORDER_SHARE = 0.6
 """Of the time for a rewritten model, for its order: one that nearly is the order in which it was made already."""
@@ -117,6 +117,12 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
         target = dataclasses.replace(target, in_place=())
     lowered = _lowered(module, target)
     return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
+
+
+def required_as_given(module: Module, prepared: Prepared) -> int:
+    """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
+    head = tflm.analyzed(module).file_head if tflm.applies(module, prepared.target) else None
+    return prepared.baselines["file_order"].allocation.arena if head is None else head
 
 
 def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from fractions import Fraction
 
 from memsched.errors import UsageError
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["Percentage", "format_size", "parse_budget", "parse_size"]
 
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -23,6 +26,38 @@ def parse_size(text: str) -> int:
         raise UsageError(f"'{text}' is not a size; write bytes or a number with K, M or G, such as 256KB or 1.5MiB")
     number, suffix = match.groups()
     return int(float(number) * _FACTORS[suffix.lower()]) if "." in number else int(number) * _FACTORS[suffix.lower()]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentage:
+    """A part of something, in percent; exact."""
+
+    percent: Fraction
+
+    def __str__(self) -> str:
+        return f"{float(self.percent):g} %"
+
+    def of(self, size_bytes: int) -> int:
+        """Return this part of ``size_bytes``, rounded down to whole bytes."""
+        return int(size_bytes * self.percent / 100)
+
+
+def parse_budget(text: str) -> int | Percentage:
+    """Return the bytes that ``text`` means, as `parse_size` does, or the part that a number with % means.
+
+    Raises:
+        UsageError: ``text`` is neither.
+    """
+    match = _PERCENTAGE.fullmatch(text)
+    if match is not None:
+        return Percentage(Fraction(match[1]))
+    try:
+        return parse_size(text)
+    except UsageError:
+        raise UsageError(
+            f"'{text}' is no budget; write bytes, a number with K, M or G, such as 256KB, or a part of what the file "
+            "as given requires, such as 50%"
+        ) from None
 
 
 def format_size(size_bytes: int) -> str:

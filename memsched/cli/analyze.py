@@ -10,6 +10,7 @@ import click
 
 from memsched.cli.options import (
     allow_option,
+    budget_option,
     check_frontier,
     frontier_options,
     header_option,
@@ -19,7 +20,6 @@ from memsched.cli.options import (
     output_options,
     parse_dims,
     parse_shapes,
-    size_option,
 )
 from memsched.errors import UsageError
 
@@ -40,7 +40,9 @@ _INTERRUPTED = 130
 @header_option
 @html_option
 @model_options
-@size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when the model as it stands needs more.")
+@budget_option(
+    "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more."
+)
 @allow_option
 @frontier_options
 @memory_option

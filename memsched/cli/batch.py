@@ -9,6 +9,7 @@ import click
 
 from memsched.cli.options import (
     allow_option,
+    budget_option,
     check_extra_work,
     extra_work_option,
     model_options,
@@ -51,7 +52,7 @@ _LIST = "@"
     help="Of a model whose process was killed, after all others.",
 )
 @model_options
-@size_option("--budget", "What each model's arena may take, such as 256KB.")
+@budget_option("What each model's arena may take, such as 256KB, or 50% of what it requires as given.")
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")

@@ -15,7 +15,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "optimize": (
         ("The best order, and a report beside it", "memsched optimize model.onnx"),
         ("Fit 256 KB on a microcontroller", "memsched optimize model.tflite --target tflm --budget 256KB"),
-        ("Layers in pieces, values again", "memsched optimize model.onnx --allow reorder,inplace,tile,remat"),
+        ("Layers in pieces, values again", "memsched optimize model.onnx --allow all"),
         ("Sizes that the model leaves open", "memsched optimize model.onnx --dim batch=1"),
         ("The report alone, to a program", "memsched optimize model.onnx -o out.onnx --json -q | jq .result"),
     ),

@@ -7,6 +7,7 @@ import errno
 import gc
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import click
 from memsched import __version__
 from memsched.cli.completion import add_completion, completion_option
 from memsched.cli.examples import closing
-from memsched.errors import MemschedError
+from memsched.errors import MemschedError, UnknownShapeError, UsageError
 from memsched.report.text import error_line
 from memsched.suggestions import did_you_mean
 
@@ -51,8 +52,18 @@ class _InterruptedError(Exception):
     """KeyboardInterrupt in a form that click does not print an empty line for."""
 
 
+class _NoCommandError(Exception):
+    """Nothing was asked for; holds the help."""
+
+
 class _Commands(click.Group):
     """Subcommands that are imported when they are invoked."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            # Releases of click differ in what they do here.
+            raise _NoCommandError(ctx.get_help())
+        return super().parse_args(ctx, args)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -125,6 +136,9 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
     try:
         code = cli.main(args=arguments, prog_name="memsched", standalone_mode=False, obj=state)
         return code if isinstance(code, int) else 0
+    except _NoCommandError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201
+        return UsageError.exit_code
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -132,7 +146,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         command = context.command_path if context is not None else "memsched"
         return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')", error.exit_code)
     except MemschedError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(_said(error, sys.argv[1:] if arguments is None else arguments), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing was written", _INTERRUPTED)
     except BrokenPipeError:
@@ -144,6 +158,15 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         return _fail("not enough memory for this model", 1)
     except Exception as error:  # the last line of defence: a user never sees a traceback unasked
         return _unexpected(error, state)
+
+
+def _said(error: MemschedError, arguments: Sequence[str]) -> str:
+    """Return the error's message; where sizes are unknown, with the whole command line to type next."""
+    if not isinstance(error, UnknownShapeError) or not error.options:
+        return str(error)
+    line = shlex.join(["memsched", *arguments, *error.options])
+    chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
+    return f"{error.what}; state that{chosen}: {line}"
 
 
 def _unexpected(error: Exception, state: State) -> int:

@@ -10,6 +10,7 @@ import click
 
 from memsched.cli.options import (
     allow_option,
+    budget_option,
     check_extra_work,
     extra_work_option,
     header_option,
@@ -20,7 +21,6 @@ from memsched.cli.options import (
     parse_dims,
     parse_shapes,
     search_options,
-    size_option,
 )
 from memsched.errors import UsageError
 
@@ -60,7 +60,9 @@ class _Outputs:
 @header_option
 @html_option
 @model_options
-@size_option("--budget", "What the arena may take, such as 256KB; exit code 3 when that is not enough.")
+@budget_option(
+    "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when that is not enough."
+)
 @allow_option
 @extra_work_option
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")

@@ -12,11 +12,12 @@ from click.core import ParameterSource
 from memsched.cli.main import State
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
-from memsched.units import parse_size
+from memsched.units import parse_budget, parse_size
 
 __all__ = [
     "ALLOWED",
     "allow_option",
+    "budget_option",
     "check_extra_work",
     "check_frontier",
     "extra_work_option",
@@ -36,6 +37,8 @@ __all__ = [
 
 ALLOWED = ("reorder", "inplace", "tile", "remat")
 """What ``--allow`` may name."""
+
+_ALL = "all"
 
 _BY_DEFAULT = ("reorder", "inplace")
 """What changes no operator."""
@@ -57,6 +60,22 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
         return None if value is None else parse_size(value)
     except UsageError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def budget_option(text: str) -> Callable[[_Function], _Function]:
+    """Return ``--budget``: a size as of `size_option`, or a part of what the file as given requires, as "50%"."""
+    return click.option("--budget", callback=_budget, metavar="SIZE|PCT%", help=text)
+
+
+def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
+    """Return bytes, or the percentage as it was written: only the model tells how many bytes that is."""
+    if value is None:
+        return None
+    try:
+        budget = parse_budget(value)
+    except UsageError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return budget if isinstance(budget, int) else value
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -189,17 +208,18 @@ def allow_option(function: _Function) -> _Function:
         metavar="LIST",
         help="All that may be done, with commas between. reorder: permute operators; inplace: let outputs take dying "
         "inputs' bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; "
-        "remat: compute values again instead of keeping them.",
+        "remat: compute values again instead of keeping them; all: all of these.",
     )(function)
 
 
 def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in value.split(",") if part.strip())
+    known = (*ALLOWED, _ALL)
     for name in names:
-        if name not in ALLOWED:
-            hint = did_you_mean(name, ALLOWED)
-            raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(ALLOWED)}", ctx, param)
-    return names
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(known)}", ctx, param)
+    return ALLOWED if _ALL in names else names
 
 
 def extra_work_option(function: _Function) -> _Function:
@@ -283,7 +303,7 @@ def check_extra_work(ctx: click.Context) -> None:
     """
     given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
     if given and not set(ctx.params["allow"]) - set(_BY_DEFAULT):
-        raise UsageError("--max-extra-macs needs tile or remat, as in --allow reorder,inplace,tile,remat")
+        raise UsageError("--max-extra-macs needs tile or remat, as in --allow all")
 
 
 def memory_option(function: _Function) -> _Function:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError, UnknownShapeError
+from memsched.errors import ModelError
 from memsched.formats import onnx_macs
 from memsched.formats.module import Body
 from memsched.formats.onnx_attributes import ConstantValues, Values, attributes_of, constant_shapes
+from memsched.formats.onnx_open import OpenValue, open_sizes
 from memsched.formats.onnx_shapes import Shapes
 from memsched.formats.onnx_structure import Scope, domain_of, op_type, unique_names
 from memsched.formats.onnx_types import ValueType, element_name, tensor_bytes
@@ -34,6 +35,7 @@ class Built:
         unsized: Values whose size no option can state, with what they are.
         unread: Values of unknown size that nobody reads.
         constant_outputs: Graph outputs that are constants.
+        open: Values that count and whose dimensions nothing states.
     """
 
     graphs: list[Graph] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Built:
     unsized: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     constant_outputs: list[str] = field(default_factory=list)
+    open: list[OpenValue] = field(default_factory=list)
 
 
 def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
@@ -62,6 +65,8 @@ def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
         op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
         if scope.parent >= 0:
             built.bodies.append(Body(index, scope.parent, op_of_node[scope.parent][scope.node]))
+    if built.open:
+        raise open_sizes(built.open, scopes, shapes)
     return built
 
 
@@ -88,16 +93,16 @@ class _GraphBuilder:
         inputs = [value.name for value in scope.graph.input if value.name not in scope.constants]
         captures = [name for name in scope.free if name not in scope.constants]
         for name in inputs:
-            self._add(name, "graph input", external=False)
+            self._add(name, external=False)
         for name in captures:
-            self._add(name, "captured value", external=True)
+            self._add(name, external=True)
         protos = scope.graph.node
         ops = []
         for position in self.nodes:
             node = protos[position]
             for name in node.output:
                 if name:
-                    self._add(name, "output", external=False, producer=(node, names[position]))
+                    self._add(name, external=False, producer=(node, names[position]))
             ops.append(self._op(node, position, names[position]))
         outputs = dict.fromkeys(value.name for value in scope.graph.output)
         self.built.constant_outputs.extend(name for name in outputs if name in scope.constants)
@@ -125,7 +130,7 @@ class _GraphBuilder:
         read.update(value.name for value in self.scope.graph.output)
         return read
 
-    def _add(self, name: str, role: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
+    def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
         own = None if external else self.shapes.types[self.index].get(name)  # captures are of graphs around
         found = own or self.shapes.of(self.scopes, self.index, name)
         known = self.sizes.get(found)
@@ -149,27 +154,11 @@ class _GraphBuilder:
             sized = False
             self.built.unread.append(f"'{name}'")
         else:
-            raise UnknownShapeError(self._unknown(name, role, found, producer))
+            sized = False
+            if not external:  # captures are open where they are made
+                self.built.open.append(OpenValue(self.index, name, found, producer))
         self.index_of[name] = len(self.tensors)
         self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external))
-
-    def _unknown(self, name: str, role: str, found: ValueType, producer: tuple[NodeProto, str] | None) -> str:
-        dims = found.dims
-        shown = "an unknown rank" if dims is None else f"shape [{', '.join(str(dim) or '?' for dim in dims)}]"
-        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims) if dims else "1,..."
-        symbols = list(dict.fromkeys(dim for dim in dims or () if isinstance(dim, str)))
-        if producer is None and symbols and all(symbols):
-            options = " ".join(f"--dim {symbol}=1" for symbol in symbols)
-            return f"{role} '{name}' has {shown}; state it with {options} or --input-shape {name}:{example}"
-        if producer is None:
-            return f"{role} '{name}' has {shown}; state it with --input-shape {name}:{example}"
-        node, op = producer
-        reason = self.shapes.reasons.get(node.name or node.op_type, "")
-        bound = ",".join(str(dim) if isinstance(dim, int) else "MOST" for dim in dims) if dims else "DIM,DIM,..."
-        return (
-            f"tensor '{name}', {role} of op '{op}' ({op_type(node)}), has {shown}{f' ({reason})' if reason else ''}; "
-            f"if it depends on data, state an upper bound with --input-shape {name}:{bound}"
-        )
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
         constants = self.scope.constants

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import MemschedError, ModelError
+from memsched.errors import MemschedError, ModelError, UnknownShapeError
 from memsched.formats import (
     onnx_checks,
     onnx_external,
@@ -46,7 +46,10 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
         return _read(data, path, options or LoadOptions())
     except MemschedError as error:
         where = "standard input" if path == "-" else path
-        raise type(error)(f"{where}: {' '.join(str(error).split())}") from error
+        said = " ".join((error.what if isinstance(error, UnknownShapeError) else str(error)).split())
+        if isinstance(error, UnknownShapeError):
+            raise UnknownShapeError(f"{where}: {said}", error.options) from error
+        raise type(error)(f"{where}: {said}") from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
 

@@ -43,6 +43,7 @@ class Statements:
         self._options = options
         self._dims = dict(options.dims)
         self._symbols: dict[str, None] = {}
+        self._fillers: set[str] = set()
         self.notes: list[str] = []
 
     def write_inputs(self, graph: GraphProto) -> None:
@@ -56,11 +57,23 @@ class Statements:
                 lengths = self._shapes[value.name]
                 declared = value_type(value.type)
                 self._check(value.name, declared, lengths)
+                self._find_fillers(declared, lengths)
                 for dim, length in zip(declared.dims or (), lengths, strict=False):
-                    if isinstance(dim, str) and dim and self._dims.setdefault(dim, length) != length:
+                    if not isinstance(dim, str) or not dim or dim in self._fillers:
+                        continue
+                    if self._dims.setdefault(dim, length) != length:
                         other = self._dims[dim]
                         raise UsageError(f"--input-shape {value.name} states {length} for '{dim}', elsewhere {other}")
                 _write_shape(value, lengths)
+
+    def _find_fillers(self, declared: ValueType, lengths: Sequence[int]) -> None:
+        """Note names for which one stated shape gives several lengths: exporters write them for all unknown ones."""
+        names = dict.fromkeys(dim for dim in declared.dims or () if isinstance(dim, str) and dim)
+        for dim in [name for name in names if name not in self._options.dims]:
+            if len({length for other, length in zip(declared.dims or (), lengths, strict=True) if other == dim}) > 1:
+                self._fillers.add(dim)
+                self._dims.pop(dim, None)
+                self.notes.append(f"dimensions called '{dim}' differ in length: the name is taken to say nothing")
 
     def write_dims(self, graphs: Sequence[Scope], *, first: bool) -> bool:
         """Replace symbolic dimensions by their lengths, and -1 by unknown; return whether that said anything.
@@ -93,6 +106,9 @@ class Statements:
         changed = False
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_param"):
+                if dim.dim_param in self._fillers:
+                    dim.ClearField("dim_param")
+                    continue
                 self._symbols[dim.dim_param] = None
                 if dim.dim_param in self._dims:
                     dim.dim_value = self._dims[dim.dim_param]

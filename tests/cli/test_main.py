@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,63 @@ def test_help(run: Run) -> None:
     assert "130 interrupted" in " ".join(run("--help").out.split())
     for command in ("optimize", "analyze", "verify", "targets"):
         assert run(command, "--help").code == 0
+
+
+def test_without_arguments_help_is_shown_and_the_exit_code_says_that_nothing_was_done(run: Run) -> None:
+    done, asked = run(), run("--help")
+    assert (done.code, done.out, done.err) == (2, "", asked.out)
+    assert "Usage: memsched" in done.err
+    assert done.err.count("\n") > 20
+
+
+def test_open_sizes_come_with_the_line_to_type(run: Run, tmp_path: Path) -> None:
+    """All at once; with numbers for what a person must choose the line works."""
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, "h", "w"])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    path = tmp_path / "open net.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    done = run("analyze", path, "--allow", "reorder", "-v")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    line = shlex.split(done.err[done.err.index("memsched analyze") :])
+    assert line == [
+        *("memsched", "analyze", str(path), "--allow", "reorder", "-v"),
+        *("--dim", "N=1", "--dim", "h=<height>", "--dim", "w=<width>"),
+    ]
+    ready = [word.replace("<height>", "8").replace("<width>", "4") for word in line[1:]]
+    assert run(*ready).code == 0
+
+
+def test_allow_all(run: Run, model: Path) -> None:
+    reports = []
+    for allowed in ("all", "reorder,inplace,tile,remat"):
+        assert run("optimize", model, "--allow", allowed, "--no-verify", "-q").code == 0
+        report = json.loads(model.with_name("net_memsched.json").read_text())
+        assert report["tiling"] is not None
+        assert report["remat"] is not None
+        reports.append((report["result"], report["output"]))
+    assert reports[0] == reports[1]
+    assert "choose from reorder, inplace, tile, remat, all" in run("optimize", model, "--allow", "alll").err
+
+
+def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, model: Path) -> None:
+    given = json.loads(run("analyze", model, "--json", "-q").out)["baselines"]["file_order"]["arena_bytes"]
+    for command in ("analyze", "optimize"):
+        done = run(command, model, "--budget", "12.5%", "--json", "-q")
+        assert done.code == 3
+        report = json.loads(done.out)
+        assert report["budget"]["budget_bytes"] == given // 8
+        assert (
+            f"the budget is 12.5 % of the {given:,} B that the file as given requires: {given // 8:,} B"
+            in report["notes"]
+        )
+    assert run("analyze", model, "--budget", "100 %", "-q").code == 0
+    assert memsched.analyze(str(model), budget="50%").report["budget"]["budget_bytes"] == given // 2
+    done = run("analyze", model, "--budget", "-5%")
+    assert done.code == 2
+    assert "such as 50%" in done.err
+    assert run("batch", model, "--budget", "12.5%", "-o", model.with_name("zoo"), "-q").code == 3
 
 
 def test_version(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -396,12 +397,51 @@ def test_a_capture_produced_too_late_is_refused() -> None:
 class TestShapes:
     def test_unknown_input_names_the_exact_option(self) -> None:
         model = make([node("Relu", "x", "y")], [value("x", ["N", 3])], [value("y", None)])
-        with pytest.raises(
-            UnknownShapeError, match=r"'x' has shape \[N, 3\]; state it with --dim N=1 or --input-shape x:1,3"
-        ):
+        with pytest.raises(UnknownShapeError, match=r"'x' has shape \[N, 3\]; state it with --dim N=1$"):
             read(model)
         assert sizes(read(model, dims={"N": 5})) == {"x": 60, "y": 60}
         assert sizes(read(model, input_shapes={"x": (2, 3)})) == {"x": 24, "y": 24}
+
+    @pytest.mark.parametrize(
+        ("inputs", "options"),
+        [
+            ({"x": ["N", 3, "H", "W"]}, "--dim N=1 --dim 'H=<height>' --dim 'W=<width>'"),
+            ({"x": [None, 3, None, None]}, "--input-shape 'x:1,3,<height>,<width>'"),
+            ({"x": [None, None, None, 3]}, "--input-shape 'x:1,<height>,<width>,3'"),
+            ({"x": ["?", 3, "?", "?"]}, "--input-shape 'x:1,3,<height>,<width>'"),
+            ({"x": ["batch", "seq_len"], "m": ["batch", "seq_len"]}, "--dim batch=1 --dim 'seq_len=<seq_len>'"),
+            ({"x": [None, None], "h": [2, None, 128]}, "--input-shape 'x:1,<length>' --input-shape h:2,1,128"),
+            ({"x": [None, None, None]}, "--input-shape 'x:1,<length 1>,<length 2>'"),
+            ({"x": None}, "--input-shape 'x:<shape>'"),
+        ],
+    )
+    def test_every_open_size_is_asked_for_at_once(self, inputs: dict[str, Any], options: str) -> None:
+        """With lengths that a model can have: a batch of one, and a word where people choose."""
+        nodes = [node("Relu", name, f"{name}y") for name in inputs]
+        outputs = [value(f"{name}y", None) for name in inputs]
+        model = make(nodes, [value(name, dims) for name, dims in inputs.items()], outputs)
+        with pytest.raises(UnknownShapeError) as caught:
+            read(model)
+        assert str(caught.value).endswith(f"; state it with {options}")
+        assert shlex.split(options) == list(caught.value.options)
+
+    def test_all_computed_sizes_that_others_follow_from_are_asked_for_at_once(self) -> None:
+        nodes = [
+            node("NonZero", "x", "n"),
+            node("Transpose", "n", "y"),
+            node("NonZero", "y", "m"),
+            node("NonZero", "x", "k"),
+        ]
+        outputs = [value(name, None, INT64) for name in ("y", "m", "k")]
+        with pytest.raises(UnknownShapeError) as caught:
+            read(make(nodes, [value("x", [2, 5])], outputs))
+        assert caught.value.options == ("--input-shape", "n:2,<most>", "--input-shape", "k:2,<most>")
+
+    def test_a_name_for_everything_unknown_is_no_name(self) -> None:
+        model = make([node("Relu", "x", "y")], [value("x", ["?", 3, "?", "?"])], [value("y", ["?", 3, "?", "?"])])
+        module = read(model, input_shapes={"x": (1, 3, 6, 4)})
+        assert sizes(module) == {"x": 288, "y": 288}
+        assert any("'?' differ in length" in note for note in module.notes)
 
     def test_a_stated_input_shape_names_its_dimensions(self) -> None:
         model = make([node("Add", "x z", "y")], [value("x", ["N"]), value("z", ["N"])], [value("y", None)])
@@ -421,7 +461,9 @@ class TestShapes:
     def test_data_dependent_shapes_take_an_upper_bound(self) -> None:
         nodes = [node("NonZero", "x", "n"), node("Transpose", "n", "y")]
         model = make(nodes, [value("x", [2, 5])], [value("y", None, INT64)])
-        with pytest.raises(UnknownShapeError, match=r"tensor 'n', output of op 'n' .NonZero.*--input-shape n:2,MOST"):
+        with pytest.raises(
+            UnknownShapeError, match=r"tensor 'n', output of op 'n' .NonZero.*--input-shape 'n:2,<most>'"
+        ):
             read(model)
         assert sizes(read(model, input_shapes={"n": (2, 10)})) == {"x": 40, "n": 160, "y": 160}
 
