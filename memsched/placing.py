@@ -48,6 +48,8 @@ class Request:
         tflm_plan: A memory plan of our own is to be written for TensorFlow Lite Micro.
         end: Of the whole run, on that clock.
         optional: What is asked for can be done without: it is given up at the end of the run.
+        needed: It is optional, but not given up: what was found is placed at the end of the run, too, in the order in
+            which it was made and at the addresses that are had without a search.
     """
 
     started: float
@@ -60,6 +62,7 @@ class Request:
     tflm_plan: bool = False
     end: float = math.inf
     optional: bool = False
+    needed: bool = False
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""
@@ -73,10 +76,26 @@ class Request:
         """Return the seconds that are left of the whole run; may be infinite."""
         return self.limits.remaining(self.started, time.monotonic())
 
-    def as_optional(self) -> Request:
-        """Return a request for something that can be done without, which stops at the end of the whole run, too."""
+    def late(self) -> bool:
+        """Whether the run's time is up."""
+        return time.monotonic() >= self.end
+
+    def deadline(self) -> float:
+        """Return when the time of this request is up, on the clock of `time.monotonic`; may be infinite."""
+        return self.limits.deadline(self.started)
+
+    def effort(self) -> float | None:
+        """Return the work that may be done whatever the time, as `Limits.effort`: none in a run without any time."""
+        return 0.0 if self.end <= self.started else self.limits.effort
+
+    def as_optional(self, *, needed: bool = False) -> Request:
+        """Return a request for something that can be done without, which stops at the end of the whole run, too.
+
+        Args:
+            needed: It is the first of its kind, and done as well as the time permits.
+        """
         asked = self.stop or (lambda: False)
-        return dataclasses.replace(self, optional=True, stop=lambda: asked() or time.monotonic() >= self.end)
+        return dataclasses.replace(self, optional=True, needed=needed, stop=lambda: asked() or self.late())
 
     def go_on(self) -> None:
         """Pass as long as what was asked for is wanted: where only a user ends it, the best so far is, and is quick.
@@ -84,7 +103,7 @@ class Request:
         Raises:
             GivenUpError: It can be done without, and the run's time is up.
         """
-        if self.optional and time.monotonic() >= self.end:
+        if self.optional and not self.needed and self.late():
             raise GivenUpError
 
     def within(self, share: float) -> Request:
@@ -152,6 +171,8 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         GivenUpError: See `Request.go_on`.
     """
     request.go_on()
+    if request.needed and request.late():
+        request = dataclasses.replace(request, solver="file")
     left = request.remaining() * (_ORDER_SHARE if request.optional else 1.0)
     plans = plan_module(
         module,

@@ -54,7 +54,7 @@ def recompute(
     used: Point | None = None
     for point in _points(found, len(graph.ops), budget):
         try:
-            done = _rewritten(module, graph, point, options, prepared, request.as_optional())
+            done = _rewritten(module, graph, point, options, prepared, request.as_optional(needed=best is None))
         except GivenUpError:
             break
         if best is None or done.placed.required < best.placed.required:

@@ -7,6 +7,8 @@ any other: it gets orders and addresses, and what is reported is what its file d
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +29,7 @@ from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from memsched.tiling.rewrite import Rewritten as InPieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import Found, FrontierPoint, search
+from memsched.tiling.search import Found, FrontierPoint, Search
 
 __all__ = ["Rewritten", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
 
@@ -38,7 +40,10 @@ _AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "
 """What the axes of an image are called, by the format's layout; graphs without windows have no images."""
 
 _SEARCH_SHARE = 0.45
-"""Of the time that is left, for the search for groups; orders and addresses of what it found take the rest."""
+"""Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
+
+_PLACINGS = 2.0
+"""Times as long as placing took the last time, which is kept for the next when the search goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +141,32 @@ def tile(
         percent: Extra multiply-accumulates permitted, of the model's.
         budget: Bytes that the arena may have: then the least extra work that meets it is sought.
     """
-    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module, prepared.target))
+    dialect = dialect_of(module, prepared.target)
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     total = sum(op.macs for op in graph.ops)
-    within = request.within(_SEARCH_SHARE)
-    found = _search(
-        graph, prepared.target, dialect_of(module, prepared.target), within, int(total * percent / 100), budget, placed
-    )
+    search = _search(graph, prepared.target, dialect, request, int(total * percent / 100), budget, placed)
     best: Rewritten | None = None
     taken: tuple[Group, ...] = ()
-    for point in _points(found, budget):
-        try:
-            tiled = _tiled(module, graph, point, options, prepared, request.as_optional())
-        except GivenUpError:
-            break
-        if best is None or tiled.placed.required < best.placed.required:
-            best, taken = tiled, point.groups
-        if request.over() or (budget is not None and tiled.placed.required <= budget):
+    tried: set[tuple[Group, ...]] = set()
+    pause, end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
+    while True:
+        found = search.run(pause, end, request.effort())
+        begun = time.monotonic()
+        points = [point for point in _points(found, budget) if point.groups not in tried]
+        for point in points:
+            tried.add(point.groups)
+            try:
+                tiled = _tiled(module, graph, point, options, prepared, request.as_optional(needed=best is None))
+            except GivenUpError:
+                break
+            if best is None or _rank(tiled, budget) < _rank(best, budget):
+                best, taken = tiled, point.groups
+            if request.over() or (budget is not None and tiled.placed.required <= budget):
+                break
+        # The search goes on while there is time for that and for placing what it finds.
+        now = time.monotonic()
+        pause = end = request.deadline() - _PLACINGS * (now - begun)
+        if found.exhausted or math.isinf(end) or now >= end or request.over():
             break
     if best is not None and best.placed.required >= placed.required:
         best = None
@@ -163,12 +178,16 @@ def tile(
         "extra_macs": best.extra_macs if best is not None else 0,
         "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
         "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        **_section(
-            graph, found, taken, dialect_of(module, prepared.target), _AXES[module.format] if has_windows(graph) else ()
-        ),
+        **_section(graph, found, taken, dialect, _AXES[module.format] if has_windows(graph) else ()),
         "frontier": _frontier_rows(module, prepared, graph, found, options, request),
     }
     return best, section
+
+
+def _rank(found: Rewritten, budget: int | None) -> tuple[float, int]:
+    """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
+    required = found.placed.required
+    return (found.extra_macs, required) if budget is not None and required <= budget else (math.inf, required)
 
 
 def _frontier_rows(
@@ -198,9 +217,11 @@ def frontier(
 
     Takes all the time of ``request``; ``percent``: extra multiply-accumulates permitted, of the model's.
     """
-    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect_of(module, prepared.target))
+    dialect = dialect_of(module, prepared.target)
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     most = int(sum(op.macs for op in graph.ops) * percent / 100)
-    return graph, _search(graph, prepared.target, dialect_of(module, prepared.target), request, most, None, placed)
+    search = _search(graph, prepared.target, dialect, request, most, None, placed)
+    return graph, search.run(request.deadline(), request.deadline(), request.effort())
 
 
 def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:
@@ -217,19 +238,17 @@ def _search(
     most_macs: int,
     budget: int | None,
     placed: Placed,
-) -> Found:
+) -> Search:
     bound = placed.plans[0].schedule.lower_bound
 
     def tell(peak: int, _: int) -> None:
         if request.on_progress:
             request.on_progress(Progress("tiling", peak, min(bound, peak), 0.0))
 
-    return search(
+    return Search(
         graph,
         target,
         dialect,
-        request.limits,
-        started=request.started,
         most_macs=most_macs,
         budget=budget,
         on_progress=tell,

@@ -17,6 +17,8 @@ class Limits:
 
     Attributes:
         time_limit: Seconds for the whole search; None for no limit.
+        effort: Work for the whole search, about as much as an idle machine does in so many seconds; None for no limit.
+            It is counted, not timed: what a search ends with is the same on every machine, however busy.
         seed: Of whatever is random.
         workers: Processes that may search independent parts.
         rounds: Rounds of growing effort that a search may go through without finding anything; None: until the time
@@ -25,7 +27,7 @@ class Limits:
             interface of `concurrent.futures`, such as what a dask client's ``get_executor`` gives.
 
     Raises:
-        UsageError: A negative time limit, a negative seed or no worker.
+        UsageError: A negative time limit or effort, a negative seed or no worker.
     """
 
     time_limit: float | None = 60.0
@@ -33,10 +35,13 @@ class Limits:
     workers: int = 1
     rounds: int | None = None
     executor: Executor | None = field(default=None, compare=False, repr=False)
+    effort: float | None = None
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit >= 0:
             raise UsageError(f"--time-limit {self.time_limit} is no number of seconds: give 0 or more")
+        if self.effort is not None and not self.effort >= 0:
+            raise UsageError(f"--effort {self.effort} is no amount of work: give 0 or more")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"--seed {self.seed} is out of range: give a number from 0 to {2**31 - 1}")
         if self.workers < 1:

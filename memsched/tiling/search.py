@@ -2,12 +2,14 @@
 
 Intervals of the order of execution are judged in pieces one by one (`local`); a dynamic program over the order picks
 those that together give the least peak. What is tried next is what could lower the peak now: intervals around its
-step, and ways near those in use. So the search is anytime, and its frontier only grows better.
+step, and ways near those in use. So the search is anytime, may be taken up again where it was left, and its frontier
+only grows better.
 """
 
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import time
@@ -23,7 +25,7 @@ from memsched.tiling.choices import Choices
 from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one
 from memsched.tiling.pieces import Group
 
-__all__ = ["Found", "FrontierPoint", "search"]
+__all__ = ["Found", "FrontierPoint", "Search", "search"]
 
 _LONGEST = 48
 _LONGEST_OF_ALL = 96
@@ -38,9 +40,20 @@ _MOST_OPS = 120
 _NEAR_BOUNDARIES = 12
 """Of the places where a group may begin or end, so many are kept within the reach of a group."""
 
-
 _STEPS_AT_ONCE = 4
 """Steps at the peak that intervals are looked for around at a time."""
+
+_WORK_PER_SECOND = 20_000
+"""Ops of pieces that an idle machine judges in a second."""
+
+_LEAST_EFFORT = 0.5
+"""Of a search that was begun, although its time is up, as long as nothing was found."""
+
+_WORK_BESIDE = 10
+"""What judging a way costs whatever its pieces, in ops of pieces."""
+
+_OPS_PER_WORK = 50
+"""Ops of the graph that are looked through for an interval in the time of one op of a piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +96,10 @@ def search(
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Found:
-    """Return the groups of ``graph`` to cut.
-
-    Args:
-        graph: Not lowered, its ops in order of execution.
-        most_macs: Extra multiply-accumulates permitted.
-        budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
-        on_progress: Told the best peak and its extra work whenever they change.
-    """
+    """Return the groups of ``graph`` to cut, as `Search` finds them by the end of ``limits``, begun at ``started``."""
+    one = Search(graph, target, dialect, most_macs=most_macs, budget=budget, on_progress=on_progress, stop=stop)
     deadline = limits.deadline(started)
-    intervals = Intervals(graph, target, dialect)
-    if time.monotonic() >= deadline or (stop is not None and stop()):
-        given = FrontierPoint(max(intervals.footprints, default=0), 0, ())
-        return Found(given, (given,), (), 0, exhausted=False)
-    run = _Search(intervals, most_macs, budget, deadline)
-    run.watch(on_progress, stop)
-    exhausted = run.run()
-    return run.found(exhausted)
+    return one.run(deadline, deadline, limits.effort if limits.time_limit != 0 else 0.0)
 
 
 def _collapses(geometry: Geometry) -> bool:
@@ -123,28 +123,55 @@ def _thinned(places: list[int], residues: Sequence[int]) -> list[int]:
     return kept
 
 
-class _Search:
-    def __init__(self, intervals: Intervals, most_macs: int, budget: int | None, deadline: float) -> None:
-        self._intervals = intervals
-        self._most, self._budget, self._deadline = most_macs, budget, deadline
+class Search:
+    """A search for the groups of ``graph`` to cut, which may be left and taken up again.
+
+    Args:
+        graph: Not lowered, its ops in order of execution.
+        most_macs: Extra multiply-accumulates permitted.
+        budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
+        on_progress: Told the best peak and its extra work whenever they change.
+        stop: Asked often; True ends the search with what was found.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        target: Target,
+        dialect: Dialect,
+        *,
+        most_macs: int,
+        budget: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._intervals = intervals = Intervals(graph, target, dialect)
+        self._most, self._budget = most_macs, budget
         self._footprints = list(intervals.footprints)
         self._known: dict[tuple[int, int], Interval] = {}
         self._choices: dict[tuple[int, int], Choices] = {}
         self._judged: dict[Group, Judged | None] = {}
         self._curves: dict[tuple[int, int], list[Judged]] = {}
         self._opened: set[tuple[int, int]] = set()
-        looking = (not looks_at_one(geometry) for geometry in intervals.geometries.values())
-        self._wide = [0, *itertools.accumulate(looking)]
+        self._work = 0
         self._longest = _LONGEST
-        self._ends = dict(intervals.refusals())
-        self._boundaries = self._find_boundaries()
         self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
-        self._tell: Callable[[int, int], None] = lambda _peak, _macs: None
-        self._stop: Callable[[], bool] = lambda: False
+        self._tell = on_progress or (lambda _peak, _macs: None)
+        self._stop = stop or (lambda: False)
+        self._waiting_ways: Iterator[Group] | None = None
 
-    def watch(self, on_progress: Callable[[int, int], None] | None, stop: Callable[[], bool] | None) -> None:
-        """Set who is told about progress, and who may end the search."""
-        self._tell, self._stop = on_progress or self._tell, stop or self._stop
+    @functools.cached_property
+    def _wide(self) -> list[int]:
+        looking = (not looks_at_one(geometry) for geometry in self._intervals.geometries.values())
+        return [0, *itertools.accumulate(looking)]
+
+    @functools.cached_property
+    def _ends(self) -> dict[int, str]:
+        return dict(self._intervals.refusals())
+
+    @functools.cached_property
+    def _boundaries(self) -> list[int]:
+        return self._find_boundaries()
 
     def _find_boundaries(self) -> list[int]:
         """Return the places between ops where little is live, and those beside ops that end a group by themselves."""
@@ -163,13 +190,37 @@ class _Search:
 
     # The loop ------------------------------------------------------------------------------------------------------
 
-    def run(self) -> bool:
-        """Try what may help until nothing is left; return False when the time was up before."""
-        for group in self._proposals():
-            if time.monotonic() >= self._deadline or self._stop():
-                return False
+    def run(self, pause: float, end: float, effort: float | None = None) -> Found:
+        """Try what may help until nothing is left or the time is up, and return what is found by then.
+
+        Args:
+            pause: On the clock of `time.monotonic`: pause then, if there are groups that need less.
+            end: On that clock, not before ``pause``: end then, if a fixed least amount of work has found none.
+            effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
+                nothing is tried.
+        """
+        most = math.inf if effort is None else effort * _WORK_PER_SECOND
+        if self._waiting_ways is None and (not most or self._stop()):
+            return Found(self._best, (self._best,), (), 0, exhausted=False)
+        if self._waiting_ways is None:
+            self._waiting_ways = self._proposals()
+        for group in self._waiting_ways:
             self._judge(group)
-        return True
+            if self._work >= most or self._stop() or self._late(pause, end):
+                return self._found(exhausted=False)
+        return self._found(exhausted=True)
+
+    def _late(self, pause: float, end: float) -> bool:
+        now = time.monotonic()
+        if now < pause or self._helps():
+            return now >= pause
+        return now >= end and self._work >= _LEAST_EFFORT * _WORK_PER_SECOND
+
+    def _helps(self) -> bool:
+        """Whether there are groups that need less than the graph as it is."""
+        if not self._best.groups:
+            self._choose()
+        return bool(self._best.groups)
 
     def _proposals(self) -> Iterator[Group]:
         """Yield groups to be judged; what is judged decides what comes next."""
@@ -267,6 +318,7 @@ class _Search:
 
     def _interval(self, first: int, last: int) -> Interval:
         if (first, last) not in self._known:
+            self._work += len(self._footprints) // _OPS_PER_WORK
             self._known[first, last] = self._intervals.interval(first, last)
         return self._known[first, last]
 
@@ -311,6 +363,7 @@ class _Search:
     def _judge(self, group: Group) -> None:
         first, last = group.ops[0], group.ops[-1]
         interval = self._interval(first, last)
+        self._work += len(group.ops) * math.prod(group.counts) + _WORK_BESIDE
         judged = self._intervals.judge(interval, group, self._most, self._curves.get((first, last), ()))
         if isinstance(judged, Refusal):
             self._judged[group] = None
@@ -384,8 +437,7 @@ class _Search:
             at = before
         return FrontierPoint(high, int(work[count]), tuple(reversed(groups)))
 
-    def found(self, exhausted: bool) -> Found:
-        """Return the result."""
+    def _found(self, *, exhausted: bool) -> Found:
         self._choose()
         point = self._within(self._budget) if self._budget is not None else None
         return Found(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ from memsched.lowering.apply import apply_target
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import Found, FrontierPoint, search
+from memsched.tiling.search import Found, FrontierPoint, Search, search
 from tests.formats.tflite_builder import MODELS
 from tests.small_models import floats, model_of
 from tests.tiling.random_nets import onnx_net
@@ -99,6 +100,56 @@ def test_no_time_means_no_groups_and_a_stop_ends_the_search() -> None:
     result = found(module, 15.0, seconds=0.0)
     assert result.best == FrontierPoint(UNTILED, 0, ())
     assert not result.exhausted
+
+
+def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does() -> None:
+    module = mobilenet()
+    graph = module.graphs[0]
+    arguments = (graph, load_target("tflm"), tflite_rewriter.dialect(module))
+    whole = Search(*arguments, most_macs=0).run(math.inf, math.inf)
+    one, pauses, peaks = Search(*arguments, most_macs=0), 0, [UNTILED]
+    while not (part := one.run(-math.inf, math.inf)).exhausted:
+        pauses += 1
+        peaks.append(part.best.peak)
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[1] < UNTILED
+    assert pauses > 100
+    assert (part.best.peak, part.exhausted) == (whole.best.peak, whole.exhausted)
+
+
+def test_a_search_that_begins_late_goes_on_to_its_first_groups_and_no_further() -> None:
+    module = mobilenet()
+    one = Search(module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), most_macs=0)
+    late = one.run(-math.inf, -math.inf)
+    assert late.best.groups
+    assert late.best.peak < UNTILED
+    assert 1 < late.judged < 100
+    assert one.run(-math.inf, -math.inf).judged == late.judged + 1
+
+
+def test_a_search_that_finds_nothing_ends_after_the_least_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.001)
+    module = mobilenet()
+    one = Search(module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), most_macs=0)
+    late = one.run(-math.inf, -math.inf)
+    assert not late.best.groups
+    assert (late.judged, late.exhausted) == (1, False)
+
+
+def test_effort_ends_a_search_at_the_same_place_each_time() -> None:
+    module = mobilenet()
+    graph = module.graphs[0]
+    results = []
+    for effort in (0.0, 0.05, 0.1, 0.1, 0.4):
+        search_of = Search(graph, load_target("tflm"), tflite_rewriter.dialect(module), most_macs=10**6)
+        results.append(search_of.run(math.inf, math.inf, effort))
+    none, little, some, again, more = results
+    assert none.judged == 0
+    assert some == again
+    assert not more.exhausted
+    assert 0 < little.judged < some.judged < more.judged
+    assert UNTILED >= little.best.peak >= some.best.peak >= more.best.peak
+    assert more.best.peak < UNTILED
 
 
 def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
