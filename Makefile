@@ -10,7 +10,7 @@ DEMO   ?= build/demo
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser test-docs docs lint types clean
-.PHONY: fuzz trust mutants lowest lock audit
+.PHONY: fuzz trust claims mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
 
@@ -58,6 +58,9 @@ fuzz: install  ## Give the readers 1,000,000 mutated files, then fuzz by coverag
 trust: install  ## Hostile files, faults, limits, and how late commands end beside busy cores (ten minutes)
 	$(BIN)/python -m pytest tests/trust tests/trust/faults
 	$(BIN)/python -m scripts.bench_limits
+
+claims: install  ## Hold every printed figure against the runtime that it is for (MODELS="a.tflite b.onnx"; an hour)
+	$(BIN)/python -m scripts.claims $(or $(MODELS),models/*.tflite models/networks/*.onnx)
 
 mutants: install  ## Change the checkers and the memory model in every small way: do the tests notice? (hours)
 	$(BIN)/python -m scripts.mutants --all --out build/mutants.json

@@ -1,0 +1,95 @@
+"""The child processes' side: models run as people are told to run them. Called through `memsched.runtimes.child`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["run_onnxruntime", "run_tflm"]
+
+_RUNS = 3
+_TOLERANCE = 1e-5
+
+
+def run_onnxruntime(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the models at "paths" with exactly the lines "options" and the inputs "feeds" (an npz file's bytes), twice.
+
+    Returns:
+        "peaks": bytes requested at most in either run, weights excluded, per model; "same": all outputs of the second
+        run agree, floats within 1e-5 of their largest magnitude.
+    """
+    import onnxruntime
+
+    feeds = dict(np.load(io.BytesIO(request["feeds"])))
+    text = "\n".join(request["options"]) or "session = onnxruntime.InferenceSession(path)"
+    if "options =" not in text:
+        text = "options = onnxruntime.SessionOptions()\n" + text.replace("(path)", "(path, options)")
+    text = text.replace("session =", "options.enable_profiling = True\nsession =")
+    peaks, outputs = [], []
+    for path in request["paths"]:
+        names: dict[str, Any] = {"onnxruntime": onnxruntime, "path": path}
+        exec(text, names)  # noqa: S102 - the very lines that people are told to use
+        session = names["session"]
+        read = {one.name: feeds[one.name] for one in session.get_inputs()}
+        outputs.append([session.run(None, read) for _ in range(2)][1])
+        peaks.append(_peak(json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))))
+    return {"peaks": peaks, "same": all(map(_agree, *outputs))}
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if one.dtype.kind != "f":
+        return bool(np.array_equal(one, other))
+    largest = float(np.abs(one).max(initial=0.0))
+    return one.shape == other.shape and bool(
+        np.allclose(one, other, rtol=0.0, atol=_TOLERANCE * largest, equal_nan=True)
+    )
+
+
+def _peak(events: Sequence[Mapping[str, Any]]) -> int | None:
+    base, highest = None, 0
+    for event in events:
+        arguments = event.get("args", {})
+        if event.get("cat") == "Node" and "mem_bytes_requested_in_use" in arguments:
+            in_use = int(arguments["mem_bytes_requested_in_use"])
+            base = in_use - int(arguments["mem_requested_in_use_delta"]) if base is None else base
+            highest = max(highest, in_use - base)
+    return None if base is None else highest
+
+
+def run_tflm(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the models at "paths" with "inputs" inputs in TensorFlow Lite Micro, each set of inputs twice in a row.
+
+    Returns:
+        "same": all outputs are bit-equal; "vary": they differ from input to input. What the allocator recorded of the
+        arena goes to standard error.
+    """
+    from tflite_micro.python.tflite_micro import runtime
+
+    outputs = []
+    for path in request["paths"]:
+        interpreter = runtime.Interpreter.from_file(path, arena_size=1 << 26)
+        random, found = np.random.default_rng(0), []
+        for _ in range(_RUNS):
+            values = [_values(interpreter.get_input_details(number), random) for number in range(request["inputs"])]
+            for _ in range(2):
+                for number, value in enumerate(values):
+                    interpreter.set_input(value, number)
+                interpreter.invoke()
+                found.append(interpreter.get_output(0).copy())
+        outputs.append(found)
+    interpreter.print_allocations()
+    same = all(map(np.array_equal, *outputs))
+    return {"same": same, "vary": any(not np.array_equal(outputs[0][0], one) for one in outputs[0][2:])}
+
+
+def _values(detail: Mapping[str, Any], random: np.random.Generator) -> np.ndarray[Any, Any]:
+    kind = np.dtype(detail["dtype"])
+    if kind.kind in "iu":
+        bounds = np.iinfo(kind)
+        return np.asarray(random.integers(bounds.min, bounds.max, detail["shape"], kind, endpoint=True))
+    return np.asarray(random.standard_normal(detail["shape"])).astype(kind)
