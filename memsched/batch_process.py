@@ -89,11 +89,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """How far a search is: the best peak and the bound in bytes."""
+    """How far a search is: the best peak in bytes, and the bound where one holds."""
 
     stage: str
     best_peak: int
-    lower_bound: int
+    lower_bound: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from memsched.graph.limits import Limits
 from memsched.placing import Request, prepare, required_as_given
 from memsched.planning import GraphPlan, plan_allocation, plan_module
 from memsched.pool_planning import plan_pools
+from memsched.report.outputs import TOLERANCE
 from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.runtimes.values import Verification
 from memsched.schedule.portfolio import Progress
@@ -31,9 +32,6 @@ from memsched.verification import ModelComparison, compare, verify_written
 from memsched.writing import check_request, write_model
 
 __all__ = ["analyze", "load", "optimize", "verify"]
-
-_TOLERANCE = 1e-5
-"""Of outputs, by their largest magnitude: kernels may add the products of a piece up in another order."""
 
 _MOST_RESERVED = 0.25
 """Of the time limit, for checking and writing what was found."""
@@ -236,11 +234,11 @@ def optimize(
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
         try:
-            _tell_verifying(on_progress, main, started)
+            _tell_verifying(on_progress, main, started, rewritten=final.rewritten)
             verification, notes = verify_written(
                 *(final.module, data, written, options),
                 seed=seed,
-                tolerance=_TOLERANCE if final.rewritten else 0.0,
+                tolerance=TOLERANCE if final.rewritten else 0.0,
             )
         except KeyboardInterrupt:
             if stop is None:
@@ -309,7 +307,7 @@ def _refuted(verification: Verification, *, rewritten: bool) -> bool:
     if verification.outputs_equal is not False:
         return False
     error = verification.relative_error
-    return not rewritten or error is None or error > _TOLERANCE
+    return not rewritten or error is None or error > TOLERANCE
 
 
 def _check_percentage(percent: float) -> None:
@@ -335,16 +333,18 @@ def _budget_bytes(
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 
 
-def _tell_verifying(on_progress: Callable[[Progress], None] | None, main: GraphPlan, started: float) -> None:
+def _tell_verifying(
+    on_progress: Callable[[Progress], None] | None, main: GraphPlan, started: float, *, rewritten: bool
+) -> None:
     if on_progress:
-        bound = main.schedule.lower_bound
+        bound = None if rewritten else main.schedule.lower_bound
         on_progress(Progress("verification", main.schedule.peak, bound, time.monotonic() - started))
 
 
 def _differ(verification: Verification, final: Final) -> str:
     if final.rewritten:
         error = verification.relative_error
-        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {_TOLERANCE:g} is permitted"
+        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted"
         return (
             f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
             f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"

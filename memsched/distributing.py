@@ -17,7 +17,7 @@ from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method, search
 from memsched.distribute.space import Space
 from memsched.distributed_models import StepModel, step_model
-from memsched.distributed_running import TOLERANCE, Executed, execute
+from memsched.distributed_running import Executed, execute
 from memsched.distributed_steps import Followed, follow
 from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import describe, load_module, read_source
@@ -26,6 +26,7 @@ from memsched.formats.onnx_parts import PartsWriter
 from memsched.formats.onnx_rewriter import dialect
 from memsched.graph.distribution import Distribution
 from memsched.graph.limits import Limits
+from memsched.report.outputs import TOLERANCE
 from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 

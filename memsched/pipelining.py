@@ -32,6 +32,7 @@ from memsched.pipeline.possible import explain
 from memsched.pipeline.simulate import Simulation, simulate
 from memsched.placing import Request, prepare
 from memsched.planning import GraphPlan
+from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.values import Verification
 from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
@@ -46,9 +47,6 @@ Scheduler = Literal["exact", "respect", "heuristic"]
 _DEFAULT_TARGET = "coral_edgetpu"
 _SCHEDULING_SHARE = 0.5
 """Of the time, for stages; the rest orders the segments."""
-
-_TOLERANCE = 1e-5
-"""Of outputs, by their largest magnitude, where layers of a segment are computed in pieces or again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +346,7 @@ def _verified(
         found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
     except RuntimeUnavailableError as error:
         return None, (str(error),)
-    allowed = 0.0 if exact else _TOLERANCE
+    allowed = 0.0 if exact else TOLERANCE
     error_ = found.relative_error
     if found.outputs_equal is False and (error_ is None or error_ > allowed):
         raise VerificationError(

@@ -89,13 +89,22 @@ class Request:
         return 0.0 if self.end <= self.started else self.limits.effort
 
     def as_optional(self, *, needed: bool = False) -> Request:
-        """Return a request for something that can be done without, which stops at the end of the whole run, too.
+        """Return a request for a rewritten model, which can be done without: it stops at the end of the whole run, too.
+
+        What is proven of its orders is proven of no other rewrite, so progress is told without a bound.
 
         Args:
             needed: It is the first of its kind, and done as well as the time permits.
         """
-        asked = self.stop or (lambda: False)
-        return dataclasses.replace(self, optional=True, needed=needed, stop=lambda: asked() or self.late())
+        asked, tell = self.stop or (lambda: False), self.on_progress
+
+        def told(progress: Progress) -> None:
+            if tell:
+                tell(dataclasses.replace(progress, lower_bound=None))
+
+        return dataclasses.replace(
+            self, optional=True, needed=needed, on_progress=told, stop=lambda: asked() or self.late()
+        )
 
     def go_on(self) -> None:
         """Pass as long as what was asked for is wanted: where only a user ends it, the best so far is, and is quick.

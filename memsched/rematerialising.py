@@ -73,7 +73,7 @@ def _search(
 
     def tell(peak: int, _: int) -> None:
         if request.on_progress:
-            request.on_progress(Progress("rematerialisation", peak, min(plan.schedule.lower_bound, peak), 0.0))
+            request.on_progress(Progress("rematerialisation", peak, None, 0.0))
 
     return search(
         _plain(module).graphs[0],

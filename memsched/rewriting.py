@@ -144,7 +144,7 @@ def tile(
     dialect = dialect_of(module, prepared.target)
     graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     total = sum(op.macs for op in graph.ops)
-    search = _search(graph, prepared.target, dialect, request, int(total * percent / 100), budget, placed)
+    search = _search(graph, prepared.target, dialect, request, int(total * percent / 100), budget)
     best: Rewritten | None = None
     taken: tuple[Group, ...] = ()
     tried: set[tuple[Group, ...]] = set()
@@ -220,7 +220,7 @@ def frontier(
     dialect = dialect_of(module, prepared.target)
     graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     most = int(sum(op.macs for op in graph.ops) * percent / 100)
-    search = _search(graph, prepared.target, dialect, request, most, None, placed)
+    search = _search(graph, prepared.target, dialect, request, most, None)
     return graph, search.run(request.deadline(), request.deadline(), request.effort())
 
 
@@ -237,13 +237,10 @@ def _search(
     request: Request,
     most_macs: int,
     budget: int | None,
-    placed: Placed,
 ) -> Search:
-    bound = placed.plans[0].schedule.lower_bound
-
     def tell(peak: int, _: int) -> None:
         if request.on_progress:
-            request.on_progress(Progress("tiling", peak, min(bound, peak), 0.0))
+            request.on_progress(Progress("tiling", peak, None, 0.0))
 
     return Search(
         graph,

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from memsched import compiler
 from memsched.errors import UsageError
 from memsched.results import OutputsDifferError
 from memsched.runtimes.values import Verification
+from memsched.schedule.portfolio import Progress
 from tests.small_models import floats, model_of
 
 SIDE = 32
@@ -84,6 +86,22 @@ def test_layers_are_cut_where_that_is_permitted() -> None:
     error = result.verification.relative_error if result.verification else None
     assert error is not None
     assert error <= 1e-5
+
+
+@pytest.mark.parametrize(("data", "allowed"), [("convolutions", {"tile": True}), ("skip_connection", {"remat": True})])
+def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[str, bool]) -> None:
+    """What is proven of the given model's orders is no bound for other layers: they get below it."""
+    told: list[Progress] = []
+    source = {"convolutions": convolutions, "skip_connection": skip_connection}[data]()
+    permitted: dict[str, Any] = {**allowed, "max_extra_macs": 50.0}
+    found = memsched.optimize(source, time_limit=10, on_progress=told.append, verify=False, **permitted)
+    bounds = {one.lower_bound for one in told if one.lower_bound is not None}
+    assert bounds
+    assert any(one.lower_bound is None for one in told)
+    assert all(one.lower_bound is None or one.lower_bound <= one.best_peak for one in told)
+    assert found.schedule.peak < max(bounds)
+    rewriting = [number for number, one in enumerate(told) if one.lower_bound is None]
+    assert rewriting == list(range(rewriting[0], len(told)))
 
 
 def test_with_a_budget_the_first_that_fits_is_taken() -> None:

@@ -122,6 +122,8 @@ def _news_text(news: News | None, seconds: float) -> str:
         return f"reading the model  {seconds:.0f} s"
     if not news.best_peak:
         return f"{news.stage}  {seconds:.0f} s"
-    gap = 100 * (news.best_peak - news.lower_bound) / news.best_peak
-    best, bound = format_size(news.best_peak), format_size(news.lower_bound)
-    return f"{news.stage}: {best}, bound {bound}, gap {gap:.1f} %  {seconds:.0f} s"
+    text = f"{news.stage}: {format_size(news.best_peak)}"
+    if news.lower_bound is not None:
+        gap = 100 * (news.best_peak - news.lower_bound) / news.best_peak
+        text += f", bound {format_size(news.lower_bound)}, gap {gap:.1f} %"
+    return f"{text}  {seconds:.0f} s"

@@ -107,7 +107,7 @@ def start_live(console: Console, render: Callable[[], Any]) -> Live:
 
 
 class ProgressDisplay:
-    """One line on standard error, where that is a terminal: stage, best peak, bound, gap and seconds."""
+    """One line on standard error, where that is a terminal: stage, best peak, bound and gap if they hold, seconds."""
 
     def __init__(self, console: Console, *, enabled: bool, every: bool) -> None:
         self._console = console
@@ -137,8 +137,11 @@ class ProgressDisplay:
         last = self._last
         if last is None:
             return f"reading the model  {seconds:.1f} s"
-        gap = 100 * (last.best_peak - last.lower_bound) / last.best_peak if last.best_peak else 0.0
-        rest = f": {last.best_peak:,} B, bound {last.lower_bound:,}, gap {gap:.1f} %  {seconds:.1f} s"
+        rest = f": {last.best_peak:,} B"
+        if last.lower_bound is not None:
+            gap = 100 * (last.best_peak - last.lower_bound) / last.best_peak if last.best_peak else 0.0
+            rest += f", bound {last.lower_bound:,}, gap {gap:.1f} %"
+        rest += f"  {seconds:.1f} s"
         return shortened(last.stage, min(28, self._console.width - 1 - len(rest))) + rest
 
 

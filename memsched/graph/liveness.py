@@ -74,6 +74,10 @@ class Storage:
             if creator < 0 and (users or kept)
         )
 
+    def final_residue(self) -> int:
+        """Bytes needed after the last step, in every order: variables and all that is live to the end."""
+        return self.variables + sum(size for size, kept in zip(self.sizes, self.kept, strict=True) if kept)
+
     def remaining_uses(self) -> list[int]:
         """Per buffer, how many uses are still to come before step 0; a kept buffer has one that never comes."""
         return [len(users) + kept for users, kept in zip(self.users, self.kept, strict=True)]

@@ -134,7 +134,8 @@ def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
                 span &= until
             for op in _bits(span):
                 live[op] += 0 if buffer in storage.reads[op] else sizes[buffer]
-    largest = storage.initial_residue()
+    # All outputs live at the end, whatever was computed again before.
+    largest = max(storage.initial_residue(), storage.final_residue())
     for op, reads in enumerate(storage.reads):
         own = sum(sizes[buffer] for buffer in (*reads, *storage.creates[op]))
         pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]]]

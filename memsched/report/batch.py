@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from memsched import __version__
+from memsched.report.outputs import compared
 from memsched.report.text import counted, printable
 from memsched.units import format_size
 
@@ -79,6 +80,7 @@ def figures(report: Mapping[str, Any]) -> dict[str, Any]:
         "required_bytes": None if budget is None else budget["required_bytes"],
         "budget_met": None if budget is None else budget["met"],
         "outputs_equal": None if verification is None else verification["outputs_equal"],
+        "outputs": compared(report)[1],
         "at_fault": [
             {"tensor": fault["tensor"], "size_bytes": fault["size_bytes"]}
             for fault in report["at_fault"][:_FAULTS_KEPT]
@@ -169,6 +171,7 @@ _COLUMNS = (
     "required_bytes",
     "budget_met",
     "outputs_equal",
+    "outputs",
     "sha256",
     "output_sha256",
 )

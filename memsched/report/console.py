@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
+from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
 from memsched.report.remat import remat_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
@@ -22,9 +23,6 @@ _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
 """Columns into which every name fits."""
-_TOLERANCE = 1e-5
-"""Relative error that pieces of float layers may have: their products may be added up in another order."""
-
 _LABELS = {
     "file_order": "file order",
     "reverse_post_order": "reverse post-order",
@@ -144,17 +142,12 @@ def _saving_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
     if saved > 0:
         percent = f"{result['reduction_percent']:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
-    if _rewritten(report):
+    if was_rewritten(report):
         smaller = before["arena_bytes"] - result["arena_bytes"]
         return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
     if saved < 0:
         return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
     return "the file's order is kept: nothing better was found", None
-
-
-def _rewritten(report: Mapping[str, Any]) -> bool:
-    """Whether layers of the model given became others: then bounds hold for what was made, not for the model given."""
-    return any(report[name] is not None and report[name].get("applied", False) for name in ("tiling", "remat"))
 
 
 def _on_chip_text(on_chip: Mapping[str, Any]) -> str:
@@ -175,7 +168,7 @@ def _bound_text(report: Mapping[str, Any]) -> str:
     result = report["result"]
     peak, bound, proof = result["peak_bytes"], result["lower_bound_bytes"], result["proof"]
     gap = 100 * (peak - bound) / peak if peak else 0.0
-    if _rewritten(report):
+    if was_rewritten(report):
         rest = "proven for this rewritten model alone" if result["status"] == "optimal" else f"gap {gap:.1f} %"
         return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
     if result["status"] == "optimal":
@@ -193,7 +186,7 @@ def _tflm_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     heads = [(label, tflm[f"{name}_head_bytes"]) for name, label in labels.items()]
     shown = ", ".join(f"{head:,} B {label}" for label, head in heads if head is not None)
     lines: list[tuple[str, str | None]] = [(f"TensorFlow Lite Micro's head of the arena: {shown or 'unknown'}", None)]
-    if _rewritten(report) and tflm["file_head_bytes"] is not None and tflm["head_bytes"] is not None:
+    if was_rewritten(report) and tflm["file_head_bytes"] is not None and tflm["head_bytes"] is not None:
         # Each operator and tensor more costs bytes that stay, which may be more than the pieces save.
         before, after = (
             firmware[f"{which}persistent_bytes_estimate"]["32"]
@@ -238,7 +231,7 @@ def budget_verdict(report: Mapping[str, Any]) -> str:
     """Return in a line by how much the arena exceeds the budget, and whether another order could meet it."""
     budget, bound = report["budget"], report["result"]["lower_bound_bytes"]
     available = budget["budget_bytes"]
-    if _rewritten(report):
+    if was_rewritten(report):
         verdict = "no rewrite that was tried meets it"
     elif bound > available:
         verdict = f"no order can meet it, as each has a peak of {bound:,} B or more"
@@ -259,12 +252,9 @@ def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
     runtime, reason = verification["runtime"], verification["reason"]
     if verification["outputs_equal"] is None:
         return f"not verified in {runtime}: {reason}", "yellow"
-    error = verification.get("relative_error")  # which older reports lack
-    equal = "bit-equal"
-    if not verification["outputs_equal"]:
-        if not _rewritten(report) or error is None or error > _TOLERANCE:
-            return f"outputs differ in {runtime}: {reason}", "red"
-        equal = f"equal within {_TOLERANCE:g} (largest relative error {error:.1e})"
+    good, equal = compared(report)
+    if not good:
+        return f"outputs differ in {runtime}: {reason}", "red"
     text = f"verified in {runtime}: outputs {equal} on {verification['runs']} random inputs"
     before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
     if before is not None and after is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
+from memsched.report.outputs import compared
 from memsched.report.page_data import PageData
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.text import SAME_OUTPUTS, counted, shortened
@@ -324,7 +325,7 @@ def _verification(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if verification is None:
         why = "this command only looks at the model" if report["command"] == "analyze" else "see the notes"
         return [("result", f"not verified: {why}")]
-    equal = {None: "could not be run", True: "bit-equal", False: "not bit-equal"}[verification["outputs_equal"]]
+    equal = "could not be run" if verification["outputs_equal"] is None else compared(report)[1]
     matches = {None: "not seen", True: "yes", False: "no"}[verification["executed_order_matches"]]
     rows = [
         ("runtime", verification["runtime"]),

@@ -6,7 +6,13 @@ from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
 from memsched.graph.liveness import Storage, match_in_place
 
-__all__ = ["largest_step", "necessary_bytes"]
+__all__ = ["BOUND_TASKS", "NECESSARY", "first_and_last_step", "largest_step", "necessary_bytes"]
+
+BOUND_TASKS = 3_000
+"""Tasks up to which `necessary_bytes` is worth its time."""
+
+NECESSARY = "tensors that are live during one step in every order"
+"""What it proves, in words."""
 
 
 def largest_step(storage: Storage) -> int:
@@ -22,6 +28,34 @@ def largest_step(storage: Storage) -> int:
         merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
         largest = max(largest, storage.variables + own + storage.workspace[op] - merged)
     return largest
+
+
+def first_and_last_step(storage: Storage) -> int:
+    """Return the larger of what the first and the last step of any order need at least, bytes; linear time.
+
+    All inputs live in the first step, beside what an op that can come first writes; all outputs in the last one, beside
+    what an op that can come last reads.
+    """
+    first = min((_first(storage, op) for op, before in enumerate(storage.preds) if not before), default=0)
+    last = min((_last(storage, op) for op, after in enumerate(storage.succs) if not after), default=0)
+    return max(storage.initial_residue() + first, storage.final_residue() + last)
+
+
+def _first(storage: Storage, op: int) -> int:
+    """Return what ``op`` needs beside all inputs where it comes first: what it alone reads can be overwritten."""
+    sizes = storage.sizes
+    pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]] and storage.users[pair[1]] == (op,)]
+    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes))
+    return sum(sizes[buffer] for buffer in storage.creates[op]) + storage.workspace[op] - merged
+
+
+def _last(storage: Storage, op: int) -> int:
+    """Return what ``op`` needs beside all that stays where it comes last."""
+    sizes, kept = storage.sizes, storage.kept
+    pairs = [pair for pair in storage.takes[op] if not kept[pair[1]]]
+    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes))
+    leaving = sum(sizes[buffer] for buffer in (*storage.reads[op], *storage.creates[op]) if not kept[buffer])
+    return leaving + storage.workspace[op] - merged
 
 
 def necessary_bytes(tasks: Tasks) -> int:
@@ -50,7 +84,8 @@ def necessary_bytes(tasks: Tasks) -> int:
             lowest = span & -span
             live[lowest.bit_length() - 1] += size
             span ^= lowest
-    largest = tasks.initial
+    remaining = sum(size for size, kept in zip(tasks.sizes, tasks.kept, strict=True) if kept)
+    largest = max(tasks.initial, _always_live(tasks) + remaining)
     for task, already in enumerate(live):
         dying = [
             buffer

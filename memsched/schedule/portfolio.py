@@ -13,12 +13,12 @@ from typing import Literal
 from memsched.errors import UsageError
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
-from memsched.graph.contraction import Tasks
+from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
-from memsched.schedule.bounds import largest_step
+from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, Search
 
@@ -30,11 +30,14 @@ SOLVERS = ("auto", "exact", "cpsat", "backtrack", "greedy", "file")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the search is: the best peak and the proven bound in bytes, seconds since its start."""
+    """How far the search is: the best peak and the proven bound in bytes, seconds since its start.
+
+    The bound is None while layers are rewritten: what is proven of orders does not hold for other layers.
+    """
 
     stage: str
     best_peak: int
-    lower_bound: int
+    lower_bound: int | None
     seconds: float
 
 
@@ -102,9 +105,10 @@ def schedule_graph(
     run = _Run(storage or Storage.of(graph), limits, on_progress or (lambda _: None), stop or (lambda: False))
     run.cheap_orders(["file"] if solver == "file" else list(ORDERS))
     fused = run.fuse() if solver != "file" else None
-    run.bound()
+    searched = fused is not None and solver != "greedy"
+    run.bound(searched=searched)
     segments = 1
-    if fused and solver != "greedy" and not run.done():
+    if fused and searched and not run.done():
         segments = run.search(fused.tasks, solver, partitions)
     return run.result(fused, segments)
 
@@ -172,10 +176,14 @@ class _Run:
         self.tell("fusion")
         return fused
 
-    def bound(self) -> None:
+    def bound(self, *, searched: bool) -> None:
+        """Raise the bound without a search; unless one follows, which begins with it, to what lives in every order."""
         since = time.monotonic()
         self.raise_bound(largest_step(self.storage), "no order needs less than its largest single step")
+        self.raise_bound(first_and_last_step(self.storage), "all inputs live at the start, and all outputs at the end")
         count = len(self.storage.preds)
+        if not searched and not self.done() and count <= BOUND_TASKS:
+            self.raise_bound(necessary_bytes(single_op_tasks(self.storage)), NECESSARY)
         self.record("bounds", since, (count, count), self.best.peak)
         self.tell("bounds")
 

@@ -17,7 +17,7 @@ from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
 from memsched.graph.limits import Limits
 from memsched.schedule import backtrack, cpsat, exact, windows
-from memsched.schedule.bounds import necessary_bytes
+from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
 from memsched.schedule.exact import ExactResult
 from memsched.schedule.parallel import Job, search_all
 from memsched.schedule.partition_solve import solve_partitioned
@@ -28,13 +28,11 @@ __all__ = ["Incumbent", "Outcome", "Search", "run"]
 _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
 _BACKTRACKED = "backtracking over all states that could need less found no order below it"
-_NECESSARY = "tensors that are live during one step in every order"
 _FIRST_STATES = 100_000
 _PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
-_BOUND_TASKS = 3_000
 _SEARCH_TASKS = 6_000
 
 
@@ -150,8 +148,8 @@ class _State:
     def bounds(self) -> None:
         """Raise the bound to what must be live during one step of a segment."""
         for index in self._open_parts():
-            if len(self._parts[index]) <= _BOUND_TASKS:
-                self._raise(necessary_bytes(self._parts[index]), _NECESSARY)
+            if len(self._parts[index]) <= BOUND_TASKS:
+                self._raise(necessary_bytes(self._parts[index]), NECESSARY)
 
     def _offer(self, part: int, order: tuple[int, ...], method: str) -> None:
         """Keep a segment's order when it is better, and offer the whole that the segments' orders make."""

@@ -1,0 +1,30 @@
+"""Whether a model written computes what the one given computes: one verdict and one wording for all that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["TOLERANCE", "compared", "was_rewritten"]
+
+TOLERANCE = 1e-5
+"""Error of outputs that rewritten layers may have, by the largest magnitude: a piece's products may be added up in
+another order."""
+
+
+def was_rewritten(report: Mapping[str, Any]) -> bool:
+    """Whether layers of the model given became others: then bounds hold for what was made, not for the model given."""
+    return any(report[name] is not None and report[name].get("applied", False) for name in ("tiling", "remat"))
+
+
+def compared(report: Mapping[str, Any]) -> tuple[bool | None, str]:
+    """Return whether the outputs are as they shall be, None where that is not known, and that in words."""
+    verification = report["verification"]
+    if verification is None or verification["outputs_equal"] is None:
+        return None, "not compared"
+    if verification["outputs_equal"]:
+        return True, "bit-equal"
+    error = verification.get("relative_error")  # which older reports lack
+    if was_rewritten(report) and error is not None and error <= TOLERANCE:
+        return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
+    return False, "different"
