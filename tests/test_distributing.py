@@ -18,13 +18,13 @@ from memsched.distribute.plan import plan_in
 from memsched.distribute.shares import even
 from memsched.distribute.space import Space
 from memsched.distributed_models import given_sends, program_of, step_model
-from memsched.distributed_running import TOLERANCE
 from memsched.distributed_steps import follow
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx_parts import PartsWriter
 from memsched.formats.onnx_rewriter import dialect
 from memsched.graph.distribution import Axis, Distribution
+from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.compare import compare, relative_error
 from tests.distributed_nets import Net, classifier, cluster_of, play, random_net, random_plan, reference
 from tests.small_models import external_branches
