@@ -11,13 +11,11 @@ from memsched.errors import InternalError, ModelError
 from memsched.formats.tflite_assembly import Item, Numbers, Scalar, TableItem, Text
 from memsched.formats.tflite_flatbuffer import Table
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph
-from memsched.formats.tflite_schema import ELEMENT_TYPES, QuantizationSlot, TensorSlot
+from memsched.formats.tflite_schema import QuantizationSlot, TensorSlot, element_types, type_code
 from memsched.formats.tflite_tables import copied
 from memsched.graph.model import AttributeValue, Op
 
 __all__ = ["Constants"]
-
-_INT32: Final = 2
 
 # Operator -> input position -> the constant's axis that runs along the output's channels (the last axis).
 _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
@@ -54,7 +52,7 @@ class Constants:
             item = TableItem(
                 {
                     TensorSlot.SHAPE: Numbers("int32", shape),
-                    TensorSlot.TYPE: Scalar("int8", _INT32),
+                    TensorSlot.TYPE: Scalar("int8", type_code("int32")),
                     TensorSlot.BUFFER: self._buffer(struct.pack(f"<{len(values)}i", *values)),
                     TensorSlot.NAME: Text(f"memsched/numbers{len(self._made)}".encode()),
                 }
@@ -130,7 +128,7 @@ class Constants:
         """Return the bytes of a part, row by row of the innermost axis that is cut."""
         given = self._subgraph.tensors[tensor]
         data = self._model.contents(given.buffer)
-        bits = next((bits for name, bits in ELEMENT_TYPES.values() if name == given.dtype), 0)
+        bits = next((bits for name, bits in element_types().values() if name == given.dtype), 0)
         if bits < 8 or len(data) != given.size or self._tables[tensor].place(TensorSlot.SPARSITY) is not None:
             raise ModelError(f"constant '{given.name}' ({given.dtype}) cannot be cut in pieces")
         inner = max(spans)

@@ -11,8 +11,6 @@ from memsched.errors import ModelError
 from memsched.formats.tflite_flatbuffer import FlatFile, Table, Vector
 from memsched.formats.tflite_options import attributes, subgraph_references
 from memsched.formats.tflite_schema import (
-    ELEMENT_TYPES,
-    UNSIZED_TYPES,
     BufferSlot,
     MetadataSlot,
     ModelSlot,
@@ -20,7 +18,9 @@ from memsched.formats.tflite_schema import (
     OperatorSlot,
     SubgraphSlot,
     TensorSlot,
+    element_types,
     operator_type,
+    unsized_types,
 )
 from memsched.graph.model import AttributeValue
 
@@ -208,8 +208,9 @@ def _tensor(number: int, table: Table, buffers: tuple[FileBuffer, ...]) -> FileT
     buffer = table.number(TensorSlot.BUFFER, "uint32")
     if buffer >= max(len(buffers), 1):
         raise ModelError(f"tensor {number} '{name}' names buffer {buffer}, but there are only {len(buffers)}")
-    sized = code in ELEMENT_TYPES
-    dtype, bits = ELEMENT_TYPES.get(code, (UNSIZED_TYPES.get(code, f"type{code}"), 0))
+    types = element_types()
+    sized = code in types
+    dtype, bits = types.get(code, (unsized_types().get(code, f"type{code}"), 0))
     external = table.number(TensorSlot.EXTERNAL_BUFFER, "uint32") != 0
     if len(shape) > _LARGEST_RANK:
         raise ModelError(f"tensor {number} '{name}' has {len(shape)} dimensions; the file is damaged")

@@ -12,7 +12,8 @@ from memsched.formats.tflite_assembly import Blob, Item, Numbers, References, Sc
 from memsched.formats.tflite_copies import Copier
 from memsched.formats.tflite_flatbuffer import FlatFile, Table
 from memsched.formats.tflite_model import FileModel
-from memsched.formats.tflite_options import SUBGRAPH_FIELDS
+from memsched.formats.tflite_options import subgraph_fields
+from memsched.formats.tflite_package import field, members
 from memsched.formats.tflite_schema import (
     BufferSlot,
     MetadataSlot,
@@ -29,9 +30,8 @@ __all__ = ["Part", "Source", "new_file"]
 _KEPT_METADATA: Final = frozenset({"CONVERSION_METADATA", "min_runtime_version", "reduced_precision_support"})
 """What metadata holds for parts of a model as for the whole; any other may count tensors, operators or inputs."""
 
-_BY_TENSOR: Final = {2: "BlockwiseQuantization", 3: "MultiAxisQuantization"}
-"""Details of a quantisation whose scales and zero points are tensors, named in these slots."""
-_SCALES, _ZERO_POINTS = 0, 1
+_BY_TENSOR: Final = frozenset({"BlockwiseQuantization", "MultiAxisQuantization"})
+"""Details of a quantisation whose scales and zero points are tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Source:
         found = self.details(subgraph, tensor)
         if found is None:
             return []
-        named = [found[1].number(slot, "int32") for slot in (_SCALES, _ZERO_POINTS)]
+        named = [found[1].number(slot, "int32") for slot in _tensor_slots(found[0])]
         if any(one >= len(self.tensors[subgraph]) for one in named):
             raise ModelError("a quantisation names tensors that do not exist")
         return [one for one in named if one >= 0]
@@ -101,9 +101,9 @@ class Source:
         quantization = self.tensors[subgraph][tensor].table(TensorSlot.QUANTIZATION)
         if quantization is None:
             return None
-        kind = _BY_TENSOR.get(quantization.number(QuantizationSlot.DETAILS_TYPE, "uint8"))
-        table = quantization.table(QuantizationSlot.DETAILS) if kind is not None else None
-        return None if kind is None or table is None else (kind, table)
+        kind = members("QuantizationDetails").get(quantization.number(QuantizationSlot.DETAILS_TYPE, "uint8"), "")
+        table = quantization.table(QuantizationSlot.DETAILS) if kind in _BY_TENSOR else None
+        return None if table is None else (kind, table)
 
 
 def new_file(source: Source, parts: Sequence[Part], metadata: Mapping[str, str]) -> bytes:
@@ -219,7 +219,7 @@ class _NewFile:
                 fields[TensorSlot.QUANTIZATION] = source.copier.table(
                     quantization,
                     "QuantizationParameters",
-                    {QuantizationSlot.DETAILS: source.copier.table(found, kind, _renumbered(found, place))},
+                    {QuantizationSlot.DETAILS: source.copier.table(found, kind, _renumbered(kind, found, place))},
                 )
         return copied(table, "Tensor", fields)
 
@@ -264,26 +264,33 @@ class _NewFile:
 
     def _rename_bodies(self, kind: str, table: Table, fields: dict[int, Scalar | Item]) -> None:
         """Let the options in ``fields`` name subgraphs by their new numbers."""
-        slot, named, how = SUBGRAPH_FIELDS[kind]
+        slot, named = subgraph_fields(kind)
         options = table.table(slot)
         if options is None:
             return
         changed: dict[int, Scalar | Item] = {}
         for one in named:
-            if how == "vector":
-                changed[one] = Numbers("int32", [self._subgraph.get(old, -1) for old in options.numbers(one)])
+            if one.kind is None:
+                changed[one.slot] = Numbers("int32", [self._subgraph.get(old, -1) for old in options.numbers(one.slot)])
             else:
-                old = options.number(one, how)
-                changed[one] = Scalar("int32", self._subgraph.get(old, -1))
+                changed[one.slot] = Scalar("int32", self._subgraph.get(options.number(one.slot, one.kind), -1))
         first = slot == OperatorSlot.OPTIONS
         number = table.number(OperatorSlot.OPTIONS_TYPE if first else OperatorSlot.OPTIONS_2_TYPE, "uint8")
-        fields[slot] = self._source.copier.table(options, f"options{'' if first else '_2.'}{number}", changed)
+        name = members("BuiltinOptions" if first else "BuiltinOptions2").get(number) if number else None
+        if name is None:
+            raise ModelError(f"the options of a {kind} are of a kind of a later schema ({number})")
+        fields[slot] = self._source.copier.table(options, name, changed)
 
 
-def _renumbered(details: Table, place: Mapping[int, int]) -> dict[int, Scalar | Item]:
+def _tensor_slots(kind: str) -> tuple[int, int]:
+    """Return the slots of details of that kind in which the tensors of scales and of zero points are named."""
+    return field(kind, "scales").slot, field(kind, "zero_points").slot
+
+
+def _renumbered(kind: str, details: Table, place: Mapping[int, int]) -> dict[int, Scalar | Item]:
     """Return the numbers of tensors in ``details`` in new numbers."""
     found: dict[int, Scalar | Item] = {}
-    for slot in (_SCALES, _ZERO_POINTS):
+    for slot in _tensor_slots(kind):
         old = details.number(slot, "int32")
         if old != place.get(old, old) or details.place(slot) is not None:
             found[slot] = Scalar("int32", place.get(old, old))

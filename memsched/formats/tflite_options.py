@@ -3,92 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
+from typing import Final
 
 from memsched.errors import ModelError
-from memsched.formats.tflite_assembly import Kind, Scalar, TableItem
+from memsched.formats.tflite_assembly import Item, Scalar, TableItem
 from memsched.formats.tflite_flatbuffer import Table
-from memsched.formats.tflite_schema import ACTIVATIONS, PADDINGS, OperatorSlot
+from memsched.formats.tflite_package import Field, field, members
+from memsched.formats.tflite_package import table as schema_of
+from memsched.formats.tflite_schema import OperatorSlot
 from memsched.graph.model import AttributeValue
 
-__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "SUBGRAPH_FIELDS"]
-__all__ += ["attributes", "subgraph_references", "with_masks", "with_padding"]
+__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "options_slot", "subgraph_fields"]
+__all__ += ["subgraph_references", "with_masks", "with_padding"]
 
-_Field = tuple[str, str, tuple[int, ...], int]
-"""Attribute, how to read it, the slots of the options table that hold it, and the default."""
+_Options = tuple[str, Mapping[str, str | tuple[str, ...]]]
+"""A table of options, and per attribute the field that holds it, or the fields of one with several numbers."""
 
 _ACTIVATION = "fused_activation_function"
+_ENUMERATIONS: Final = {"padding": "Padding", _ACTIVATION: "ActivationFunctionType"}
+_WORDS: Final = {"padding": "PADDING", _ACTIVATION: "ACTIVATION"}
+"""What members of later schemas are called."""
 
 
-def _window(padding: int, strides: tuple[int, ...], activation: int) -> tuple[_Field, ...]:
-    return (
-        ("padding", "padding", (padding,), 0),
-        ("strides", "int32s", strides, 0),
-        (_ACTIVATION, "activation", (activation,), 0),
-    )
+def _of(table: str, *same: str, **other: str | tuple[str, ...]) -> _Options:
+    """Describe options of which some fields are attributes of the same name, and others make up attributes."""
+    return table, {**{name: name for name in same}, **other}
 
 
-_POOL = (*_window(0, (2, 1), 5), ("kernel", "int32s", (4, 3), 0))
-_ACTIVATION_FIRST: tuple[_Field, ...] = ((_ACTIVATION, "activation", (0,), 0),)
-_RESIZE: tuple[_Field, ...] = (("align_corners", "bool", (0,), 0), ("half_pixel_centers", "bool", (1,), 0))
+def _window(table: str, *same: str, along: str = "hw", **other: str | tuple[str, ...]) -> _Options:
+    strides = tuple(f"stride_{axis}" for axis in along)
+    return _of(table, "padding", _ACTIVATION, *same, strides=strides, **other)
 
-_OPTIONS: Mapping[str, tuple[_Field, ...]] = {
-    "CONV_2D": (*_window(0, (2, 1), 3), ("dilations", "int32s", (5, 4), 1)),
-    "DEPTHWISE_CONV_2D": (
-        *_window(0, (2, 1), 4),
-        ("dilations", "int32s", (6, 5), 1),
-        ("depth_multiplier", "int32", (3,), 0),
-    ),
-    "CONV_3D": (*_window(0, (1, 3, 2), 4), ("dilations", "int32s", (5, 7, 6), 1)),
-    "CONV_3D_TRANSPOSE": (*_window(0, (1, 3, 2), 4), ("dilations", "int32s", (5, 7, 6), 1)),
-    "TRANSPOSE_CONV": _window(0, (2, 1), 3),
+
+_DILATIONS: Final = tuple(f"dilation_{axis}_factor" for axis in "hw")
+_POOL: Final = _window("Pool2DOptions", kernel=("filter_height", "filter_width"))
+_CONV_3D: Final = _window("Conv3DOptions", along="dhw", dilations=("dilation_d_factor", *_DILATIONS))
+_REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")
+_SUBGRAPHS_OF_LOOPS: Final = ("cond_subgraph_index", "body_subgraph_index")
+
+STRIDED_SLICE_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+"""A strided slice's attributes that its options state."""
+
+_OPTIONS: Mapping[str, _Options] = {
+    "CONV_2D": _window("Conv2DOptions", dilations=_DILATIONS),
+    "DEPTHWISE_CONV_2D": _window("DepthwiseConv2DOptions", "depth_multiplier", dilations=_DILATIONS),
+    "CONV_3D": _CONV_3D,
+    "CONV_3D_TRANSPOSE": _CONV_3D,
+    "TRANSPOSE_CONV": _window("TransposeConvOptions"),
     "AVERAGE_POOL_2D": _POOL,
     "MAX_POOL_2D": _POOL,
     "L2_POOL_2D": _POOL,
-    "FULLY_CONNECTED": (*_ACTIVATION_FIRST, ("keep_num_dims", "bool", (2,), 0)),
-    "SOFTMAX": (("beta", "float32", (0,), 0),),
-    "CONCATENATION": (("axis", "int32", (0,), 0), (_ACTIVATION, "activation", (1,), 0)),
-    "ADD": _ACTIVATION_FIRST,
-    "SUB": _ACTIVATION_FIRST,
-    "MUL": _ACTIVATION_FIRST,
-    "DIV": _ACTIVATION_FIRST,
-    "L2_NORMALIZATION": _ACTIVATION_FIRST,
-    "SVDF": (("rank", "int32", (0,), 0), (_ACTIVATION, "activation", (1,), 0)),
-    "RNN": _ACTIVATION_FIRST,
-    "LSTM": _ACTIVATION_FIRST,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (*_ACTIVATION_FIRST, ("time_major", "bool", (3,), 0)),
-    "UNIDIRECTIONAL_SEQUENCE_RNN": ((_ACTIVATION, "activation", (1,), 0), ("time_major", "bool", (0,), 0)),
-    "GATHER": (("axis", "int32", (0,), 0), ("batch_dims", "int32", (1,), 0)),
-    "SQUEEZE": (("squeeze_dims", "vector", (0,), 0),),
-    "STRIDED_SLICE": (
-        ("begin_mask", "int32", (0,), 0),
-        ("end_mask", "int32", (1,), 0),
-        ("ellipsis_mask", "int32", (2,), 0),
-        ("new_axis_mask", "int32", (3,), 0),
-        ("shrink_axis_mask", "int32", (4,), 0),
-    ),
-    "SPACE_TO_DEPTH": (("block_size", "int32", (0,), 0),),
-    "DEPTH_TO_SPACE": (("block_size", "int32", (0,), 0),),
-    "PACK": (("axis", "int32", (1,), 0),),
-    "UNPACK": (("axis", "int32", (1,), 0),),
-    "ONE_HOT": (("axis", "int32", (0,), 0),),
-    "LEAKY_RELU": (("alpha", "float32", (0,), 0),),
-    "RESIZE_BILINEAR": (("align_corners", "bool", (2,), 0), ("half_pixel_centers", "bool", (3,), 0)),
-    "RESIZE_NEAREST_NEIGHBOR": _RESIZE,
-    "BATCH_MATMUL": (("adj_x", "bool", (0,), 0), ("adj_y", "bool", (1,), 0)),
-    "CUMSUM": (("exclusive", "bool", (0,), 0), ("reverse", "bool", (1,), 0)),
-    "GELU": (("approximate", "bool", (0,), 0),),
-    "MIRROR_PAD": (("mode", "uint8", (0,), 0),),
-    "REVERSE_SEQUENCE": (("seq_dim", "int32", (0,), 0), ("batch_dim", "int32", (1,), 0)),
-    "HASHTABLE": (("table_id", "int32", (0,), 0),),
-    "VAR_HANDLE": (("container", "text", (0,), 0), ("shared_name", "text", (1,), 0)),
-    **dict.fromkeys(
-        ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"),
-        (("keep_dims", "bool", (0,), 0),),
-    ),
+    "FULLY_CONNECTED": _of("FullyConnectedOptions", _ACTIVATION, "keep_num_dims"),
+    "SOFTMAX": _of("SoftmaxOptions", "beta"),
+    "CONCATENATION": _of("ConcatenationOptions", "axis", _ACTIVATION),
+    "ADD": _of("AddOptions", _ACTIVATION),
+    "SUB": _of("SubOptions", _ACTIVATION),
+    "MUL": _of("MulOptions", _ACTIVATION),
+    "DIV": _of("DivOptions", _ACTIVATION),
+    "L2_NORMALIZATION": _of("L2NormOptions", _ACTIVATION),
+    "SVDF": _of("SVDFOptions", "rank", _ACTIVATION),
+    "RNN": _of("RNNOptions", _ACTIVATION),
+    "LSTM": _of("LSTMOptions", _ACTIVATION),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _of("UnidirectionalSequenceLSTMOptions", _ACTIVATION, "time_major"),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _of("SequenceRNNOptions", _ACTIVATION, "time_major"),
+    "GATHER": _of("GatherOptions", "axis", "batch_dims"),
+    "SQUEEZE": _of("SqueezeOptions", "squeeze_dims"),
+    "STRIDED_SLICE": _of("StridedSliceOptions", *STRIDED_SLICE_MASKS),
+    "SPACE_TO_DEPTH": _of("SpaceToDepthOptions", "block_size"),
+    "DEPTH_TO_SPACE": _of("DepthToSpaceOptions", "block_size"),
+    "PACK": _of("PackOptions", "axis"),
+    "UNPACK": _of("UnpackOptions", "axis"),
+    "ONE_HOT": _of("OneHotOptions", "axis"),
+    "LEAKY_RELU": _of("LeakyReluOptions", "alpha"),
+    "RESIZE_BILINEAR": _of("ResizeBilinearOptions", "align_corners", "half_pixel_centers"),
+    "RESIZE_NEAREST_NEIGHBOR": _of("ResizeNearestNeighborOptions", "align_corners", "half_pixel_centers"),
+    "BATCH_MATMUL": _of("BatchMatMulOptions", "adj_x", "adj_y"),
+    "CUMSUM": _of("CumsumOptions", "exclusive", "reverse"),
+    "GELU": _of("GeluOptions", "approximate"),
+    "MIRROR_PAD": _of("MirrorPadOptions", "mode"),
+    "REVERSE_SEQUENCE": _of("ReverseSequenceOptions", "seq_dim", "batch_dim"),
+    "HASHTABLE": _of("HashtableOptions", "table_id"),
+    "VAR_HANDLE": _of("VarHandleOptions", "container", "shared_name"),
+    "STABLEHLO_CONCATENATE": _of("StablehloConcatenateOptions", axis="dimension"),
+    **dict.fromkeys(_REDUCTIONS, _of("ReducerOptions", "keep_dims")),
 }
-
-_OPTIONS_2: Mapping[str, tuple[_Field, ...]] = {"STABLEHLO_CONCATENATE": (("axis", "int64", (0,), 0),)}
 
 CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "SLICE": (("begin", 1), ("size", 2)),
@@ -107,41 +107,53 @@ CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "RESIZE_NEAREST_NEIGHBOR": (("size", 1),),
     "SPACE_TO_BATCH_ND": (("block_shape", 1), ("paddings", 2)),
     "BATCH_TO_SPACE_ND": (("block_shape", 1), ("crops", 2)),
-    **dict.fromkeys(
-        ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"), (("axes", 1),)
-    ),
+    **dict.fromkeys(_REDUCTIONS, (("axes", 1),)),
 }
 
 _SCALARS = frozenset({("SPLIT", "axis"), ("SPLIT_V", "axis"), ("EXPAND_DIMS", "axis")})
 
-SUBGRAPH_FIELDS: Mapping[str, tuple[int, tuple[int, ...], str]] = {
-    "IF": (OperatorSlot.OPTIONS, (0, 1), "int32"),
-    "WHILE": (OperatorSlot.OPTIONS, (0, 1), "int32"),
-    "CALL": (OperatorSlot.OPTIONS, (0,), "uint32"),
-    "CALL_ONCE": (OperatorSlot.OPTIONS, (0,), "int32"),
-    "STABLEHLO_WHILE": (OperatorSlot.OPTIONS_2, (0, 1), "int32"),
-    "STABLEHLO_CASE": (OperatorSlot.OPTIONS_2, (0,), "vector"),
-    "STABLEHLO_CUSTOM_CALL": (OperatorSlot.OPTIONS_2, (4,), "vector"),
-    "STABLEHLO_REDUCE": (OperatorSlot.OPTIONS_2, (1,), "int32"),
-    "STABLEHLO_REDUCE_WINDOW": (OperatorSlot.OPTIONS_2, (5,), "int32"),
-    "STABLEHLO_SCATTER": (OperatorSlot.OPTIONS_2, (6,), "int32"),
-    "STABLEHLO_SORT": (OperatorSlot.OPTIONS_2, (2,), "int32"),
-    "STABLEHLO_COMPOSITE": (OperatorSlot.OPTIONS_2, (1,), "int32"),
+_SUBGRAPHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "IF": ("IfOptions", ("then_subgraph_index", "else_subgraph_index")),
+    "WHILE": ("WhileOptions", _SUBGRAPHS_OF_LOOPS),
+    "CALL": ("CallOptions", ("subgraph",)),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "STABLEHLO_WHILE": ("StablehloWhileOptions", _SUBGRAPHS_OF_LOOPS),
+    "STABLEHLO_CASE": ("StablehloCaseOptions", ("branch_subgraph_indices",)),
+    "STABLEHLO_CUSTOM_CALL": ("StablehloCustomCallOptions", ("called_computations",)),
+    "STABLEHLO_REDUCE": ("StablehloReduceOptions", ("body_subgraph_index",)),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", ("body_subgraph_index",)),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", ("update_computation_subgraph_index",)),
+    "STABLEHLO_SORT": ("StablehloSortOptions", ("comparator_subgraph_index",)),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("decomposition_subgraph_index",)),
 }
-"""Which field of which options names the subgraphs that an operator executes."""
+"""Which fields of which options name the subgraphs that an operator executes."""
+
+
+@cache
+def options_slot(table: str) -> int:
+    """Return the slot of an operator's options that are a table of that name."""
+    return OperatorSlot.OPTIONS if table in members("BuiltinOptions").values() else OperatorSlot.OPTIONS_2
+
+
+def subgraph_fields(kind: str) -> tuple[int, tuple[Field, ...]]:
+    """Return the slot of the options of an operator that executes subgraphs, and their fields that name these."""
+    table, names = _SUBGRAPHS[kind]
+    return options_slot(table), tuple(field(table, name) for name in names)
 
 
 def subgraph_references(kind: str, operator: Table) -> tuple[int, ...]:
     """Return the subgraphs that an operator executes, as the file names them: indices not yet checked."""
-    if kind not in SUBGRAPH_FIELDS:
+    if kind not in _SUBGRAPHS:
         return ()
-    slot, fields, how = SUBGRAPH_FIELDS[kind]
+    slot, fields = subgraph_fields(kind)
     options = operator.table(slot)
     if options is None:
         return ()
-    named = options.numbers(fields[0]) if how == "vector" else tuple(options.number(field, how) for field in fields)
+    named: list[int] = []
+    for one in fields:
+        named += [options.number(one.slot, one.kind)] if one.kind is not None else options.numbers(one.slot)
     # StableHLO operators say -1 where they have no subgraph.
-    return tuple(index for index in named if index != -1) if kind.startswith("STABLEHLO") else named
+    return tuple(index for index in named if index != -1 or not kind.startswith("STABLEHLO"))
 
 
 def attributes(
@@ -153,10 +165,11 @@ def attributes(
         constant: The values of the input at a position, where that is a short constant of integers.
     """
     found: dict[str, AttributeValue] = {}
-    for fields, slot in ((_OPTIONS.get(kind), OperatorSlot.OPTIONS), (_OPTIONS_2.get(kind), OperatorSlot.OPTIONS_2)):
-        options = operator.table(slot) if fields else None
-        if fields and options is not None:
-            found.update((field[0], _value(options, *field[1:])) for field in fields)
+    if kind in _OPTIONS:
+        table, held = _OPTIONS[kind]
+        options = operator.table(options_slot(table))
+        if options is not None:
+            found.update((name, _attribute(options, table, fields)) for name, fields in held.items())
     for name, position in CONSTANT_INPUTS.get(kind, ()):
         values = constant(position)
         if values is not None:
@@ -164,54 +177,40 @@ def attributes(
     return MappingProxyType(found)
 
 
-def _value(options: Table, how: str, slots: tuple[int, ...], default: int) -> AttributeValue:
-    slot = slots[0]
-    if how == "int32s":
-        return tuple(options.number(one, "int32", default) for one in slots)
-    if how == "float32":
-        return options.real(slot, float(default))
-    if how == "text":
-        return options.text(slot)
-    if how == "vector":
-        return options.numbers(slot)
-    if how in {"padding", "activation"}:
-        names = PADDINGS if how == "padding" else ACTIVATIONS
-        code = options.number(slot, "uint8")
-        return names[code] if code < len(names) else f"{how.upper()}_{code}"
-    number = options.number(slot, "uint8" if how == "bool" else how, default)
-    return bool(number) if how == "bool" else number
-
-
-_WINDOW_SLOTS: Mapping[str, tuple[Kind, ...]] = {
-    # Per slot the kind of its number; all options of these operators are numbers.
-    "CONV_2D": ("int8", "int32", "int32", "int8", "int32", "int32", "int8"),
-    "DEPTHWISE_CONV_2D": ("int8", "int32", "int32", "int32", "int8", "int32", "int32"),
-    "AVERAGE_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
-    "L2_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
-    "MAX_POOL_2D": ("int8", "int32", "int32", "int32", "int32", "int8"),
-}
+def _attribute(options: Table, table: str, fields: str | tuple[str, ...]) -> AttributeValue:
+    if isinstance(fields, tuple):
+        found = (field(table, name) for name in fields)
+        return tuple(options.number(one.slot, one.kind or "int32", int(one.default)) for one in found)
+    one = field(table, fields)
+    if one.kind is None:
+        return options.text(one.slot) if one.holds == "text" else options.numbers(one.slot)
+    if fields in _ENUMERATIONS:
+        code = options.number(one.slot, "uint8", int(one.default))
+        return members(_ENUMERATIONS[fields]).get(code, f"{_WORDS[fields]}_{code}")
+    if one.kind == "float32":
+        return options.real(one.slot, one.default)
+    number = options.number(one.slot, one.kind, int(one.default))
+    return bool(number) if one.truth else number
 
 
 def with_padding(kind: str, options: Table, padding: str) -> TableItem:
-    """Return a windowed operator's options with another padding.
+    """Return a windowed operator's options, all of which are numbers, with another padding.
 
     Raises:
         ModelError: They have fields of a later schema, which would be lost.
     """
-    kinds = _WINDOW_SLOTS[kind]
-    for slot in range(len(kinds), options.slots):
-        if options.place(slot) is not None:
+    table = _OPTIONS[kind][0]
+    known = schema_of(table).fields
+    found: dict[int, Scalar | Item] = {}
+    for slot in range(options.slots):
+        if options.place(slot) is None:
+            continue
+        number = known[slot].kind if slot in known else None
+        if number is None:
             raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
-    fields = {
-        slot: Scalar(number, options.number(slot, number))
-        for slot, number in enumerate(kinds)
-        if options.place(slot) is not None
-    }
-    return TableItem({**fields, 0: Scalar("int8", PADDINGS.index(padding))})
-
-
-STRIDED_SLICE_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-"""A strided slice's attributes that its options state, by their slots."""
+        found[slot] = Scalar(number, options.number(slot, number))
+    codes = {name: code for code, name in members("Padding").items()}
+    return TableItem({**found, field(table, "padding").slot: Scalar("int8", codes[padding])})
 
 
 def with_masks(options: Table | None, attributes: Mapping[str, AttributeValue]) -> TableItem:
@@ -220,9 +219,9 @@ def with_masks(options: Table | None, attributes: Mapping[str, AttributeValue]) 
     Raises:
         ModelError: They have fields of a later schema, which would be lost.
     """
-    known = len(STRIDED_SLICE_MASKS)
-    for slot in range(known, options.slots if options is not None else 0):
-        if options is not None and options.number(slot, "uint8"):
+    slots = {field("StridedSliceOptions", name).slot: name for name in STRIDED_SLICE_MASKS}
+    for slot in range(options.slots if options is not None else 0):
+        if slot not in slots and options is not None and options.number(slot, "uint8"):
             raise ModelError(f"the options of a STRIDED_SLICE say something (slot {slot}) that a piece would lose")
-    masks = [attributes.get(name, 0) for name in STRIDED_SLICE_MASKS]
-    return TableItem({slot: Scalar("int32", int(mask)) for slot, mask in enumerate(masks) if isinstance(mask, int)})
+    masks = {slot: attributes.get(name, 0) for slot, name in slots.items()}
+    return TableItem({slot: Scalar("int32", int(mask)) for slot, mask in masks.items() if isinstance(mask, int)})

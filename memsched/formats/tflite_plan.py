@@ -13,12 +13,13 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from memsched.allocate.tflm import Request, greedy_offsets, head_bytes, round_up
 from memsched.errors import ModelError
 from memsched.formats.tflite_metadata import OFFLINE_PLAN
 from memsched.formats.tflite_model import FileModel, FileOperator, FileTensor
-from memsched.formats.tflite_schema import ELEMENT_TYPES
+from memsched.formats.tflite_schema import element_types
 
 __all__ = [
     "ONLINE",
@@ -43,7 +44,6 @@ ONLINE = -1
 Scratch = Mapping[tuple[int, int], Sequence[int]]
 """Per (subgraph, operator) the bytes of the scratch buffers that its kernel requests."""
 
-_WIDTHS = {name: max(1, bits // 8) for name, bits in ELEMENT_TYPES.values()} | {"resource": 4}
 _LARGEST_OFFSET = (1 << 31) - 1
 _INLINE = frozenset({"CALL_ONCE", "IF", "WHILE"})
 
@@ -54,7 +54,12 @@ _DEEPEST = 100
 
 def tensor_bytes(tensor: FileTensor) -> int:
     """Return the bytes that TFLM counts for a tensor: 4-bit types a byte per element, handles 4; 0 for strings."""
-    return math.prod(tensor.shape) * _WIDTHS.get(tensor.dtype, 0)
+    return math.prod(tensor.shape) * _widths().get(tensor.dtype, 0)
+
+
+@cache
+def _widths() -> Mapping[str, int]:
+    return {name: max(1, bits // 8) for name, bits in element_types().values()} | {"resource": 4}
 
 
 def needs_memory(tensor: FileTensor) -> bool:

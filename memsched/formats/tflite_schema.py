@@ -1,173 +1,185 @@
-"""The TFLite schema's numbers: operator codes, element types and the slots of tables, as its schema.fbs states them.
+"""The TFLite schema's numbers: operator codes, element types and the slots of tables, as the package tflite has them.
 
 The schema only ever grows at its ends, so a file from a newer one is read correctly as far as these numbers go.
 """
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "ELEMENT_TYPES", "PADDINGS", "UNSIZED_TYPES", "BufferSlot", "MetadataSlot", "ModelSlot"]
-__all__ += ["OperatorCodeSlot", "OperatorSlot", "QuantizationSlot", "SubgraphSlot", "TensorSlot", "operator_type"]
+import re
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
 
-_OPERATOR_NAMES = """
-    ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
-    FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION
-    LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH
-    CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER
-    BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE
-    BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM
-    ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE
-    TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK
-    LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD
-    RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N
-    GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE
-    NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL
-    PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS HASHTABLE
-    HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE
-    ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU
-    DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2
-    UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE
-    STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
-    STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE
-    STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM
-    STABLEHLO_NEGATE STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT
-    STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE
-    STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW
-    STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR
-    REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
-"""
-_OPERATORS = tuple(_OPERATOR_NAMES.split())
+from memsched.formats.tflite_package import field, members, table
 
-_CUSTOM = 32
+__all__ = ["BufferSlot", "MetadataSlot", "ModelSlot", "OperatorCodeSlot", "OperatorSlot", "QuantizationSlot"]
+__all__ += [
+    "SubgraphSlot",
+    "TensorSlot",
+    "element_types",
+    "operator_type",
+    "operator_types",
+    "type_code",
+    "unsized_types",
+]
 
-ELEMENT_TYPES: dict[int, tuple[str, int]] = {
-    0: ("float32", 32),
-    1: ("float16", 16),
-    2: ("int32", 32),
-    3: ("uint8", 8),
-    4: ("int64", 64),
-    6: ("bool", 8),
-    7: ("int16", 16),
-    8: ("complex64", 64),
-    9: ("int8", 8),
-    10: ("float64", 64),
-    11: ("complex128", 128),
-    12: ("uint64", 64),
-    15: ("uint32", 32),
-    16: ("uint16", 16),
-    17: ("int4", 4),
-    18: ("bfloat16", 16),
-    19: ("int2", 2),
-    20: ("uint4", 4),
-    21: ("float8_e4m3fn", 8),
-    22: ("float8_e5m2", 8),
-}
-"""TensorType to the element type's name and bits; types of less than a byte are packed."""
+_CUSTOM: Final = "CUSTOM"
+_UNSIZED: Final = frozenset({"STRING", "RESOURCE", "VARIANT"})
 
-UNSIZED_TYPES = {5: "string", 13: "resource", 14: "variant"}
-"""TensorTypes whose bytes no shape states."""
 
-PADDINGS = ("SAME", "VALID")
-ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+class _Slot:
+    """The slot of a field, which is looked up when it is first needed."""
+
+    def __init__(self, table_name: str, field_name: str) -> None:
+        self._table, self._field = table_name, field_name
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> int:
+        slot = field(self._table, self._field).slot
+        # From now on the class has the number itself: files have a hundred thousand fields.
+        setattr(owner, self._name, slot)
+        return slot
+
+
+class _Slots:
+    """How many slots a table has, looked up when it is first needed."""
+
+    def __init__(self, table_name: str) -> None:
+        self._table = table_name
+
+    def __get__(self, instance: object, owner: type) -> int:
+        return table(self._table).slots
 
 
 class ModelSlot:
     """Slots of the table Model."""
 
-    VERSION = 0
-    OPERATOR_CODES = 1
-    SUBGRAPHS = 2
-    DESCRIPTION = 3
-    BUFFERS = 4
-    METADATA_BUFFER = 5
-    METADATA = 6
-    SIGNATURE_DEFS = 7
-    EXTERNAL_BUFFER_GROUPS = 8
-    EXTERNAL_BUFFERS = 9
-    COUNT = 10
+    VERSION = _Slot("Model", "version")
+    OPERATOR_CODES = _Slot("Model", "operator_codes")
+    SUBGRAPHS = _Slot("Model", "subgraphs")
+    DESCRIPTION = _Slot("Model", "description")
+    BUFFERS = _Slot("Model", "buffers")
+    METADATA_BUFFER = _Slot("Model", "metadata_buffer")
+    METADATA = _Slot("Model", "metadata")
+    SIGNATURE_DEFS = _Slot("Model", "signature_defs")
+    EXTERNAL_BUFFER_GROUPS = _Slot("Model", "external_buffer_groups")
+    EXTERNAL_BUFFERS = _Slot("Model", "external_buffers")
+    COUNT = _Slots("Model")
 
 
 class SubgraphSlot:
     """Slots of the table SubGraph."""
 
-    TENSORS = 0
-    INPUTS = 1
-    OUTPUTS = 2
-    OPERATORS = 3
-    NAME = 4
-    DEBUG_METADATA = 5
+    TENSORS = _Slot("SubGraph", "tensors")
+    INPUTS = _Slot("SubGraph", "inputs")
+    OUTPUTS = _Slot("SubGraph", "outputs")
+    OPERATORS = _Slot("SubGraph", "operators")
+    NAME = _Slot("SubGraph", "name")
+    DEBUG_METADATA = _Slot("SubGraph", "debug_metadata_index")
 
 
 class TensorSlot:
     """Slots of the table Tensor."""
 
-    SHAPE = 0
-    TYPE = 1
-    BUFFER = 2
-    NAME = 3
-    QUANTIZATION = 4
-    IS_VARIABLE = 5
-    SPARSITY = 6
-    SHAPE_SIGNATURE = 7
-    VARIANT_TENSORS = 9
-    EXTERNAL_BUFFER = 10
+    SHAPE = _Slot("Tensor", "shape")
+    TYPE = _Slot("Tensor", "type")
+    BUFFER = _Slot("Tensor", "buffer")
+    NAME = _Slot("Tensor", "name")
+    QUANTIZATION = _Slot("Tensor", "quantization")
+    IS_VARIABLE = _Slot("Tensor", "is_variable")
+    SPARSITY = _Slot("Tensor", "sparsity")
+    SHAPE_SIGNATURE = _Slot("Tensor", "shape_signature")
+    VARIANT_TENSORS = _Slot("Tensor", "variant_tensors")
+    EXTERNAL_BUFFER = _Slot("Tensor", "external_buffer")
 
 
 class QuantizationSlot:
     """Slots of the table QuantizationParameters."""
 
-    MINIMUM = 0
-    MAXIMUM = 1
-    SCALE = 2
-    ZERO_POINT = 3
-    DETAILS_TYPE = 4
-    DETAILS = 5
-    AXIS = 6
+    MINIMUM = _Slot("QuantizationParameters", "min")
+    MAXIMUM = _Slot("QuantizationParameters", "max")
+    SCALE = _Slot("QuantizationParameters", "scale")
+    ZERO_POINT = _Slot("QuantizationParameters", "zero_point")
+    DETAILS_TYPE = _Slot("QuantizationParameters", "details_type")
+    DETAILS = _Slot("QuantizationParameters", "details")
+    AXIS = _Slot("QuantizationParameters", "quantized_dimension")
 
 
 class OperatorSlot:
     """Slots of the table Operator."""
 
-    OPCODE_INDEX = 0
-    INPUTS = 1
-    OUTPUTS = 2
-    OPTIONS_TYPE = 3
-    OPTIONS = 4
-    CUSTOM_OPTIONS = 5
-    MUTATING_VARIABLES = 7
-    INTERMEDIATES = 8
-    LARGE_CUSTOM_OPTIONS_OFFSET = 9
-    LARGE_CUSTOM_OPTIONS_SIZE = 10
-    OPTIONS_2_TYPE = 11
-    OPTIONS_2 = 12
-    DEBUG_METADATA = 13
+    OPCODE_INDEX = _Slot("Operator", "opcode_index")
+    INPUTS = _Slot("Operator", "inputs")
+    OUTPUTS = _Slot("Operator", "outputs")
+    OPTIONS_TYPE = _Slot("Operator", "builtin_options_type")
+    OPTIONS = _Slot("Operator", "builtin_options")
+    CUSTOM_OPTIONS = _Slot("Operator", "custom_options")
+    MUTATING_VARIABLES = _Slot("Operator", "mutating_variable_inputs")
+    INTERMEDIATES = _Slot("Operator", "intermediates")
+    LARGE_CUSTOM_OPTIONS_OFFSET = _Slot("Operator", "large_custom_options_offset")
+    LARGE_CUSTOM_OPTIONS_SIZE = _Slot("Operator", "large_custom_options_size")
+    OPTIONS_2_TYPE = _Slot("Operator", "builtin_options_2_type")
+    OPTIONS_2 = _Slot("Operator", "builtin_options_2")
+    DEBUG_METADATA = _Slot("Operator", "debug_metadata_index")
 
 
 class OperatorCodeSlot:
     """Slots of the table OperatorCode."""
 
-    DEPRECATED_BUILTIN_CODE = 0
-    CUSTOM_CODE = 1
-    VERSION = 2
-    BUILTIN_CODE = 3
+    DEPRECATED_BUILTIN_CODE = _Slot("OperatorCode", "deprecated_builtin_code")
+    CUSTOM_CODE = _Slot("OperatorCode", "custom_code")
+    VERSION = _Slot("OperatorCode", "version")
+    BUILTIN_CODE = _Slot("OperatorCode", "builtin_code")
 
 
 class BufferSlot:
     """Slots of the table Buffer; offset and size state bytes of the file outside the flatbuffer."""
 
-    DATA = 0
-    OFFSET = 1
-    SIZE = 2
+    DATA = _Slot("Buffer", "data")
+    OFFSET = _Slot("Buffer", "offset")
+    SIZE = _Slot("Buffer", "size")
 
 
 class MetadataSlot:
     """Slots of the table Metadata."""
 
-    NAME = 0
-    BUFFER = 1
+    NAME = _Slot("Metadata", "name")
+    BUFFER = _Slot("Metadata", "buffer")
+
+
+@cache
+def element_types() -> Mapping[int, tuple[str, int]]:
+    """Return TensorType to the element type's name and bits; types of less than a byte are packed."""
+    sized = {code: name for code, name in members("TensorType").items() if name not in _UNSIZED}
+    return MappingProxyType({code: (name.lower(), _bits(name)) for code, name in sized.items()})
+
+
+@cache
+def unsized_types() -> Mapping[int, str]:
+    """Return the TensorTypes whose bytes no shape states, by name."""
+    return MappingProxyType({code: name.lower() for code, name in members("TensorType").items() if name in _UNSIZED})
+
+
+def type_code(dtype: str) -> int:
+    """Return the TensorType of an element type."""
+    return next(code for code, (name, _) in element_types().items() if name == dtype)
+
+
+def _bits(name: str) -> int:
+    """Return the bits of an element: all names but BOOL begin with a kind and them, as FLOAT8_E5M2 does."""
+    stated = re.match(r"[A-Z]+(\d+)", name)
+    return int(stated[1]) if stated is not None else 8
+
+
+def operator_types() -> Mapping[int, str]:
+    """Return the operators' codes to their names."""
+    return members("BuiltinOperator")
 
 
 def operator_type(builtin_code: int, custom_code: str) -> str:
     """Return the operator's name: "CONV_2D", "CUSTOM:name", or "BUILTIN_999" for a code of a later schema."""
-    if builtin_code == _CUSTOM:
-        return f"CUSTOM:{custom_code}"
-    return _OPERATORS[builtin_code] if builtin_code < len(_OPERATORS) else f"BUILTIN_{builtin_code}"
+    name = operator_types().get(builtin_code, f"BUILTIN_{builtin_code}")
+    return f"{_CUSTOM}:{custom_code}" if name == _CUSTOM else name

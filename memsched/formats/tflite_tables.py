@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, Literal
 
 from memsched.errors import ModelError
-from memsched.formats.tflite_assembly import Item, Kind, Old, Scalar, TableItem
+from memsched.formats import tflite_package
+from memsched.formats.tflite_assembly import Item, Old, Scalar, TableItem
 from memsched.formats.tflite_flatbuffer import Table
 from memsched.formats.tflite_metadata import move_absolute_offsets
 from memsched.formats.tflite_model import FileModel
 
 __all__ = ["copied", "moved_root"]
 
-_REFERENCE: Final = "reference"
-_MOVED: Final = "moved"
-_Field = Literal["reference", "moved"] | Kind
-
-# Per table what each slot holds, as the schema states it.
-_TABLES: Final[Mapping[str, tuple[_Field, ...]]] = {
-    "Model": ("uint32", *(_REFERENCE,) * 9),
-    "SubGraph": (*(_REFERENCE,) * 5, "int32"),
-    "Tensor": (
-        _REFERENCE,
-        "int8",
-        "uint32",
-        *(_REFERENCE,) * 2,
-        "uint8",
-        *(_REFERENCE,) * 2,
-        "uint8",
-        _REFERENCE,
-        "uint32",
-    ),
-    "Operator": (
-        "uint32",
-        *(_REFERENCE,) * 2,
-        "uint8",
-        *(_REFERENCE,) * 2,
-        "int8",
-        *(_REFERENCE,) * 2,
-        _MOVED,
-        "uint64",
-        "uint8",
-        _REFERENCE,
-        "int32",
-    ),
-    "QuantizationParameters": (*(_REFERENCE,) * 4, "uint8", _REFERENCE, "int32"),
-}
+_PLACES = ("Operator", "LargeCustomOptionsOffset")
+"""The field of a table copied here that states a place in the file."""
 
 
 def copied(table: Table, kind: str, fields: Mapping[int, Scalar | Item], without: Collection[int] = ()) -> TableItem:
@@ -55,26 +23,30 @@ def copied(table: Table, kind: str, fields: Mapping[int, Scalar | Item], without
     Raises:
         ModelError: It has fields of a later schema, which would be lost.
     """
-    held = _TABLES[kind]
+    schema = tflite_package.table(kind)
+    moved = schema.names[_PLACES[1]] if kind == _PLACES[0] else -1
     found: dict[int, Scalar | Item] = {}
     for slot in range(table.slots):
         if table.place(slot) is None or slot in fields or slot in without:
             continue
-        if slot >= len(held):
+        if slot not in schema.fields:
             raise ModelError(f"its table {kind} has fields of a later schema (slot {slot}), which would be lost")
-        found[slot] = _field(table, slot, held[slot])
+        found[slot] = _place(table, slot) if slot == moved else _field(table, schema.fields[slot])
     return TableItem({**found, **fields})
 
 
-def _field(table: Table, slot: int, kind: _Field) -> Scalar | Item:
-    if kind == _REFERENCE:
-        target = table.target(slot)
+def _field(table: Table, field: tflite_package.Field) -> Scalar | Item:
+    if field.kind is None:
+        target = table.target(field.slot)
         return Old(target if target is not None else 0)
-    if kind == _MOVED:
-        place = table.number(slot, "uint64")
-        # 0 and 1 say that there is nothing outside the flatbuffer.
-        return Scalar("uint64", place, moved=place > 1)
-    return Scalar(kind, table.number(slot, kind))
+    real = field.kind == "float32"
+    return Scalar(field.kind, table.real(field.slot) if real else table.number(field.slot, field.kind))
+
+
+def _place(table: Table, slot: int) -> Scalar:
+    place = table.number(slot, "uint64")
+    # 0 and 1 say that there is nothing outside the flatbuffer.
+    return Scalar("uint64", place, moved=place > 1)
 
 
 def moved_root(model: FileModel, data: bytes, shift: int) -> bytes:
