@@ -27,13 +27,17 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.graph.parts import part_of, readers_of
 from memsched.graph.stages import Constraints, Layer, Network, Skips, StageFigures, StageSchedule, Value, figures
-from memsched.graph.stages_checker import check_stages
+from memsched.graph.stages_checker import check_rows, check_stages
+from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
+from memsched.pipeline.prices import StageMemory
 from memsched.pipeline.simulate import Simulation, simulate
 from memsched.placing import Request, prepare
 from memsched.planning import GraphPlan
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.values import Verification
+from memsched.schedule.bounds import largest_step
+from memsched.schedule.portfolio import schedule_graph
 from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules, Target
@@ -47,6 +51,9 @@ Scheduler = Literal["exact", "respect", "heuristic"]
 _DEFAULT_TARGET = "coral_edgetpu"
 _SCHEDULING_SHARE = 0.5
 """Of the time, for stages; the rest orders the segments."""
+
+_ORDER_SECONDS = 1.0
+"""For the order of one stage that is looked at; nearly always it is proven in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,6 @@ class Staged:
     target: Target
     network: Network
     constraints: Constraints
-    skips: Skips
     scheduler: Scheduler
     balance: Balance
     schedule: StageSchedule
@@ -114,8 +120,6 @@ def network_of(module: Module, graph: Graph) -> Network:
     for number, op in enumerate(graph.ops):
         before[number].update(makers[tensor] for tensor in op.inputs if tensor in makers and tensor not in states)
     results = set(graph.outputs)
-    tensors = [tensor for tensor in graph.inputs if tensor not in states]
-    tensors += [tensor for op in graph.ops for tensor in op.outputs if tensor not in states]
     return Network(
         name=graph.name,
         layers=tuple(
@@ -130,11 +134,18 @@ def network_of(module: Module, graph: Graph) -> Network:
                 readers=tuple(readers[tensor]),
                 result=tensor in results,
             )
-            for tensor in tensors
+            for tensor in _values_of(graph)
         ),
         constants=stored.sizes,
         together=together(module),
     )
+
+
+def _values_of(graph: Graph) -> list[int]:
+    """Return the tensors that are the values of a graph's network, in order."""
+    states = set(graph.variables)
+    tensors = [*graph.inputs, *(tensor for op in graph.ops for tensor in op.outputs)]
+    return [tensor for tensor in tensors if tensor not in states]
 
 
 def pipeline(
@@ -188,19 +199,22 @@ def pipeline(
     rules = load_target(target or _DEFAULT_TARGET)
     if rules.pipeline is None:
         raise UsageError(f"target '{rules.name}' states no pipeline: add a [pipeline] table, as in {_DEFAULT_TARGET}")
-    graph = prepare(module, rules, in_place=in_place).lowered[0].graph
-    network = network_of(module, graph)
+    prepared = prepare(module, rules, in_place=in_place)
+    network = network_of(module, prepared.lowered[0].graph)
     constraints = Constraints(
         stages,
         _named(network, cut_after, "--cut-at"),
         _named(network, never_cut, "--never-cut"),
         children_together,
+        skips,
     )
     _check_request(network, constraints, scheduler, balance)
     share = limits if time_limit is None else replace(limits, time_limit=time_limit * _SCHEDULING_SHARE)
-    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, graph, share)
+    cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder, stop=stop)
+    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share, cost)
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
+    check_rows(network, schedule, parts)
     permitted = Permitted(tile, remat, max_extra_macs)
     request = Request(started, limits, "auto" if reorder else "file", stop=stop)
     made = cutter(module)
@@ -209,6 +223,9 @@ def pipeline(
         for index, part in enumerate(parts)
     )
     check_segments(module, [segment.segment for segment in segments])
+    if balance == "memory":
+        schedule = _as_measured(schedule, segments, rewriting=tile or remat)
+        check_stages(network, schedule, constraints)
     simulation = simulate(
         network, schedule, rules.pipeline, skips=skips, activations=[segment.arena for segment in segments]
     )
@@ -221,13 +238,12 @@ def pipeline(
         target=rules,
         network=network,
         constraints=constraints,
-        skips=skips,
         scheduler=scheduler,
         balance=balance,
         schedule=schedule,
         figures=parts,
         simulation=simulation,
-        baseline=_baseline(network, schedule, constraints, rules.pipeline, skips),
+        baseline=_baseline(network, schedule, constraints, rules.pipeline),
         segments=segments,
         annotated=annotate_stages(module, schedule.stages) if annotate and module.format == "onnx" else None,
         verification=verification,
@@ -263,8 +279,8 @@ def _schedule(
     scheduler: Scheduler,
     balance: Balance,
     rules: PipelineRules,
-    graph: Graph,
     limits: Limits,
+    cost: StageMemory,
 ) -> StageSchedule:
     if scheduler == "respect":
         from memsched.pipeline import respect
@@ -276,13 +292,51 @@ def _schedule(
         return heuristic.schedule(network, constraints)
     from memsched.pipeline import exact
 
-    readers = readers_of(graph)
+    return exact.schedule(network, constraints, balance=balance, rules=rules, limits=limits, cost=cost)
 
-    def peak(layers: Sequence[int]) -> int:
-        part = part_of(graph, sorted(layers), readers)
-        return evaluate(Storage.of(part), range(len(part.ops))).peak
 
-    return exact.schedule(network, constraints, balance=balance, rules=rules, limits=limits, cost=peak)
+def _stage_memory(
+    graph: Graph, target: Target, limits: Limits, *, reorder: bool, stop: Callable[[], bool] | None
+) -> StageMemory:
+    """Return what says how much memory a stage needs, its operators in their best order as in the segment's file.
+
+    Args:
+        graph: As read, without the target's rules.
+    """
+    readers, values = readers_of(graph), _values_of(graph)
+    limits = replace(limits, time_limit=_ORDER_SECONDS)
+
+    def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
+        part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
+        storage = Storage.of(part)
+        peak = evaluate(storage, range(len(part.ops))).peak
+        if not reorder or peak <= largest_step(storage):
+            return peak, peak
+        found = schedule_graph(part, limits, stop=stop, storage=storage).schedule
+        return found.peak, found.lower_bound
+
+    return cost
+
+
+def _as_measured(schedule: StageSchedule, segments: Sequence[SegmentFile], *, rewriting: bool) -> StageSchedule:
+    """Return ``schedule``, balanced by memory, with the peak that the segments have, and claims that hold for it.
+
+    Layers in pieces, or computed again, may make another cut better: nothing is proven of those.
+    """
+    peak = max(segment.plan.schedule.peak for segment in segments)
+    if peak == schedule.objective and not rewriting:
+        return schedule
+    bound, proof = schedule.lower_bound, schedule.proof
+    if rewriting:
+        bound, proof = 0, f"{proof}; before layers were rewritten, which may make other cuts better"
+    return replace(
+        schedule,
+        objective=peak,
+        lower_bound=min(bound, peak),
+        communication_bound=0,
+        status="feasible",
+        proof=proof,
+    )
 
 
 def _segment(
@@ -326,14 +380,13 @@ def _baseline(
     schedule: StageSchedule,
     constraints: Constraints,
     rules: PipelineRules,
-    skips: Skips,
 ) -> Simulation | None:
     """Return how the vendor's even split would run; None where that split is what was made."""
     from memsched.pipeline import heuristic
 
     if schedule.method == "heuristic":
         return None
-    return simulate(network, heuristic.schedule(network, constraints), rules, skips=skips)
+    return simulate(network, heuristic.schedule(network, constraints), rules, skips=constraints.skips)
 
 
 def _verified(

@@ -14,9 +14,13 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.stages import Constraints
 from memsched.graph.stages_checker import check_stages
+from memsched.pipeline_sections import file_names, report_of
 from memsched.pipelining import Staged, network_of, pipeline
 from memsched.runtimes import segments as runner
 from memsched.runtimes.values import Verification
+from scripts.differential.stages import counted
+from tests.distributed_nets import random_net
+from tests.pipeline.networks import all_schedules
 from tests.small_models import branches, floats, model_of
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
@@ -135,3 +139,42 @@ def test_other_outputs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_constraints_reach_the_schedule() -> None:
     staged = pipeline(residual(), stages=2, cut_after=["add1"], verify=False)
     assert staged.constraints == Constraints(2, cut_after=(5,))
+
+
+@pytest.mark.parametrize("skips", ["once", "through"])
+def test_rows_add_up_to_what_is_said(skips: str) -> None:
+    """The cut of least traffic where tensors are handed through is not that where they are sent once."""
+    staged = pipeline(residual(), stages=4, skips=skips, verify=False)  # type: ignore[arg-type]
+    rows = report_of(staged, file_names("net.onnx", None, 4, None, annotated=True)).data
+    received = sum(stage["receives_bytes"] for stage in rows["stages"])
+    assert received == rows["result"]["communication_bytes"] + rows["result"]["inputs_bytes"]
+    assert rows["result"]["status"] == "optimal"
+    schedules = all_schedules(staged.network, staged.constraints)
+    best = min(counted(staged.network, stages, 4, "params", staged.constraints.skips) for stages in schedules)
+    assert (staged.schedule.objective, staged.schedule.communication) == best
+
+
+@pytest.mark.parametrize("skips", ["once", "through"])
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_that_is_balanced_is_what_the_segments_need(seed: int, skips: str) -> None:
+    data = random_net(seed) if seed else branches(2)
+    staged = pipeline(data, stages=2, balance="memory", skips=skips, verify=False)  # type: ignore[arg-type]
+    peaks = [segment.plan.schedule.peak for segment in staged.segments]
+    assert max(peaks) == staged.schedule.objective
+    assert staged.schedule.status == "optimal" or "one topological order" in staged.schedule.proof
+
+
+def test_memory_is_balanced_by_the_best_order_of_each_stage() -> None:
+    """In the file's order a stage of two products would need both; ordered, each is reduced before the next."""
+    staged = pipeline(branches(3), stages=2, balance="memory", verify=False)
+    file = pipeline(branches(3), stages=2, balance="memory", verify=False, reorder=False)
+    assert staged.schedule.objective < file.schedule.objective
+    assert staged.schedule.status == file.schedule.status == "optimal"
+    assert max(segment.plan.schedule.peak for segment in file.segments) == file.schedule.objective
+
+
+def test_nothing_is_proven_of_memory_where_layers_may_be_rewritten() -> None:
+    staged = pipeline(residual(2), stages=2, balance="memory", tile=True, verify=False)
+    assert (staged.schedule.status, staged.schedule.lower_bound) == ("feasible", 0)
+    assert "rewritten" in staged.schedule.proof
+    assert max(segment.plan.schedule.peak for segment in staged.segments) == staged.schedule.objective

@@ -19,7 +19,12 @@ def readers_of(graph: Graph) -> list[list[int]]:
     return readers
 
 
-def part_of(graph: Graph, ops: Sequence[int], readers: Sequence[Sequence[int]] | None = None) -> Graph:
+def part_of(
+    graph: Graph,
+    ops: Sequence[int],
+    readers: Sequence[Sequence[int]] | None = None,
+    handed: Sequence[int] = (),
+) -> Graph:
     """Return the graph of ``ops`` alone, in the order given.
 
     Its inputs are the tensors that they read and do not make; its outputs those that other ops, or the caller of
@@ -27,6 +32,7 @@ def part_of(graph: Graph, ops: Sequence[int], readers: Sequence[Sequence[int]] |
 
     Args:
         readers: What `readers_of` says of ``graph``, where many parts of it are made.
+        handed: Tensors that the part is given and hands on, whether or not it reads them.
     """
     inside = set(ops)
     readers = readers_of(graph) if readers is None else readers
@@ -35,12 +41,13 @@ def part_of(graph: Graph, ops: Sequence[int], readers: Sequence[Sequence[int]] |
     results_of_all = set(graph.outputs)
     variables = [tensor for tensor in graph.variables if tensor in made or tensor in read]
     held = set(variables)
+    read.update(dict.fromkeys(handed))
     given = [tensor for tensor in read if tensor not in made and tensor not in held]
     results = [
         tensor
         for tensor in sorted(made - held)
         if tensor in results_of_all or any(reader not in inside for reader in readers[tensor])
-    ]
+    ] + list(handed)
     number = {tensor: place for place, tensor in enumerate(sorted({*made, *read, *held}))}
     position = {op: place for place, op in enumerate(ops)}
     return Graph(

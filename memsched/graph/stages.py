@@ -15,7 +15,8 @@ __all__ = ["Constraints", "Layer", "Network", "Skips", "StageFigures", "StageSch
 
 Skips = Literal["once", "through"]
 """How a value reaches a stage that is not the next one: the host keeps it and sends it to each stage that reads it
-("once"), or every stage between hands it on ("through")."""
+("once"), or every stage between hands it on, outputs of the network to the last stage ("through"). Inputs of the
+network come from the host to each stage that reads them, either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,16 @@ class Constraints:
         stages: How many; none may be empty.
         cut_after: Layers whose outputs no layer of their own stage may read.
         never_cut: Layers whose readers must all be in their stage.
-        children_together: All readers of a layer's outputs must be in one stage (document 4, post-inference
+        children_together: All readers of a layer's outputs must be in one stage (RESPECT, post-inference
             processing: what the Edge TPU demands).
+        skips: How values reach later stages than the next, which is what communication and time count.
     """
 
     stages: int
     cut_after: tuple[int, ...] = ()
     never_cut: tuple[int, ...] = ()
     children_together: bool = False
+    skips: Skips = "once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class StageSchedule:
         objective: The largest cost of a stage in the unit that was balanced (bytes of parameters by default).
         lower_bound: No schedule under the same constraints has a smaller ``objective``.
         communication: Bytes that stages receive from other stages, added up over stages; inputs of the network do
-            not count.
+            not count. What is handed through counts once per stage that receives it.
         communication_bound: No schedule of this ``objective`` has less.
         status: "optimal" only when both equal their bounds.
         proof: How the bounds were proven, in words.

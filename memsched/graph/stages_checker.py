@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from memsched.errors import InternalError
-from memsched.graph.stages import Constraints, Network, StageSchedule
+from collections.abc import Sequence
 
-__all__ = ["check_stages"]
+from memsched.errors import InternalError
+from memsched.graph.stages import Constraints, Network, StageFigures, StageSchedule
+
+__all__ = ["check_rows", "check_stages"]
 
 
 def check_stages(network: Network, schedule: StageSchedule, constraints: Constraints) -> None:
@@ -21,7 +23,7 @@ def check_stages(network: Network, schedule: StageSchedule, constraints: Constra
         raise InternalError("a stage is empty or does not exist")
     _check_order(network, stages)
     _check_constraints(network, stages, constraints)
-    communication = _communication(network, stages)
+    communication = _communication(network, stages, constraints)
     if communication != schedule.communication:
         raise InternalError(f"stages receive {communication} bytes, not the {schedule.communication} that were claimed")
     if schedule.objective < schedule.lower_bound or communication < schedule.communication_bound:
@@ -29,6 +31,21 @@ def check_stages(network: Network, schedule: StageSchedule, constraints: Constra
     proven = (schedule.objective, communication) == (schedule.lower_bound, schedule.communication_bound)
     if schedule.status == "optimal" and not proven:
         raise InternalError("a stage schedule claims to be optimal without bounds that say so")
+
+
+def check_rows(network: Network, schedule: StageSchedule, rows: Sequence[StageFigures]) -> None:
+    """Check that what is said of each stage adds up to what is said of all.
+
+    Raises:
+        InternalError: It does not.
+    """
+    values = [network.values[value] for row in rows for value in row.received_values]
+    received = sum(row.receives for row in rows)
+    given = sum(value.size for value in values if value.producer < 0)
+    if received != sum(value.size for value in values) or received - given != schedule.communication:
+        raise InternalError(f"stages receive {received - given} bytes of others, not {schedule.communication}")
+    if sorted(layer for row in rows for layer in row.layers) != list(range(len(network.layers))):
+        raise InternalError("a layer is in no stage, or in several")
 
 
 def _check_order(network: Network, stages: tuple[int, ...]) -> None:
@@ -60,10 +77,18 @@ def _check_constraints(network: Network, stages: tuple[int, ...], constraints: C
             raise InternalError("readers of one layer are in different stages")
 
 
-def _communication(network: Network, stages: tuple[int, ...]) -> int:
+def _communication(network: Network, stages: tuple[int, ...], constraints: Constraints) -> int:
+    """Return what stages receive: of each value every stage that reads it, or every one up to where it is handed."""
     total = 0
     for value in network.values:
-        if value.producer >= 0:
-            others = {stages[reader] for reader in value.readers if stages[reader] != stages[value.producer]}
-            total += value.size * len(others)
+        if value.producer < 0:
+            continue
+        home = stages[value.producer]
+        ends = {stages[reader] for reader in value.readers if stages[reader] != home}
+        if constraints.skips == "through":
+            if value.result:
+                ends.add(constraints.stages - 1)
+            total += value.size * (max(ends, default=home) - home)
+        else:
+            total += value.size * len(ends)
     return total

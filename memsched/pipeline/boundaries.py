@@ -119,7 +119,7 @@ class Boundaries:
         ]
         self._weights = dict(found)
         self._strict = _strict_masks(condensed.strict)
-        self._flows = [(1 << flow.producer, mask_of(flow.readers), flow.size) for flow in condensed.flows]
+        self._flows = [(1 << flow.producer, mask_of(flow.readers), flow.size, flow.to_end) for flow in condensed.flows]
         self._crossings: dict[int, tuple[list[tuple[int, int]], int]] = {}
         self._pairs = 0
 
@@ -146,8 +146,8 @@ class Boundaries:
 
         Of several such schedules it is the one whose last stage, then the one before it, begins with the least set
         before it, read as a number with bit i for group i. What crosses a boundary is received at least once after
-        it: where there are many pairs, ceilings on communication are tried, each twice the one before, and sets above
-        the ceiling are left out.
+        it (by the very next stage where values are handed through): where there are many pairs, ceilings on
+        communication are tried, each twice the one before, and sets above the ceiling are left out.
 
         Args:
             known: Communication of some schedule, of any peak: where ceilings begin, an eighth of it.
@@ -157,7 +157,7 @@ class Boundaries:
         """
         windows = [self._sets[:1], *(self._window(level, stages, limit) for level in range(1, stages + 1))]
         pairs = sum(len(before) * len(after) for before, after in pairwise(windows))
-        most = (stages - 1) * sum([size for _, _, size in self._flows])
+        most = (stages - 1) * sum([size for _, _, size, _ in self._flows])
         ceiling = most if known is None or pairs <= _FEW_PAIRS else known // 8
         while True:
             self._pairs = 0
@@ -172,10 +172,10 @@ class Boundaries:
         """Return the least communication if it is at most ``ceiling``, and the stages of the groups."""
         levels: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
         for window in windows[1:]:
-            befores = sorted((cost, mask) for mask, (cost, _) in levels[-1].items())
+            befores = sorted((cost + self._handed(mask), mask) for mask, (cost, _) in levels[-1].items())
             if not befores:
                 return None
-            reached = [(cost, mask, self._weights[mask], self._crossing(mask)[0]) for cost, mask in befores]
+            reached = [(cost, mask, self._weights[mask], self._read_later(mask)) for cost, mask in befores]
             following: dict[int, tuple[int, int]] = {}
             for after in window:
                 to_come = self._crossing(after.mask)[1]
@@ -263,14 +263,23 @@ class Boundaries:
         before, after = level * room, (stages - level) * room
         return [each for each in self._sets[1:-1] if each.before <= before and each.after <= after]
 
+    def _handed(self, mask: int) -> int:
+        """Return what the stage behind the boundary ``mask`` receives whatever is in it."""
+        return self._crossing(mask)[1] if self._condensed.through else 0
+
+    def _read_later(self, mask: int) -> Sequence[tuple[int, int]]:
+        """Return (readers, size) of what the stage behind the boundary ``mask`` receives if it holds a reader."""
+        return () if self._condensed.through else self._crossing(mask)[0]
+
     def _crossing(self, mask: int) -> tuple[list[tuple[int, int]], int]:
         """Return (readers, size) of what groups of ``mask`` hand to others, and the sum of sizes."""
         found = self._crossings.get(mask)
         if found is None:
             sizes: dict[int, int] = {}
-            for producer, readers, size in self._flows:
-                if producer & mask and readers & ~mask:
-                    later = readers & ~mask
+            last = mask == self._sets[-1].mask
+            for producer, readers, size, to_end in self._flows:
+                later = readers & ~mask
+                if producer & mask and (later or (to_end and not last)):
                     sizes[later] = sizes.get(later, 0) + size
             found = self._crossings[mask] = (list(sizes.items()), sum(sizes.values()))
         return found

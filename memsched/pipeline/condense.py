@@ -22,11 +22,13 @@ class Flow:
     Attributes:
         size: Bytes, added up over the values.
         readers: Groups other than ``producer``, ascending.
+        to_end: The values are handed on to the last stage, whoever reads them.
     """
 
     size: int
     producer: int
     readers: tuple[int, ...]
+    to_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Condensed:
         strict: Pairs (before, after) of groups of which the second must be in a later stage.
         uncuttable: Layers after which a cut was asked for, but which share a group with a reader.
         flows: What groups hand to each other, by producer and readers.
+        through: Every stage between hands on what later ones need; else each that reads it receives it, once.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -48,6 +51,7 @@ class Condensed:
     strict: tuple[tuple[int, int], ...]
     uncuttable: tuple[int, ...]
     flows: tuple[Flow, ...]
+    through: bool = False
 
     def spread(self, stages: Sequence[int]) -> tuple[int, ...]:
         """Return the stage of each layer where ``stages`` are the groups'."""
@@ -55,10 +59,23 @@ class Condensed:
 
     def communication(self, stages: Sequence[int]) -> int:
         """Return the bytes that stages receive from other stages, where ``stages`` are the groups'."""
-        return sum(
-            flow.size * len({stages[reader] for reader in flow.readers} - {stages[flow.producer]})
-            for flow in self.flows
-        )
+        total, end = 0, max(stages, default=0)
+        for flow in self.flows:
+            home = stages[flow.producer]
+            reading = {stages[reader] for reader in flow.readers} - {home}
+            if self.through:
+                total += flow.size * ((end if flow.to_end else max(reading, default=home)) - home)
+            else:
+                total += flow.size * len(reading)
+        return total
+
+    def alike(self, count: int) -> bool:
+        """Whether all schedules of ``count`` stages cost the same.
+
+        With a group in every stage they differ in the order of stages alone: what is handed through them goes further
+        in one than in another, what is sent once does not.
+        """
+        return count == 1 or (count == len(self.groups) and not self.through)
 
     def levels(self) -> list[int]:
         """Return the earliest stage of each group that cuts asked for leave."""
@@ -127,13 +144,15 @@ def condense(network: Network, constraints: Constraints) -> Condensed:
     for layer, group in enumerate(group_of):
         groups[group].append(layer)
     strict, uncuttable = _strict(network, constraints, group_of)
+    through = constraints.skips == "through"
     return Condensed(
         groups=tuple([tuple(group) for group in groups]),
         group_of=group_of,
         preds=tuple([tuple(sorted({place[other] for other in before[index]} - {place[index]})) for index in order]),
         strict=strict,
         uncuttable=uncuttable,
-        flows=_flows(network, group_of),
+        flows=_flows(network, group_of, through=through),
+        through=through,
     )
 
 
@@ -200,15 +219,16 @@ def _strict(
     return tuple(sorted(pairs)), tuple(sorted(impossible))
 
 
-def _flows(network: Network, group_of: Sequence[int]) -> tuple[Flow, ...]:
-    sizes: dict[tuple[int, tuple[int, ...]], int] = {}
+def _flows(network: Network, group_of: Sequence[int], *, through: bool) -> tuple[Flow, ...]:
+    sizes: dict[tuple[int, tuple[int, ...], bool], int] = {}
     for value in network.values:
         if value.producer >= 0 and value.size:
             home = group_of[value.producer]
             readers = tuple(sorted({group_of[reader] for reader in value.readers} - {home}))
-            if readers:
-                sizes[home, readers] = sizes.get((home, readers), 0) + value.size
-    return tuple([Flow(size, home, readers) for (home, readers), size in sorted(sizes.items())])
+            to_end = through and value.result
+            if readers or to_end:
+                sizes[home, readers, to_end] = sizes.get((home, readers, to_end), 0) + value.size
+    return tuple([Flow(size, *key) for key, size in sorted(sizes.items())])
 
 
 def _cycles(roots: Sequence[int], preds: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError, UsageError
@@ -22,7 +22,7 @@ from memsched.pipeline.heuristic import even_split
 from memsched.pipeline.possible import explain
 from memsched.pipeline.priced import ONLY_ONE, Solved
 from memsched.pipeline.priced import solve as solve_priced
-from memsched.pipeline.prices import MemoryPrice, TimePrice
+from memsched.pipeline.prices import MemoryPrice, StageMemory, TimePrice
 
 if TYPE_CHECKING:
     from memsched.targets.model import PipelineRules
@@ -58,7 +58,7 @@ def schedule(
     balance: Balance = "params",
     rules: PipelineRules | None = None,
     limits: Limits = _DEFAULT_LIMITS,
-    cost: Callable[[Sequence[int]], int] | None = None,
+    cost: StageMemory | None = None,
 ) -> StageSchedule:
     """Return the schedule whose largest stage costs least, and which of those communicates least.
 
@@ -70,7 +70,7 @@ def schedule(
         balance: What a stage costs: bytes of its parameters, its multiply-accumulates, its peak of activation memory,
             or the nanoseconds that the simulator says.
         rules: The pipeline's, for "time".
-        cost: The peak of activation memory of a set of layers, for "memory".
+        cost: What a stage needs, for "memory".
 
     Raises:
         UsageError: No schedule respects ``constraints``.
@@ -109,12 +109,12 @@ def _price(
     constraints: Constraints,
     balance: Balance,
     rules: PipelineRules | None,
-    cost: Callable[[Sequence[int]], int] | None,
+    cost: StageMemory | None,
 ) -> TimePrice | MemoryPrice:
     if balance == "memory":
         if cost is None:
             raise InternalError("stages cannot be balanced by memory without a function that says what they need")
-        return MemoryPrice(condensed, cost)
+        return MemoryPrice(network, condensed, cost)
     if rules is None:
         raise UsageError("--balance time needs a target with a [pipeline] table")
     return TimePrice(network, condensed, rules, constraints.stages)
@@ -140,7 +140,7 @@ def _priced(
 
 def _solve(condensed: Condensed, loads: Loads, count: int, seed: int, deadline: float) -> Solved:
     start = even_split(condensed, loads.weights, count)
-    if count in {1, len(condensed.groups)}:
+    if condensed.alike(count):
         peak = max(loads.of(start, count))
         return Solved(
             start,

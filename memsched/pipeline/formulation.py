@@ -1,7 +1,8 @@
 """Stage schedules as an integer program on CP-SAT, for networks with more places to cut than can be listed.
 
 A Boolean per group and boundary says whether the group lies before it. Precedence orders these Booleans; a stage's load
-is the difference of two weighted sums of them. A flow is received by a stage that holds a reader and not the producer.
+is the difference of two weighted sums of them. A flow is received by a stage that holds a reader and not the producer;
+where values are handed through, by every stage behind a boundary with the producer before it and a reader after it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.errors import InternalError
-from memsched.pipeline.condense import Condensed, Loads
+from memsched.pipeline.condense import Condensed, Flow, Loads
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -105,17 +106,32 @@ class _Model:
         """Minimise what stages receive; return the unit of the objective, bytes."""
         flows = self._condensed.flows
         unit = math.gcd(*[flow.size for flow in flows]) or 1
-        terms = []
-        for flow in flows:
-            for stage in range(1, self._count):
-                receives = self.model.new_bool_var("")
-                reading = any(self._hint[reader] == stage for reader in flow.readers)
-                self.model.add_hint(receives, reading and self._hint[flow.producer] != stage)
-                for reader in flow.readers:
-                    self.model.add(receives >= self._in(reader, stage) - self._in(flow.producer, stage))
-                terms.append(receives * (flow.size // unit))
+        crosses = self._handed if self._condensed.through else self._received
+        terms = [crosses(flow, stage) * (flow.size // unit) for flow in flows for stage in range(1, self._count)]
         self.model.minimize(sum(terms))
         return unit
+
+    def _received(self, flow: Flow, stage: int) -> cp_model.LinearExprT:
+        """Return whether ``stage`` holds a reader of ``flow`` and not its producer, or more than that."""
+        receives = self.model.new_bool_var("")
+        reading = any(self._hint[reader] == stage for reader in flow.readers)
+        self.model.add_hint(receives, reading and self._hint[flow.producer] != stage)
+        for reader in flow.readers:
+            self.model.add(receives >= self._in(reader, stage) - self._in(flow.producer, stage))
+        return receives
+
+    def _handed(self, flow: Flow, stage: int) -> cp_model.LinearExprT:
+        """Return whether ``flow`` is made before ``stage`` and needed in it or behind it, or more than that."""
+        boundary = stage - 1
+        made = self._before[flow.producer][boundary]
+        if flow.to_end:
+            return made
+        crosses = self.model.new_bool_var("")
+        later = any(self._hint[reader] >= stage for reader in flow.readers)
+        self.model.add_hint(crosses, later and self._hint[flow.producer] < stage)
+        for reader in flow.readers:
+            self.model.add(crosses >= made - self._before[reader][boundary])
+        return crosses
 
     def search(self, unit: int, seed: int, deadline: float) -> Solution:
         """Run CP-SAT in another thread, so that Ctrl-C is heard; one worker, so that the result is always the same."""

@@ -56,9 +56,9 @@ def solve(
     """
     known = [(dearest(price, stages, count), condensed.communication(stages), tuple(stages)) for stages in starts]
     best = min(known)
-    if count in {1, len(condensed.groups)}:
-        return Solved(best[2], best[0], best[0], best[1], ONLY_ONE)
     floor = max(-(-sum(price.loads.weights) // count) - price.slack, 0)
+    if condensed.alike(count):
+        return _proven(price, best, floor, ONLY_ONE)
     places = all_places(condensed, price.loads, most_places)
     if places is not None:
         try:
@@ -67,12 +67,19 @@ def solve(
             pass
         else:
             proof = f"dynamic program over all {len(places):,} places to cut {len(condensed.groups):,} groups of layers"
-            return Solved(best[2], best[0], best[0], best[1], proof)
+            return _proven(price, best, floor, proof)
     best = _refined(condensed, price, count, floor, best, deadline)
     proof = "places to cut of one topological order were searched, others were not"
     if floor:
         proof += "; the bound is an even share of computing and of parameters to be sent"
     return Solved(best[2], best[0], min(floor, best[0]), 0, proof)
+
+
+def _proven(price: TimePrice | MemoryPrice, best: _Known, floor: int, proof: str) -> Solved:
+    """Return the best of all schedules, as what it is: proven only where all prices are."""
+    if price.exact:
+        return Solved(best[2], best[0], best[0], best[1], proof)
+    return Solved(best[2], best[0], min(floor, best[0]), 0, f"{proof}; the least memory of some stages is not proven")
 
 
 def dearest(price: TimePrice | MemoryPrice, stages: Sequence[int], count: int) -> int:

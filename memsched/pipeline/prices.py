@@ -11,21 +11,28 @@ from memsched.pipeline.condense import Condensed, Loads, macs_of, parameters_of
 from memsched.pipeline.simulate import cached, stage_time
 from memsched.targets.model import PipelineRules
 
-__all__ = ["MemoryPrice", "TimePrice"]
+__all__ = ["MemoryPrice", "StageMemory", "TimePrice"]
+
+StageMemory = Callable[[Sequence[int], Sequence[int]], tuple[int, int]]
+"""(layers of a stage, values that it hands on though it did not make them) -> the least peak of activation memory known
+for it, and what no order of the layers is below, bytes."""
 
 _NANOSECONDS = 1e9
 
 
 class TimePrice:
-    """Nanoseconds of a stage as `simulate` has them, values that skip stages being sent once.
+    """Nanoseconds of a stage as `simulate` has them.
 
     Attributes:
+        exact: Whether every price so far is what the stage costs.
         loads: Nanoseconds of each group of which a stage of it takes no less, together, than their sum less ``slack``:
             its computing, and its parameters on the link, of which the accelerator's memory saves the slack.
     """
 
+    exact = True
+
     def __init__(self, network: Network, condensed: Condensed, rules: PipelineRules, stages: int) -> None:
-        self._rules = rules
+        self._rules, self._through = rules, condensed.through
         groups = [1 << group for group in condensed.group_of]
         parameters = parameters_of(network, condensed)
         self._sizes, self._own, self._shares = network.constants, parameters.weights, bool(parameters.shared)
@@ -63,9 +70,14 @@ class TimePrice:
         return known
 
     def _price(self, before: int, stage: int) -> int:
-        receives = sum([size for _, readers, size, _ in self._across(before) if readers & stage])
         after = before | stage
-        sends = sum([size for maker, _, size, _ in self._across(after) if maker & stage])
+        if self._through:
+            # Whatever crosses a boundary goes through it; only what the caller gives comes from elsewhere.
+            receives = sum([size for maker, readers, size, _ in self._across(before) if maker or readers & stage])
+            sends = sum([size for maker, _, size, _ in self._across(after) if maker])
+        else:
+            receives = sum([size for _, readers, size, _ in self._across(before) if readers & stage])
+            sends = sum([size for maker, _, size, _ in self._across(after) if maker & stage])
         macs, parameters = (late - early for late, early in zip(self._sums(after), self._sums(before), strict=True))
         on, off = parameters, 0
         if self._shares or parameters > self._rules.parameter_cache_bytes:
@@ -99,24 +111,41 @@ class TimePrice:
 
 
 class MemoryPrice:
-    """The peak of activation memory of a stage, by a function of its layers.
+    """The peak of activation memory of a stage, by a function of its layers and of what it hands through.
 
     Attributes:
+        exact: Whether every price so far is the least peak of the stage, not only the least known.
         loads: Nothing: what is live in a stage is no sum over its groups.
     """
 
     slack = 0
 
-    def __init__(self, condensed: Condensed, cost: Callable[[Sequence[int]], int]) -> None:
+    def __init__(self, network: Network, condensed: Condensed, cost: StageMemory) -> None:
         self._groups = condensed.groups
         self._cost = cost
-        self._known: dict[int, int] = {}
+        self._values = [
+            (
+                number,
+                1 << condensed.group_of[value.producer],
+                mask_of(sorted({condensed.group_of[reader] for reader in value.readers})),
+                value.result,
+            )
+            for number, value in enumerate(network.values)
+            if value.producer >= 0 and condensed.through
+        ]
+        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.exact = True
         self.loads = Loads((0,) * len(condensed.groups))
 
-    def __call__(self, before: int, stage: int) -> int:  # noqa: ARG002 - a price
-        """Return the peak of the groups of ``stage``."""
-        known = self._known.get(stage)
+    def __call__(self, before: int, stage: int) -> int:
+        """Return the peak of the groups of ``stage`` after those of ``before``."""
+        later = ~(before | stage)
+        made_before = [each for each in self._values if each[1] & before]
+        handed = tuple([number for number, _, readers, result in made_before if readers & later or result])
+        known = self._known.get((stage, handed))
         if known is None:
             layers = sorted(layer for group in members(stage) for layer in self._groups[group])
-            known = self._known[stage] = self._cost(layers)
+            known, bound = self._cost(layers, handed)
+            self.exact &= bound >= known
+            self._known[stage, handed] = known
         return known

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from memsched.pipeline.condense import Condensed, Loads
@@ -96,7 +97,7 @@ def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequ
 
     # Sizes beyond what 60 bits hold are compared coarsely instead of overflowing.
     total = sum(loads.weights) + sum([size * len(groups) for size, groups in loads.shared])
-    traffic = sum([flow.size * len(flow.readers) for flow in condensed.flows])
+    traffic = sum([flow.size * (MOST_STAGES if condensed.through else len(flow.readers)) for flow in condensed.flows])
     less, fewer = (max(0, amount.bit_length() - 58) for amount in (total, traffic))
     rank = {place: index for index, place in enumerate(places)}
     # Per place of the order: the first allowed begin behind it.
@@ -105,7 +106,10 @@ def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequ
     for place, group in enumerate(order):
         position[group] = place
     shared = _appearances([(size, groups) for size, groups in loads.shared], position)
-    reads = _appearances([(flow.size, (flow.producer, *flow.readers)) for flow in condensed.flows], position)
+    through = condensed.through
+    flows = () if through else condensed.flows
+    reads = _appearances([(flow.size, (flow.producer, *flow.readers)) for flow in flows], position)
+    handed = _handed(condensed, position, places, fewer) if through else None
     barriers = [-1] * len(order)
     for before, after in condensed.strict:
         barriers[position[after]] = max(barriers[position[after]], position[before])
@@ -126,8 +130,21 @@ def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequ
         end = rank.get(place + 1)
         if end is not None:
             result.loads[end, allowed:end] = load_row[allowed:end]
-            result.moves[end, :end] = move_row[:end]
+            result.moves[end, :end] = move_row[:end] if handed is None else handed[:end]
     return result
+
+
+def _handed(condensed: Condensed, position: Sequence[int], places: Sequence[int], fewer: int) -> Integers:
+    """Return for each of ``places`` of the order what is handed over a boundary there, ``fewer`` bits left out."""
+    import numpy as np
+
+    change = [0] * (len(position) + 2)
+    for flow in condensed.flows:
+        last = max([position[reader] for reader in flow.readers], default=-1)
+        change[position[flow.producer] + 1] += flow.size
+        change[(len(position) if flow.to_end else last) + 1] -= flow.size
+    sums = list(accumulate(change))
+    return np.array([sums[place] >> fewer for place in places], np.int64)
 
 
 def _appearances(

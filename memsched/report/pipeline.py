@@ -87,8 +87,8 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         over = 100 * (balanced["largest"] / balanced["lower_bound"] - 1) if balanced["lower_bound"] else 0.0
         bound = f"{over:.1f} % above the bound" if balanced["lower_bound"] else "without a bound"
         lines.append((f"the largest stage's {unit}: {bound} (found by {result['method']})", None))
-    sent = f"{format_size(result['communication_bytes'])} between stages"
-    lines.append((f"{sent}, {_ways(report)}", None))
+    sent = f"{format_size(result['communication_bytes'])} between stages, {_ways(report)}"
+    lines.append((f"{sent}; {format_size(result['inputs_bytes'])} of inputs", None))
     speed = simulation["speed_up_over_heuristic"]
     against = "" if speed is None else f", {speed:.2f}x the vendor's even split"
     per_second, latency = simulation["throughput_per_second"], 1000 * simulation["latency_seconds"]

@@ -8,7 +8,7 @@ import pytest
 
 from memsched.errors import InternalError
 from memsched.graph.stages import Constraints, Layer, Network, StageSchedule, Value, figures
-from memsched.graph.stages_checker import check_stages
+from memsched.graph.stages_checker import check_rows, check_stages
 
 NETWORK = Network(
     "skip",
@@ -66,6 +66,27 @@ def test_results_of_early_stages_are_handed_on_to_the_end() -> None:
     first, second, third = figures(early, STAGES, 3, "through")
     assert (first.sends, second.sends, third.sends) == (10, 7 + 3 + 7, 7 + 3)
     assert figures(early, STAGES, 3)[2].sends == 7
+
+
+def test_what_is_handed_on_counts_in_every_stage() -> None:
+    through = Constraints(3, skips="through")
+    check_stages(NETWORK, schedule(STAGES, 7 + 3 + 7 + 7), through)
+    with pytest.raises(InternalError, match="receive 24 bytes, not the 17"):
+        check_stages(NETWORK, schedule(STAGES, 17), through)
+    early = replace(NETWORK, values=(*NETWORK.values[:2], replace(NETWORK.values[2], result=True), *NETWORK.values[3:]))
+    check_stages(early, schedule(STAGES, 24 + 3), through)
+
+
+def test_rows_add_up_to_the_total() -> None:
+    for skips, total in (("once", 17), ("through", 24)):
+        rows = figures(NETWORK, STAGES, 3, skips)  # type: ignore[arg-type]
+        check_rows(NETWORK, schedule(STAGES, total), rows)
+        with pytest.raises(InternalError, match=f"receive {total} bytes of others, not {total - 7}"):
+            check_rows(NETWORK, schedule(STAGES, total - 7), rows)
+        with pytest.raises(InternalError, match="in no stage"):
+            check_rows(NETWORK, schedule(STAGES, total), (*rows[:2], replace(rows[2], layers=())))
+        with pytest.raises(InternalError, match="bytes of others"):
+            check_rows(NETWORK, schedule(STAGES, total), (*rows[:2], replace(rows[2], receives=0)))
 
 
 def test_a_valid_schedule_passes() -> None:

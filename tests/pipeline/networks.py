@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import strategies as st
 
 from memsched.errors import InternalError
-from memsched.graph.stages import Constraints, Layer, Network, StageSchedule, Value
+from memsched.graph.stages import Constraints, Layer, Network, Skips, StageSchedule, Value
 from memsched.graph.stages_checker import check_stages
 
 __all__ = ["all_schedules", "communication_of", "constraints", "network", "networks", "parameters_of_stages"]
@@ -59,7 +59,8 @@ def networks(draw: st.DrawFn, most: int = 6) -> Network:
         for output in range(outputs):
             later = list(range(number + 1, count))
             readers = draw(st.sets(st.sampled_from(later), max_size=3)) if later else set()
-            values.append(Value(f"v{number}.{output}", draw(st.integers(0, 5)), number, tuple(sorted(readers))))
+            result = draw(st.integers(0, 3)) == 0
+            values.append(Value(f"v{number}.{output}", draw(st.integers(0, 5)), number, tuple(sorted(readers)), result))
         earlier = draw(st.sets(st.integers(0, number - 1), max_size=1)) if number and draw(st.booleans()) else set()
         used = draw(st.sets(st.integers(0, len(constants) - 1), max_size=2)) if constants else set()
         layers.append((tuple(sorted(used)), draw(st.integers(0, 9)), earlier))
@@ -90,6 +91,7 @@ def constraints(draw: st.DrawFn, count: int, most: int = 4) -> Constraints:
         tuple(draw(some)) if draw(st.booleans()) else (),
         tuple(draw(some)) if draw(st.booleans()) else (),
         draw(st.booleans()),
+        draw(st.sampled_from(["once", "through"])),
     )
 
 
@@ -114,7 +116,7 @@ def parameters_of_stages(network: Network, stages: Sequence[int]) -> list[int]:
     return [sum(network.constants[constant] for constant in held[stage]) for stage in sorted(held)]
 
 
-def communication_of(network: Network, stages: Sequence[int]) -> int:
+def communication_of(network: Network, stages: Sequence[int], skips: Skips = "once") -> int:
     """Return the bytes that stages receive from other stages."""
     moved = {
         (number, stages[reader])
@@ -122,11 +124,23 @@ def communication_of(network: Network, stages: Sequence[int]) -> int:
         for reader in value.readers
         if value.producer >= 0 and stages[reader] != stages[value.producer]
     }
+    if skips == "through":
+        # Whatever a stage receives, and what leaves the last one, those between have received before.
+        moved |= {
+            (number, max(stages))
+            for number, value in enumerate(network.values)
+            if value.result and value.producer >= 0 and stages[value.producer] != max(stages)
+        }
+        moved |= {
+            (number, between)
+            for number, stage in moved
+            for between in range(stages[network.values[number].producer] + 1, stage)
+        }
     return sum(network.values[number].size for number, _ in moved)
 
 
 def _accepted(network: Network, stages: tuple[int, ...], constraints: Constraints) -> bool:
-    communication = communication_of(network, stages)
+    communication = communication_of(network, stages, constraints.skips)
     claim = StageSchedule(stages, constraints.stages, 0, 0, communication, 0, "feasible", "", "")
     try:
         check_stages(network, claim, constraints)
