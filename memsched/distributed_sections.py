@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched import __version__
+from memsched.distribute.orders import InOrder, Ordered
 from memsched.distributed_running import Executed
 from memsched.distributed_steps import Holder, whole_of
 from memsched.distributing import Baseline, Distributed
@@ -99,6 +100,24 @@ def _result(distributed: Distributed) -> dict[str, Any]:
         "steps": len(plan.steps),
         "home": plan.home,
         "interrupted": distributed.interrupted,
+        "order": _order(distributed.ordered),
+    }
+
+
+def _order(ordered: Ordered) -> dict[str, Any]:
+    return {
+        "kept": ordered.order,
+        "given": _in_order(ordered.given),
+        "found": None if ordered.found is None else _in_order(ordered.found),
+        "least_peak_proven": ordered.proven,
+    }
+
+
+def _in_order(one: InOrder) -> dict[str, Any]:
+    return {
+        "peak_bytes": one.peak,
+        "latency_seconds": None if one.plan is None else one.plan.latency,
+        "memory_bytes": None if one.plan is None else max(one.plan.memory),
     }
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from memsched import __version__
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import check_plan
+from memsched.distribute.orders import Ordered, plan_in_best_order
 from memsched.distribute.plan import plan_in
-from memsched.distribute.search import Method, search
+from memsched.distribute.search import Method
 from memsched.distribute.space import Space
 from memsched.distributed_models import StepModel, step_model
 from memsched.distributed_running import Executed, execute
@@ -106,8 +107,9 @@ class Distributed:
         cluster: Without the devices that have dropped out; plan and models count the others from 0.
         cluster_path: Name or path of the cluster's file; "" for one given as a value.
         dropped: Names of the devices that have dropped out.
-        single: The fastest device by itself.
-        even: Even shares for all, by the rule of document 5, section 3.3.1.
+        ordered: The order of execution that the plan is for, and what became of the other one.
+        single: The fastest device by itself, in the plan's order.
+        even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
         executed: The run, where there was one.
         interrupted: The search was ended early by ``stop``.
     """
@@ -118,6 +120,7 @@ class Distributed:
     dropped: tuple[str, ...]
     request: Request
     plan: Distribution
+    ordered: Ordered
     followed: Followed
     models: Models
     single: Baseline
@@ -205,7 +208,7 @@ def _planned(
     stop: Callable[[], bool] | None,
 ) -> Distributed:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
-    plan = search(
+    ordered = plan_in_best_order(
         *(graph, cluster, _less_reading(request.limits, time.monotonic() - started)),
         method=request.method,
         weights=weights,
@@ -213,6 +216,7 @@ def _planned(
         started=started,
         stop=stop,
     )
+    plan = ordered.plan
     check_plan(graph, plan, cluster, weights)
     words = dialect(module)
     followed = follow(graph, plan, words)
@@ -220,7 +224,7 @@ def _planned(
         tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
         for device in range(plan.devices)
     )
-    single, even = _baselines(Space.of(graph, None, weights), cluster, home)
+    single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
     return Distributed(
         module=module,
         cluster=cluster,
@@ -228,6 +232,7 @@ def _planned(
         dropped=dropped,
         request=request,
         plan=plan,
+        ordered=ordered,
         followed=followed,
         models=Models(steps, writer),
         single=single,

@@ -20,6 +20,7 @@ from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router
 from tests.small_models import floats, model_of
 
 __all__ = ["Net", "classifier", "cluster_of", "play", "random_net", "random_plan", "reference"]
+__all__ += ["wide_first"]
 
 Array = np.ndarray[Any, Any]
 
@@ -116,6 +117,14 @@ def classifier() -> bytes:
     x = net.same("Add", x, y)
     x = net.concat([x, net.conv(x, 24, 3, 1, 4)])
     return net.model(net.head(x, 10))
+
+
+def wide_first(branches: int = 6) -> bytes:
+    """Branches of a wide convolution and one that shrinks it, stored with all wide ones first: the worst order."""
+    net = Net()
+    x = net.given(1, 4, 16, 16)
+    wide = [net.conv(x, 16) for _ in range(branches)]
+    return net.model(net.head(net.concat([net.conv(one, 2, 3, 2) for one in wide]), 10))
 
 
 def random_net(seed: int) -> bytes:

@@ -36,6 +36,9 @@ _EXACT_CHAIN = (512, 20_000)
 _EXACT_GRAPH = (16, 500)
 """Choices per op and axis times devices, and states, of the exact method: for chains, and for graphs that branch."""
 
+_SMALLEST = "least memory"
+"""The method of a plan that was looked for because no other fits."""
+
 _LONGEST_BLOCK = 24
 _FUSED = 3
 """Plans for which fused blocks are looked for."""
@@ -56,6 +59,7 @@ def search(
     fuse: bool = True,
     started: float | None = None,
     stop: Callable[[], bool] | None = None,
+    least_order: bool = False,
 ) -> Distribution:
     """Return the fastest plan found that fits the memory of every device.
 
@@ -69,6 +73,7 @@ def search(
         fuse: Permit "auto" blocks of ops without a synchronisation inside.
         started: When the time limit began, on the clock of `time.monotonic`.
         stop: Asked now and then whether to end with what there is.
+        least_order: No order needs less memory than this one on one device: so what it needs there is proven.
 
     Raises:
         DistributionError: The network cannot be distributed.
@@ -87,7 +92,7 @@ def search(
     def ended() -> bool:
         return time.monotonic() >= deadline or (stop is not None and stop())
 
-    task = _Task(Space.of(graph, order, weights), cluster, home, ended)
+    task = _Task(Space.of(graph, order, weights), cluster, home, ended, least_order)
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()
     elif method == "genetic":
@@ -107,6 +112,7 @@ class _Task:
     cluster: Cluster
     home: int
     ended: Callable[[], bool]
+    least_order: bool = False
 
     def plan(self, shares: Sequence[Share], method: str, blocks: Blocks | None = None) -> Distribution:
         return plan_in(self.space, shares, self.cluster, blocks=blocks, home=self.home, method=method)
@@ -199,7 +205,24 @@ class _Task:
         plans.extend([self.refined(one) for one in self._fastest(plans)[:1]])
         for _ in range(_FUSED if fuse else 0):
             plans.extend(self._fused_best(plans, tried))
-        return plans
+        # What is said to be enough memory has to be found in that much.
+        return plans if self._fastest(plans) else [*plans, *self._smallest()]
+
+    def _smallest(self) -> list[Distribution]:
+        """Return the plan of least memory that the dynamic program finds, whatever its latency; nothing for one device.
+
+        It is looked for although the time may be up: without it nothing can be said of what would do.
+        """
+        if len(self.cluster.devices) == 1:
+            return []
+        found = choose(
+            *(self.space, self.cluster, self._tables(lambda: False)),
+            width=_WIDTH,
+            home=self.home,
+            price=math.inf,
+            fits=False,
+        )
+        return [] if found is None else [self.plan(found.shares, _SMALLEST)]
 
     def _fused_best(self, plans: Sequence[Distribution], tried: set[tuple[Share, ...]]) -> list[Distribution]:
         """Return what fused blocks make of the fastest plan whose shares are not among ``tried``; they are then."""
@@ -278,26 +301,21 @@ class _Task:
             return found
         return replace(found, lower_bound=min(found.latency, latency_bound(self.space, self.cluster)))
 
+    def _begins_with_its_inputs(self) -> bool:
+        """Whether all inputs have to be there first, whatever the order: one, and every op reads something."""
+        graph = self.space.graph
+        return len(graph.inputs) <= 1 and all(op.inputs for op in graph.ops)
+
     def _too_small(self, plans: Sequence[Distribution]) -> NoPlanFitsError:
         count = len(self.cluster.devices)
         tried = [*plans, *self.single(), *self.even()]
-        if count > 1:
-            found = choose(
-                self.space,
-                self.cluster,
-                self._tables(lambda: False),
-                width=_WIDTH,
-                home=self.home,
-                price=math.inf,
-                fits=False,
-            )
-            if found is not None:
-                tried.append(self.plan(found.shares, "least memory"))
+        if all(one.method != _SMALLEST for one in plans):
+            tried += self._smallest()
         limits = [device.memory for device in self.cluster.devices]
         excess = [sum(max(0, u - m) for u, m in zip(one.memory, limits, strict=True)) for one in tried]
         nearest = tried[excess.index(min(excess))]
         least = min(max(one.memory) for one in tried)
-        proven = count == 1
+        proven = count == 1 and self.least_order and self._begins_with_its_inputs()
         known = "is needed" if proven else "would do, by the best plan found"
         return NoPlanFitsError(
             f"no plan for '{self.space.graph.name}' fits the memory of cluster '{self.cluster.name}': "

@@ -82,7 +82,8 @@ class Distribution:
         results: Transfers after the last step that bring every output of the network to device ``home``.
         home: The device that has the outputs in the end.
         latency: Seconds that the cluster's model predicts.
-        lower_bound: No plan of the space searched is faster by that model, seconds; 0 where nothing is known.
+        lower_bound: No plan of the space searched, in the orders that were tried, is faster by that model, seconds; 0
+            where nothing is known.
         memory: Per device, the most bytes that it holds at any time: its part of the weights, pieces of tensors that
             are still needed, and what it computes.
         method: What found it.

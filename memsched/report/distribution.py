@@ -114,6 +114,7 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         lines.append(
             (f"no plan of the kind searched takes less than {_milliseconds(bound)}{_above(latency, bound)}", None)
         )
+    lines.append((_order(result["order"]), None))
     count = counted(len(_all_transfers(report)), "transfer")
     steps = counted(result["steps"], "step")
     lines.append((f"{steps}, {count}: {format_size(result['transmitted_bytes'])} sent ({cluster['mode']})", None))
@@ -122,6 +123,27 @@ def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     if run is not None:
         lines += _run_lines(run)
     return lines
+
+
+def _order(order: Mapping[str, Any]) -> str:
+    """Say in which order the plan executes, and why."""
+    given, found = order["given"], order["found"]
+    if found is None:
+        why = "none needs less" if order["least_peak_proven"] else "none was found that needs less"
+        return f"order of execution: the file's; {why} for activations on one device than {_peak(given)}"
+    least = f"{_peak(found)} of activations on one device instead of {_peak(given)}"
+    if order["kept"] == "found":
+        if given["latency_seconds"] is None:
+            return f"order of execution: a better one, {least}; in the file's no plan fits"
+        return f"order of execution: a better one, {least}; {_milliseconds(given['latency_seconds'])} in the file's"
+    if found["latency_seconds"] is None:
+        return "order of execution: the file's; in the one that needs less on one device no plan fits"
+    other = _milliseconds(found["latency_seconds"])
+    return f"order of execution: the file's; {other} in the one that needs less on one device"
+
+
+def _peak(one: Mapping[str, Any]) -> str:
+    return format_size(one["peak_bytes"])
 
 
 def _above(latency: float, bound: float) -> str:

@@ -17,7 +17,7 @@ from memsched.distributed_running import Executed, execute
 from memsched.errors import UsageError
 from memsched.report.distribution import load_distribution_schema
 from tests.cli.conftest import Run
-from tests.distributed_nets import classifier, cluster_of
+from tests.distributed_nets import classifier, cluster_of, wide_first
 from tests.formats import tflite_builder
 
 SCHEMA = jsonschema.Draft202012Validator(load_distribution_schema())
@@ -77,6 +77,31 @@ def test_plan_and_models_are_written_and_run(run: Run, folder: Path) -> None:
     assert plan["run"]["delivered_bytes"] == plan["result"]["delivered_bytes"]
     for text in ("2 devices of cluster 'two boards'", "predicted:", "on one device", "one process per device", "left"):
         assert text in result.err
+
+
+def test_what_fits_only_in_a_better_order_is_planned_and_run_in_it(run: Run, folder: Path) -> None:
+    (folder / "net.onnx").write_bytes(wide_first())
+    (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"60KB"'))
+    result = run("distribute", folder / "net.onnx", "--cluster", folder / "cluster.toml")
+    assert result.code == 0, result.err
+    assert "order of execution: a better one" in result.out
+    assert "in the file's no plan fits" in result.out
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    SCHEMA.validate(plan)
+    order = plan["result"]["order"]
+    assert (order["kept"], order["given"]["latency_seconds"], order["least_peak_proven"]) == ("found", None, True)
+    assert order["found"]["peak_bytes"] < order["given"]["peak_bytes"]
+    place = {share["op"]: number for number, share in enumerate(plan["shares"])}
+    for step in plan["steps"]:
+        for one in step["computations"]:
+            places = [place[op["op"]] for op in one["ops"]]
+            assert places == sorted(places)
+            stored = [node.name for node in onnx.load(str(folder / "net_distributed" / one["file"])).graph.node]
+            # A concatenation of what a device holds is none of its model's nodes.
+            assert [name for name in stored if name in place] == [op["op"] for op in one["ops"] if op["op"] in stored]
+    for device in plan["devices"]:
+        assert device["memory_bytes"] <= 60 * 1024
+        assert device["measured"]["weights_and_activations_bytes"] <= 1.02 * device["memory_bytes"]
 
 
 def test_everything_that_is_held_is_said(run: Run, folder: Path) -> None:

@@ -208,11 +208,26 @@ def test_where_nothing_fits_the_least_memory_would_do() -> None:
     assert max(search(tower(), enough, Limits()).memory) <= error.least
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_said_to_be_enough_is_enough(seed: int) -> None:
+    graph, devices = random_network(seed, 5), random_cluster(random.Random(seed))
+
+    def with_memory(size: int) -> Cluster:
+        return replace(devices, devices=tuple(replace(device, memory=size) for device in devices.devices))
+
+    with pytest.raises(NoPlanFitsError) as caught:
+        search(graph, with_memory(1), Limits())
+    assert max(search(graph, with_memory(caught.value.least), Limits()).memory) <= caught.value.least
+
+
 def test_on_one_device_the_least_memory_is_known() -> None:
     with pytest.raises(NoPlanFitsError) as caught:
-        search(tower(), cluster(1, memory=64), Limits())
+        search(tower(), cluster(1, memory=64), Limits(), least_order=True)
     assert caught.value.proven
     assert caught.value.least == search(tower(), cluster(1), Limits()).memory[0]
+    with pytest.raises(NoPlanFitsError, match="would do") as caught:
+        search(tower(), cluster(1, memory=64), Limits())
+    assert not caught.value.proven
 
 
 def test_replanning_without_a_device() -> None:

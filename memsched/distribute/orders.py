@@ -1,0 +1,147 @@
+"""In which order a network is shared out: the order of its file, or the one that needs least memory.
+
+An order decides which tensors live at the same time, so how much every device holds of them. Source: "MemoriaNova",
+whose scheduler's order (BTSearch) is what its shares (GenEFlow) are looked for in. Here shares are looked for in the
+file's order as well, and the better plan is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from memsched.distribute.bounds import latency_bound
+from memsched.distribute.search import Method, search
+from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.graph.distribution import Distribution
+from memsched.graph.limits import Limits
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph, Schedule
+from memsched.schedule.portfolio import schedule_graph
+from memsched.targets.cluster import Cluster
+
+__all__ = ["InOrder", "Ordered", "plan_in_best_order"]
+
+_ORDER_SHARE = 0.1
+"""Of the time, for the order, which is mostly proven within a second."""
+
+_SECOND_SHARE = 0.25
+"""Of the time, for the order found, at least, where no plan fits in the file's."""
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """What became of one order of execution.
+
+    Attributes:
+        peak: Most bytes of activations that live at a time where one device computes everything.
+        plan: The best found; None where none fits.
+    """
+
+    peak: int
+    plan: Distribution | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A plan, and the order that it is for.
+
+    Attributes:
+        order: "given" for the file's, "found" for the one that needs least.
+        found: None where no order was found that needs less than the file's.
+        proven: Whether no order needs less than the best of both.
+    """
+
+    plan: Distribution
+    order: Literal["given", "found"]
+    given: InOrder
+    found: InOrder | None
+    proven: bool
+
+
+def plan_in_best_order(
+    graph: Graph,
+    cluster: Cluster,
+    limits: Limits,
+    *,
+    method: Method = "auto",
+    weights: Mapping[int, Mapping[int, int]] | None = None,
+    home: int = 0,
+    started: float | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Ordered:
+    """Return the better of the plans that `search` finds in the file's order, and in the one that needs least memory.
+
+    A plan that fits is better than none, then the faster, then the one with fewer steps, then the smaller; the file's
+    order wins ties. It is searched first and has all the time that it takes: no plan is worse than in it alone.
+
+    Args:
+        graph: As read; no tensor shares bytes with another on a device.
+        method: As for `search`, like the others.
+
+    Raises:
+        DistributionError: The network cannot be distributed.
+        NoPlanFitsError: No plan found fits, in neither order; the one of the order that needs less.
+        UsageError: There is no device ``home``, or no such method.
+    """
+    started = time.monotonic() if started is None else started
+    given_peak, schedule = _least(graph, limits, stop)
+    better = schedule.peak < given_peak
+    proven = schedule.status == "optimal"
+
+    def attempt(found: Schedule | None, limits: Limits, since: float) -> Distribution | NoPlanFitsError:
+        try:
+            return search(
+                *(graph, cluster, limits),
+                method=method,
+                order=None if found is None else found.order,
+                weights=weights,
+                home=home,
+                started=since,
+                stop=stop,
+                least_order=proven and (found is not None or not better),
+            )
+        except NoPlanFitsError as error:
+            return error
+
+    first = attempt(None, limits, started)
+    second = None
+    if better:
+        now = time.monotonic()
+        left = limits.remaining(started, now)
+        if isinstance(first, NoPlanFitsError) and limits.time_limit is not None:
+            left = max(left, _SECOND_SHARE * limits.time_limit)
+        again = limits if limits.time_limit is None else replace(limits, time_limit=left)
+        second = attempt(schedule, again, now)
+    plans = [one for one in (first, second) if isinstance(one, Distribution)]
+    if not plans:
+        raise min([one for one in (first, second) if isinstance(one, NoPlanFitsError)], key=lambda one: one.least)
+    best = min(plans, key=_rank)
+    bounds = [one.lower_bound for one in plans]
+    if better and len(plans) < 2:
+        # What was proven of one order says nothing of the other.
+        bounds.append(latency_bound(Space.of(graph, None, weights), cluster))
+    return Ordered(
+        plan=replace(best, lower_bound=min(*bounds, best.latency)),
+        order="given" if best is first else "found",
+        given=InOrder(given_peak, first if isinstance(first, Distribution) else None),
+        found=InOrder(schedule.peak, second if isinstance(second, Distribution) else None) if better else None,
+        proven=proven,
+    )
+
+
+def _rank(plan: Distribution) -> tuple[float, int, int]:
+    """Plans that differ in rounding alone are equally fast."""
+    return float(f"{plan.latency:.9e}"), len(plan.steps), max(plan.memory)
+
+
+def _least(graph: Graph, limits: Limits, stop: Callable[[], bool] | None) -> tuple[int, Schedule]:
+    """Return the peak of the graph's own order, and the order that needs least, every tensor with bytes of its own."""
+    ops = tuple(replace(op, views=(), view_offsets=(), in_place=(), workspace=0) for op in graph.ops)
+    plain = replace(graph, ops=ops)
+    storage = Storage.of(plain)
+    share = None if limits.time_limit is None else _ORDER_SHARE * limits.time_limit
+    schedule = schedule_graph(plain, replace(limits, time_limit=share), stop=stop, storage=storage).schedule
+    return evaluate(storage, range(len(ops))).peak, schedule
