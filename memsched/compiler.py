@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-from memsched import tflm
+from memsched import litert, tflm
 from memsched.errors import UsageError
 from memsched.final import MOST_EXTRA_MACS, Final, Permitted, find
 from memsched.formats.files import load_module, read_source
@@ -124,6 +124,7 @@ def analyze(
         pools=pools,
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.section(),
+        required=required_as_given(module, prepared) if litert.applies(module, prepared.target) else None,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
@@ -230,6 +231,7 @@ def optimize(
         written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
         if final.rewritten:
             facts = dataclasses.replace(facts, file_head=tflm.analyzed(module).file_head)
+    required = final.placed.required if litert.applies(module, prepared.target) else None
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
@@ -239,6 +241,7 @@ def optimize(
                 *(final.module, data, written, options),
                 seed=seed,
                 tolerance=TOLERANCE if final.rewritten else 0.0,
+                predicted=None if required is None else (required_as_given(module, prepared), required),
             )
         except KeyboardInterrupt:
             if stop is None:
@@ -263,6 +266,7 @@ def optimize(
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
+        required=required,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     if verification is not None and _refuted(verification, rewritten=final.rewritten):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from memsched import onnxruntime_plan, tflm
+from memsched import litert, onnxruntime_plan, tflm
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.graph.checker import check_allocation, check_schedule
 from memsched.graph.limits import Limits
@@ -130,7 +130,7 @@ class Placed:
     Attributes:
         chosen: What ONNX Runtime's planner makes of the orders, where that is known.
         required: Bytes that a budget is compared with: what the file takes by its runtime's own planner, where that
-            decides (TensorFlow Lite Micro); the arena elsewhere.
+            decides (TensorFlow Lite Micro, LiteRT); the arena elsewhere.
     """
 
     plans: tuple[GraphPlan, ...]
@@ -149,8 +149,11 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
 
 def required_as_given(module: Module, prepared: Prepared) -> int:
     """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
+    given = prepared.baselines["file_order"]
+    if litert.applies(module, prepared.target):
+        return litert.required_bytes(given.graph, given.schedule, given.allocation)
     head = tflm.analyzed(module).file_head if tflm.applies(module, prepared.target) else None
-    return prepared.baselines["file_order"].allocation.arena if head is None else head
+    return given.allocation.arena if head is None else head
 
 
 def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared:
@@ -204,12 +207,26 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         stop=request.stop,
     )
     placed = Placed((main, *plans[1:]), allocation, chosen, allocation.arena)
-    return _for_tflm(module, prepared, placed, request) if tflm.applies(module, prepared.target) else placed
+    needs = _needs(module, prepared.target, request)
+    return placed if needs is None else _by_planner(prepared, placed, request, needs)
 
 
-def _for_tflm(module: Module, prepared: Prepared, placed: Placed, request: Request) -> Placed:
-    """Return ``placed`` with what its file requires, or a known order where TFLM's planner makes less of that."""
-    required = tflm.required_bytes(module, placed.plans, plan=request.tflm_plan)
+_Needs = Callable[[Sequence[GraphPlan], Allocation], int | None]
+"""What tells the bytes that a runtime's own planner takes for the orders of all graphs; None where it takes none."""
+
+
+def _needs(module: Module, target: Target, request: Request) -> _Needs | None:
+    """Return what the runtime's own planner makes of orders, where that is known."""
+    if tflm.applies(module, target):
+        return lambda plans, _: tflm.required_bytes(module, plans, plan=request.tflm_plan)
+    if litert.applies(module, target):
+        return lambda plans, allocation: litert.required_bytes(plans[0].graph, plans[0].schedule, allocation)
+    return None
+
+
+def _by_planner(prepared: Prepared, placed: Placed, request: Request, needs: _Needs) -> Placed:
+    """Return ``placed`` with what its file requires, or a known order where the runtime's planner makes less of it."""
+    required = needs(placed.plans, placed.allocation)
     if required is None:
         return placed
     best = dataclasses.replace(placed, required=required)
@@ -221,7 +238,7 @@ def _for_tflm(module: Module, prepared: Prepared, placed: Placed, request: Reque
             break
         plan = dataclasses.replace(main, schedule=schedule, checked=check_schedule(main.graph, schedule))
         plans = (plan, *placed.plans[1:])
-        required = tflm.required_bytes(module, plans, plan=request.tflm_plan)
+        required = needs(plans, allocation)
         if required is not None and required < best.required:
             check_allocation(plan.graph, schedule, allocation)
             best = Placed(plans, allocation, placed.chosen, required)

@@ -66,6 +66,7 @@ class Outcome:
         prepared: With the baselines of the model as given.
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
+        required: Bytes that LiteRT takes for the result; None for another runtime.
     """
 
     command: str
@@ -85,6 +86,7 @@ class Outcome:
     rewrites: Rewrites = field(default_factory=Rewrites)
     on_chip: Mapping[str, Any] | None = None
     frontier: Sequence[Mapping[str, Any]] | None = None
+    required: int | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
@@ -119,6 +121,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         frontier=outcome.frontier,
         extra_macs=outcome.rewrites.extra_macs,
         on_chip=outcome.on_chip,
+        required=outcome.required,
         seed=seed,
         seconds=seconds,
     )

@@ -34,12 +34,20 @@ class ModelComparison:
 
 
 def verify_written(
-    module: Module, data: bytes, written: Written, options: LoadOptions, *, seed: int, tolerance: float = 0.0
+    module: Module,
+    data: bytes,
+    written: Written,
+    options: LoadOptions,
+    *,
+    seed: int,
+    tolerance: float = 0.0,
+    predicted: tuple[int, int] | None = None,
 ) -> tuple[Verification | None, tuple[str, ...]]:
     """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
 
     Args:
         tolerance: Relative error that is permitted, where pieces are added up in another order.
+        predicted: What LiteRT should show of both models, bytes; None where the target is not LiteRT.
 
     Returns:
         What was found, and notes for the report; None and the reason where the runtime is not installed.
@@ -48,7 +56,9 @@ def verify_written(
         if module.format == "tflite":
             from memsched.runtimes import litert
 
-            return litert.verify(data, written.model, seed=seed, tolerance=tolerance), ()
+            found = litert.verify(data, written.model, seed=seed, tolerance=tolerance)
+            before, after = predicted or (None, None)
+            return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after), ()
         return _verify_onnx(module, data, written, options, seed), ()
     except RuntimeUnavailableError as error:
         return None, (f"not verified: {error}",)

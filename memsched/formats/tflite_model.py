@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memsched.errors import ModelError
 from memsched.formats.tflite_flatbuffer import FlatFile, Table, Vector
@@ -42,7 +42,7 @@ class FileBuffer:
 
 @dataclass(frozen=True, slots=True)
 class FileTensor:
-    """A Tensor table.
+    """The Tensor table at byte ``table`` of the file.
 
     Attributes:
         size: Bytes; 0 where ``sized`` is False.
@@ -60,6 +60,7 @@ class FileTensor:
     has_data: bool
     variable: bool
     dynamic: bool
+    table: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,7 @@ def _tensor(number: int, table: Table, buffers: tuple[FileBuffer, ...]) -> FileT
         has_data=external or (buffer < len(buffers) and buffers[buffer].size > 0),
         variable=table.number(TensorSlot.IS_VARIABLE, "uint8") != 0,
         dynamic=-1 in table.numbers(TensorSlot.SHAPE_SIGNATURE),
+        table=table.position,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -12,8 +12,10 @@ from memsched.errors import GraphError, ModelError, UsageError
 from memsched.formats import tflite_metadata, tflite_state
 from memsched.formats.files import describe
 from memsched.formats.module import Body, LoadOptions, Module
+from memsched.formats.tflite_flatbuffer import FlatFile, Table
 from memsched.formats.tflite_macs import macs
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
+from memsched.formats.tflite_schema import QuantizationSlot, TensorSlot
 from memsched.graph import dag
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.suggestions import did_you_mean
@@ -28,6 +30,11 @@ _INDEXED = frozenset(
     }
 )
 """Operators whose constants are indices and lengths: their values are attributes, their shapes say nothing."""
+
+_KEPT = frozenset({"DENSIFY", "DEQUANTIZE"})
+"""Operators that compute weights from what the file stores of them, once for all runs."""
+
+_VIEWS = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +104,11 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: tflit
     place = {tensor: position for position, tensor in enumerate(tensors)}
     names = _unique_names(tensor.name for tensor in subgraph.tensors)
     values = tuple(_tensor(subgraph.tensors[tensor], names[tensor]) for tensor in tensors)
+    computed = _computed(subgraph, constant_ops)
     graph = Graph(
         name=subgraph.name or f"subgraph{index}",
         tensors=values,
-        ops=_ops(subgraph, steps, place, names),
+        ops=_ops(model, subgraph, steps, place, names, computed),
         inputs=_places(subgraph.inputs, place),
         outputs=_places(subgraph.outputs, place),
         variables=tuple(place[tensor] for tensor in tensors if subgraph.tensors[tensor].variable),
@@ -214,7 +222,25 @@ def _places(tensors: Iterable[int], place: dict[int, int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(place[tensor] for tensor in tensors if tensor in place))
 
 
-def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], names: Sequence[str]) -> tuple[Op, ...]:
+def _computed(subgraph: FileSubgraph, constant_ops: Sequence[bool]) -> dict[int, FileOperator]:
+    """Return the constants that are computed from others, each with the operator that does."""
+    return {
+        tensor: operator
+        for operator, constant in zip(subgraph.operators, constant_ops, strict=True)
+        if constant
+        for tensor in operator.outputs
+        if tensor >= 0
+    }
+
+
+def _ops(
+    model: FileModel,
+    subgraph: FileSubgraph,
+    steps: Sequence[int],
+    place: dict[int, int],
+    names: Sequence[str],
+    computed: Mapping[int, FileOperator],
+) -> tuple[Op, ...]:
     taken = set(names)
     equal: Counter[str] = Counter()
     ops = []
@@ -230,7 +256,13 @@ def _ops(subgraph: FileSubgraph, steps: Sequence[int], place: dict[int, int], na
                 type=operator.type,
                 inputs=tuple(tensor for tensor, _ in read),
                 outputs=tuple(place[tensor] for tensor in outputs),
-                attributes=MappingProxyType({**operator.attributes, **_constants_say(subgraph, operator, place)}),
+                attributes=MappingProxyType(
+                    {
+                        **operator.attributes,
+                        **_constants_say(model, subgraph, operator, place),
+                        **_computed_say(subgraph, operator, names, computed),
+                    }
+                ),
                 positions=tuple(position for _, position in read),
                 macs=macs(
                     operator.type,
@@ -255,11 +287,14 @@ def _name_without_output(operator: FileOperator, names: Sequence[str], taken: se
     return name
 
 
-def _constants_say(subgraph: FileSubgraph, operator: FileOperator, place: dict[int, int]) -> dict[str, AttributeValue]:
+def _constants_say(
+    model: FileModel, subgraph: FileSubgraph, operator: FileOperator, place: dict[int, int]
+) -> dict[str, AttributeValue]:
     """Return what the constants of an operator say of it.
 
     ``constant_shape_<position>`` of each that it computes with, and ``hybrid`` where it multiplies numbers of floating
-    point by integer weights: the runtime then quantises the data by the range that it finds in it.
+    point by integer weights: the runtime then quantises the data by the range that it finds in it. ``weights_bits``
+    are those of such weights, and ``scales_differ`` says that not all of their channels have one scale.
     """
     if operator.type in _INDEXED:
         return {}
@@ -272,6 +307,45 @@ def _constants_say(subgraph: FileSubgraph, operator: FileOperator, place: dict[i
     floats = any(subgraph.tensors[tensor].dtype == "float32" for tensor in operator.inputs if tensor in place)
     if floats and dtypes & {"int4", "int8", "uint8"}:
         found["hybrid"] = True
+        found["weights_bits"] = 4 if "int4" in dtypes else 8
+        if operator.type == "CONV_2D" and len(set(_scales(model, subgraph.tensors[operator.inputs[1]]))) > 1:
+            found["scales_differ"] = True
+    return found
+
+
+def _scales(model: FileModel, tensor: FileTensor) -> tuple[float, ...]:
+    """Return the scales of a quantised tensor, one or one per channel; empty where it has none."""
+    file = FlatFile(model.data)
+    table = Table(file, tensor.table).table(TensorSlot.QUANTIZATION)
+    vector = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
+    return () if vector is None else file.array("f", 4, vector.start, vector.count)
+
+
+def _computed_say(
+    subgraph: FileSubgraph, operator: FileOperator, names: Sequence[str], computed: Mapping[int, FileOperator]
+) -> dict[str, AttributeValue]:
+    """Return what a runtime that does not fold constants keeps for an operator that reads computed ones.
+
+    ``constant_kept`` names those that are made of what the file stores, once for all runs, and ``constant_kept_bytes``
+    are their sizes; ``constant_made_bytes`` are those of the others, which are made in each run.
+    """
+    kept: dict[str, int] = {}
+    made = 0
+    pending = [tensor for tensor in dict.fromkeys(operator.inputs) if tensor in computed]
+    direct = set(pending)
+    for tensor in pending:
+        maker, size = computed[tensor], subgraph.tensors[tensor].size
+        sources = [source for source in maker.inputs if source in computed and source not in pending]
+        pending += sources
+        if maker.type in _KEPT and not sources:
+            kept[names[tensor]] = size
+        elif tensor in direct and maker.type not in _VIEWS:
+            made += size
+    found: dict[str, AttributeValue] = {}
+    if kept:
+        found["constant_kept"], found["constant_kept_bytes"] = tuple(kept), tuple(kept.values())
+    if made:
+        found["constant_made_bytes"] = made
     return found
 
 

@@ -15,6 +15,8 @@ __all__ = ["CONSTANT_SHAPE", "check_rewrite", "check_written"]
 CONSTANT_SHAPE = "constant_shape_"
 """Attributes that begin so state the shapes of an op's constants; no file holds them as attributes."""
 
+_CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
+
 
 def check_rewrite(before: Graph, after: Graph) -> None:
     """Check that ``after`` is ``before`` with some ops replaced by pieces, copies and what joins them.
@@ -107,8 +109,8 @@ def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: 
 def _told(graph: Graph, op: Op) -> tuple[object, ...]:
     reads = tuple(graph.tensors[tensor].name for tensor in op.inputs)
     makes = tuple(graph.tensors[tensor].name for tensor in op.outputs)
-    # The shapes of a piece's weights follow from its region.
-    attributes = {name: value for name, value in op.attributes.items() if not name.startswith(CONSTANT_SHAPE)}
+    # What a piece's weights are follows from its region.
+    attributes = {name: value for name, value in op.attributes.items() if not name.startswith(_CONSTANTS)}
     return op.type, reads, makes, attributes, op.positions
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.lowering.litert_kernels import own_memory, with_lasting
 from memsched.lowering.sharing import Sharing
 from memsched.targets.model import Target
 
@@ -22,7 +23,8 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     """Return ``graph`` as ``target`` executes it: views, in-place permissions, workspaces, sizes, owners of inputs.
 
     Views and in-place permissions that ``graph`` has are replaced; workspaces that it has are added to, so a graph
-    is lowered once. Graph inputs that the target keeps to the end become variables, which are always live.
+    is lowered once. Graph inputs that the target keeps to the end become variables, which are always live; what its
+    kernels keep is another one, behind the graph's own tensors.
     """
     inputs = set(graph.inputs)
     tensors = tuple(_tensor(tensor, index in inputs, target) for index, tensor in enumerate(graph.tensors))
@@ -39,13 +41,16 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     pairs = [sharing.in_place(op) for op in sized.ops]
     rules = _Workspace.of(target)
     scratch = [rules.bytes(sized, op) for op in sized.ops]
+    if target.kernels == "litert":
+        scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
     ops = tuple(
         replace(op, views=seen.pairs, view_offsets=seen.offsets, in_place=written, workspace=op.workspace + extra)
         if seen.pairs or written or extra
         else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)
     )
-    return replace(sized, ops=ops)
+    lowered = replace(sized, ops=ops)
+    return with_lasting(lowered) if target.kernels == "litert" else lowered
 
 
 def with_workspaces(graph: Graph, workspaces: Mapping[int, int]) -> Graph:

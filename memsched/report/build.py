@@ -71,6 +71,7 @@ class Facts:
     frontier: Sequence[Mapping[str, Any]] | None = None
     extra_macs: int = 0
     on_chip: Mapping[str, Any] | None = None
+    required: int | None = None
 
 
 def build_report(facts: Facts) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def _result(facts: Facts) -> dict[str, Any]:
 
 def _required(facts: Facts) -> int:
     """Return what the model written takes: its runtime's own planner decides, where that is known."""
-    head = None if facts.tflm is None else facts.tflm["head_bytes"]
+    head = facts.required if facts.tflm is None else facts.tflm["head_bytes"]
     return facts.allocation.arena if head is None else int(head)
 
 

@@ -23,6 +23,9 @@ _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
 """Columns into which every name fits."""
+_MOST_OFF = 0.02
+"""Of a measured peak from the predicted one, as a part of that: more is said."""
+
 _LABELS = {
     "file_order": "file order",
     "reverse_post_order": "reverse post-order",
@@ -259,10 +262,26 @@ def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
     before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
     if before is not None and after is not None:
         text += f"; measured peak {before:,} -> {after:,} B"
+    surprise = _surprise(verification)
+    text += surprise
     matches = verification["executed_order_matches"]
     if matches is not None:
         text += "; it executes this order" if matches else f"; it does not execute this order ({reason})"
-    return text, "green" if matches is not False else "yellow"
+    return text, "green" if matches is not False and not surprise else "yellow"
+
+
+def _surprise(verification: Mapping[str, Any]) -> str:
+    """Return by how much the measured peaks miss the predicted ones; empty where they do not, or nothing is known."""
+    pairs = [
+        (verification[f"measured_peak_{when}_bytes"], verification.get(f"predicted_peak_{when}_bytes"))
+        for when in ("before", "after")
+    ]
+    known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
+    off = max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
+    if off <= _MOST_OFF:
+        return ""
+    shown = " -> ".join(f"{predicted:,}" for _, predicted in known)
+    return f", which is up to {100 * off:.1f} % off the {shown} B predicted: the figures above do not hold there"
 
 
 def _print_faults(console: Console, report: Mapping[str, Any], limit: int, columns: int) -> None:

@@ -19,8 +19,13 @@ _GET_NODE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
 )
 
+_IN_FILE = 1
 _IN_ARENA = (2, 3)
-_DYNAMIC = 4
+_ON_HEAP = 4
+"""Of tensors whose sizes are known in operation only, and of some that kernels keep."""
+_LEAST_ON_HEAP = 64
+"""Bytes of a tensor on the heap that is worth counting: the arenas' alignment costs as much."""
+
 _TENSOR_STRIDES = range(104, 161, 8)
 
 
@@ -83,8 +88,8 @@ class Probe:
 
     Attributes:
         order: The main subgraph's operators in the order of execution, those of delegates included; None if unclear.
-        arena_bytes: Bytes from the first to behind the last tensor in LiteRT's arena, alignment, scratch tensors and
-            state included; None if unclear.
+        arena_bytes: Bytes from the first to behind the last tensor in LiteRT's arenas, alignment, kernels' temporary
+            tensors and state included, and those of tensors on the heap; None if unclear.
     """
 
     order: tuple[int, ...] | None
@@ -92,7 +97,9 @@ class Probe:
 
 
 def probe(interpreter: Any, operators: int) -> Probe:
-    """Look into an ``ai_edge_litert`` interpreter whose tensors are allocated; it must not be used afterwards.
+    """Look into an ``ai_edge_litert`` interpreter that has run; it must not be used afterwards.
+
+    Before its first run the operators behind one whose output's size depends on data have no memory yet.
 
     Args:
         operators: How many operators the main subgraph has in the file.
@@ -151,9 +158,14 @@ def _arena(context: _Context, interpreter: Any) -> int | None:
     expected = [(detail["index"], _sizes(detail)) for detail in interpreter.get_tensor_details()]
     for stride in _TENSOR_STRIDES:
         places = range(context.tensors, context.tensors + stride * context.tensors_size, stride)
-        if all(not sizes or _Tensor.from_address(places[index]).bytes in sizes for index, sizes in expected):
+        if all(_fits(_Tensor.from_address(places[index]), sizes) for index, sizes in expected):
             return _span([_Tensor.from_address(place) for place in places])
     return None
+
+
+def _fits(tensor: _Tensor, sizes: tuple[int, ...]) -> bool:
+    """Whether a tensor has one of ``sizes``; constants may be stored sparse."""
+    return not sizes or tensor.bytes in sizes or tensor.allocation_type == _IN_FILE
 
 
 def _sizes(detail: Any) -> tuple[int, ...]:
@@ -168,7 +180,8 @@ def _sizes(detail: Any) -> tuple[int, ...]:
 
 
 def _span(tensors: list[_Tensor]) -> int | None:
-    total = 0
+    heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _ON_HEAP and tensor.data]
+    total = sum(size for size in heap if size >= _LEAST_ON_HEAP)
     for arena in _IN_ARENA:
         inside = [tensor for tensor in tensors if tensor.allocation_type == arena and tensor.data and tensor.bytes]
         if inside:
@@ -177,5 +190,4 @@ def _span(tensors: list[_Tensor]) -> int | None:
             if span > sum(tensor.bytes + 64 for tensor in inside):
                 return None
             total += span
-    outside = any(tensor.allocation_type == _DYNAMIC and tensor.bytes for tensor in tensors)
-    return None if outside or not total else total
+    return total or None

@@ -72,7 +72,7 @@ def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
         "vary": drawn.vary,
     }
     if request["probe"]:
-        result.update(_probe_both(request, mode))
+        result.update(_probe_both(request, mode, drawn))
     return result
 
 
@@ -129,12 +129,16 @@ def _outputs(interpreter: Any, seed: Any, drawn: _Drawn) -> list[Any]:
     return found
 
 
-def _probe_both(request: dict[str, Any], mode: str) -> dict[str, Any]:
+def _probe_both(request: dict[str, Any], mode: str, drawn: _Drawn) -> dict[str, Any]:
+    import numpy as np
+
     from memsched.runtimes.litert_probe import probe
 
     found: dict[str, Any] = {}
     for name in ("before", "after"):
-        seen = probe(*_load(request[name], mode))
+        interpreter, operators = _load(request[name], mode)
+        _outputs(interpreter, np.random.SeedSequence([request["seed"], 0]), drawn)
+        seen = probe(interpreter, operators)
         found[f"order_{name}"] = None if seen.order is None else list(seen.order)
         found[f"arena_{name}"] = seen.arena_bytes
     return found

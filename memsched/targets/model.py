@@ -11,6 +11,7 @@ DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
 Match = Literal["bytes", "shape"]
 PartKind = Literal["concatenation", "slice", "split"]
+Kernels = Literal["", "litert"]
 Planner = Literal["", "tflm"]
 Runtime = Literal["", "litert", "onnxruntime"]
 Weights = Literal["flash", "ram"]
@@ -124,6 +125,8 @@ class Target:
         runtime: Which installed runtime can verify the figures; "" where none can.
         planner: Whose planner lays tensors where the model brings no memory plan: "tflm" is TensorFlow Lite Micro's,
             for which a plan can be written; "" is none that is known here.
+        kernels: Whose kernels need memory of their own that no file shows: "litert" is LiteRT's, without delegates; ""
+            is none that is known here (TensorFlow Lite Micro's planner knows its own).
         alignment_bytes: Every buffer's offset is a multiple of it, a power of two.
         align_parts: Part views must lie on multiples of it as well; where one would not, it is no part view.
         default_order: The order the runtime takes when it is not told: the file's, or ONNX Runtime's own.
@@ -147,6 +150,7 @@ class Target:
     description: str
     runtime: Runtime = ""
     planner: Planner = ""
+    kernels: Kernels = ""
     alignment_bytes: int = 1
     align_parts: bool = True
     default_order: DefaultOrder = "file"

@@ -15,6 +15,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
 from memsched.graph.parts import readers_of
 from memsched.lowering.apply import apply_target
+from memsched.lowering.litert_kernels import lasting_bytes
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
@@ -131,7 +132,9 @@ class Intervals:
         profile = evaluate(
             Storage.of(apply_target(rewritten.graph, self._local_target(interval))), range(len(rewritten.graph.ops))
         )
-        return Judged(group, profile.peak + interval.base, rewritten.macs - given)
+        # What the group's kernels keep is in the base already.
+        kept = lasting_bytes(local) if self.target.kernels else 0
+        return Judged(group, profile.peak + interval.base - kept, rewritten.macs - given)
 
     def _least(self, graph: Graph, pieces: Pieces) -> int:
         """Return bytes that the pieces cannot do without: what one op of a piece reads and makes within the group."""

@@ -24,7 +24,7 @@ def int32s(*values: int) -> bytes:
 
 @dataclass
 class T:
-    """A tensor; with ``data`` it is a constant."""
+    """A tensor; with ``data`` it is a constant; with ``scales`` (one, or one per index of ``axis``) it is quantised."""
 
     name: str
     shape: Sequence[int] = (1, 4)
@@ -32,6 +32,8 @@ class T:
     data: bytes | None = None
     variable: bool = False
     signature: Sequence[int] | None = None
+    scales: Sequence[float] = ()
+    axis: int = 0
 
 
 @dataclass
@@ -113,6 +115,10 @@ def _subgraph(model: Any, sub: Sub, codes: dict[str | int, int]) -> Any:
         one.buffer = _buffer(model, tensor.data)
         one.hasRank = True
         one.shapeSignature = list(tensor.signature) if tensor.signature is not None else None
+        if tensor.scales:
+            one.quantization = schema.QuantizationParametersT()
+            one.quantization.scale, one.quantization.quantizedDimension = list(tensor.scales), tensor.axis
+            one.quantization.zeroPoint = [0] * len(tensor.scales)
         graph.tensors.append(one)
     graph.operators = []
     for op in sub.ops:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,37 +15,48 @@ from scripts import bench_litert_delegation as bench
 from tests.formats.tflite_builder import MODELS, best_order, branches, build
 from tests.runtimes.test_litert import reordered
 
-ALIGNMENT = 64
-SCRATCH = 3 * ALIGNMENT
-"""SUM has temporary tensors of its own, of a few bytes each, which no file shows."""
+SLACK = 64
+"""Which of several tensors LiteRT lays last, without rounding it up, is not always known."""
+
+WITHIN = 0.02
+REFUSED = {"person_detect"}
+"""By LiteRT 2.3: its biases are quantised along an axis that they do not have."""
+
+FILES = sorted(MODELS.glob("*.tflite"))
 
 
 def arenas(model: bytes) -> tuple[int, int]:
-    """Return the predicted arena and LiteRT's."""
-    predicted = memsched.analyze(model, target="litert").report["result"]["arena_bytes"]
-    found = probe(*litert_session._load(model, "plain")).arena_bytes
+    """Return the bytes that LiteRT is predicted to take, and those that it takes after a run on zeros."""
+    predicted = memsched.analyze(model, target="litert", budget=0).report["budget"]["required_bytes"]
+    interpreter, operators = litert_session._load(model, "plain")
+    interpreter.invoke()
+    found = probe(interpreter, operators).arena_bytes
     assert found is not None
     return predicted, found
 
 
-@pytest.mark.parametrize(
-    "name", ["hello_world_int8", "micro_speech_quantized", "mobilenetv2_035_96_int8", "nasnetmobile_int8"]
-)
-def test_the_predicted_arena_is_litert_s(name: str) -> None:
-    given = (MODELS / f"{name}.tflite").read_bytes()
-    orders = [given, memsched.optimize(given, target="litert", verify=False).model]
-    for model in (*orders, reordered(given)) if name.startswith("nasnet") else orders:
-        predicted, found = arenas(model)
-        # LiteRT's last tensor is not rounded up.
-        assert predicted - ALIGNMENT < found <= predicted
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_predicted_peak_is_litert_s(path: Path) -> None:
+    given = path.read_bytes()
+    if path.stem in REFUSED:
+        with pytest.raises(ValueError, match="quantized_dimension must be in range"):
+            litert_session._load(given, "plain")
+        return
+    result = memsched.optimize(given, target="litert", verify=False, time_limit=20.0)
+    models = [given, result.model]
+    if path.stem.startswith("nasnet"):
+        models.append(reordered(given))
+    for model in models:
+        predicted, measured = arenas(model)
+        assert abs(predicted - measured) <= min(SLACK, WITHIN * measured)
 
 
 @pytest.mark.parametrize(("count", "size"), [(4, 64), (4, 4096), (7, 1000), (5, 333)])
-def test_the_predicted_arena_of_branches_lacks_scratch_only(count: int, size: int) -> None:
+def test_the_predicted_peak_of_branches_is_litert_s(count: int, size: int) -> None:
     given = build(branches(count, size))
     for model in (given, reordered(given, best_order(count))):
-        predicted, found = arenas(model)
-        assert predicted - ALIGNMENT < found <= predicted + SCRATCH
+        predicted, measured = arenas(model)
+        assert abs(predicted - measured) < SLACK
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,65 @@
+"""LiteRT's own planner, repeated: how large the arena becomes in which it lays tensors.
+
+Source: ``tflite/arena_planner.cc`` and ``simple_memory_arena.cc``. What lives from the first operator to the end comes
+first; the rest follows by falling size, of equal sizes the earlier one first, each in the smallest gap that is large
+enough between those placed that live at the same time, and behind them where there is none.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["ALIGNMENT", "MOST_REQUESTS", "Request", "arena_bytes"]
+
+ALIGNMENT = 64
+"""Of every offset, bytes; sizes are not rounded up."""
+
+MOST_REQUESTS = 5_000
+"""Buffers up to which the planner is repeated: each looks at all before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A buffer that the planner is asked for.
+
+    Attributes:
+        size: Bytes.
+        first: The operator from which it is needed.
+        last: The operator until which it is needed, included.
+        always: It is needed from the first operator to the end.
+    """
+
+    size: int
+    first: int
+    last: int
+    always: bool = False
+
+
+def arena_bytes(requests: Sequence[Request]) -> int:
+    """Return the bytes of LiteRT's arena for at most `MOST_REQUESTS` buffers; quadratic in their number."""
+    order = sorted(requests, key=lambda one: (0, 0, 0) if one.always else (1, -one.size, one.first))
+    placed: list[tuple[int, int, int, int]] = []
+    height = 0
+    for request in order:
+        if not request.size:
+            continue
+        offset = _best_gap(request, placed)
+        bisect.insort(placed, (offset, offset + request.size, request.first, request.last))
+        height = max(height, offset + request.size)
+    return height
+
+
+def _best_gap(request: Request, placed: Sequence[tuple[int, int, int, int]]) -> int:
+    current, best, fit = 0, -1, float("inf")
+    for offset, end, first, last in placed:
+        if last < request.first or first > request.last:
+            continue
+        start = -(-current // ALIGNMENT) * ALIGNMENT
+        if start + request.size <= offset and offset - start < fit:
+            best, fit = start, offset - current
+        current = max(current, end)
+        if not fit:
+            break
+    return best if best >= 0 else -(-current // ALIGNMENT) * ALIGNMENT
