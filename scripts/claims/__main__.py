@@ -112,7 +112,7 @@ class Case:
             said = "; ".join(report["notes"]) if verification is None else verification["reason"]
             return dataclasses.replace(row, said=f"not verified: {said}")
         if self.target == "litert":
-            claimed, measured = report["result"]["arena_bytes"], verification["measured_peak_after_bytes"]
+            claimed, measured = (verification[f"{kind}_peak_after_bytes"] for kind in ("predicted", "measured"))
             return _judged(row, claimed, measured, verification["reason"] or "")
         claimed = verification["predicted_peak_after_bytes"] or verification["measured_peak_after_bytes"]
         return self._held_by_onnxruntime(row, report["order_guarantee"]["session_options"], claimed, written)
