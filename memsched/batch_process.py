@@ -42,6 +42,7 @@ class BatchOptions:
     allow: tuple[str, ...] = (_REORDERS, "inplace")
     max_extra_macs: float = 15.0
     time_limit: float | None = 60.0
+    effort: float | None = None
     solver: str = "auto"
     partitions: int | str = "auto"
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

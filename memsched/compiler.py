@@ -36,10 +36,12 @@ __all__ = ["analyze", "load", "optimize", "verify"]
 _MOST_RESERVED = 0.25
 """Of the time limit, for checking and writing what was found."""
 
-_ANALYZE_POOLS_SECONDS = 10.0
-"""For placing buffers in a target's pools as the model stands."""
+_ANALYZE_POOLS_EFFORT = 3.0
+"""For placing buffers in a target's pools as the model stands, each search of it."""
 
-_FRONTIER_ENDED = "the search for the frontier was ended early: a longer --time-limit may find better steps"
+_FRONTIER_ENDED = (
+    "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"
+)
 
 Source = str | os.PathLike[str] | bytes
 """A path, "-" for standard input, or a model's bytes."""
@@ -84,6 +86,7 @@ def analyze(
     remat: bool = True,
     max_extra_macs: float = 50.0,
     time_limit: float | None = 60.0,
+    effort: float | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -100,7 +103,7 @@ def analyze(
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed)
+    limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
     module = load(source, input_shapes=input_shapes, dims=dims)
@@ -110,7 +113,7 @@ def analyze(
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     facts = tflm.analyzed(module) if tflm.applies(module, prepared.target) else None
-    pools = plan_pools(main, prepared.target, Limits(_ANALYZE_POOLS_SECONDS), started=time.monotonic())
+    pools = plan_pools(main, prepared.target, Limits(None, effort=_ANALYZE_POOLS_EFFORT), started=time.monotonic())
     found: Frontier | None = None
     if frontier:
         solver = "auto" if reorder else "file"
@@ -136,6 +139,7 @@ def optimize(
     target: str | None = None,
     budget: int | str | None = None,
     time_limit: float | None = 60.0,
+    effort: float | None = None,
     solver: str = "auto",
     partitions: int | Literal["auto"] = "auto",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -162,6 +166,8 @@ def optimize(
         budget: What the arena may take, in bytes, as "256KB", or as "50%" of what the file as given requires; the
             result says whether it is met.
         time_limit: Seconds for the search; None for no limit.
+        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
+            the same on every machine.
         solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
@@ -193,7 +199,7 @@ def optimize(
         VerificationError: The outputs differ.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed, workers, executor=executor)
+    limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
     data, path = read_source(source)
@@ -204,7 +210,7 @@ def optimize(
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
     plan = tflm.wants_plan(module, prepared.target, tflm_plan)
     end = _end_of_search(started, limits)
-    within = limits if time_limit is None else dataclasses.replace(limits, time_limit=end - started)
+    within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
     request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
     permitted = Permitted(tile, remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)

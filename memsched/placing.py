@@ -80,6 +80,10 @@ class Request:
         """Whether the run's time is up."""
         return time.monotonic() >= self.end
 
+    def seconds(self) -> float | None:
+        """Return the seconds that are left, or the work as if it were seconds; None for no limit."""
+        return self.limits.effort if self.limits.time_limit is None else self.remaining()
+
     def deadline(self) -> float:
         """Return when the time of this request is up, on the clock of `time.monotonic`; may be infinite."""
         return self.limits.deadline(self.started)
@@ -116,9 +120,11 @@ class Request:
             raise GivenUpError
 
     def within(self, share: float) -> Request:
-        """Return a request that may take this share of what is left."""
+        """Return a request that may take this share of what is left of the time, and of the limit of work."""
         if self.limits.time_limit is None:
-            return self
+            if self.limits.effort is None:
+                return self
+            return dataclasses.replace(self, limits=dataclasses.replace(self.limits, effort=share * self.limits.effort))
         end = time.monotonic() - self.started + self.remaining() * share
         return dataclasses.replace(self, limits=dataclasses.replace(self.limits, time_limit=end))
 
@@ -257,7 +263,7 @@ def _for_onnxruntime(
         plans,
         request.guarantee,
         reorder=request.solver != "file",
-        effort=onnxruntime_plan.effort_for(None if request.limits.time_limit is None else request.remaining()),
+        effort=onnxruntime_plan.effort_for(request.seconds()),
         seed=request.limits.seed,
         stop=request.stop,
     )

@@ -40,17 +40,11 @@ __all__ = [
     "with_bodies",
 ]
 
-_ALLOCATION_SECONDS = 30.0
-"""Of the search for addresses, which `_ALLOCATION_ROUNDS` ends sooner unless the machine is very busy."""
-
 _ALLOCATION_ROUNDS = 3
 """What the exact search for addresses does not find in the first rounds it seldom finds later."""
 
 SMALLER_ARENA = ", for its smaller arena"
 """Ends the method of a schedule that is one of the known orders, although its peak is not the least found."""
-
-_TOGETHER_SECONDS = 20.0
-"""Of the search for order and addresses together: on random graphs of 200 ops the last gain came after 13 s."""
 
 _Order = tuple[int, ...]
 OrderRule = Callable[[Graph, Storage], _Order]
@@ -175,12 +169,13 @@ def plan_module(
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[GraphPlan, ...]:
-    """Return a checked plan for every graph of ``module``; the time limit holds for all of them together.
+    """Return a checked plan for every graph of ``module``; the limits hold for all of them together.
 
-    Each graph may use its share, by ops, of the time that is left; the rest goes to those after it.
+    Each graph may use its share, by ops, of the time that is left; the rest goes to those after it. A limit of work is
+    shared by ops as well.
     """
     started = time.monotonic()
-    left = sum(len(one.graph.ops) for one in lowered)
+    left = total = sum(len(one.graph.ops) for one in lowered)
     peaks: dict[int, int] = {}
     plans: dict[int, GraphPlan] = {}
     bodies = bodies_by_parent(module)
@@ -188,11 +183,12 @@ def plan_module(
         one = with_bodies(lowered[index], bodies.get(index, ()), peaks)
         share = len(one.graph.ops) / left if left else 1.0
         left -= len(one.graph.ops)
+        effort = None if limits.effort is None else limits.effort * len(one.graph.ops) / max(1, total)
         remaining = limits.remaining(started, time.monotonic())
         limit = None if limits.time_limit is None else remaining * share
         found = schedule_graph(
             one.graph,
-            dataclasses.replace(limits, time_limit=limit),
+            dataclasses.replace(limits, time_limit=limit, effort=effort),
             solver=solver,
             partitions=partitions,
             on_progress=on_progress,
@@ -299,8 +295,8 @@ def plan_allocation(
     """Return checked addresses for ``plan``: those of ``known`` where they are optimal for the same order.
 
     Args:
-        limits: Of the whole run, begun at ``started``: a search for addresses may take what is left, up to
-            `_ALLOCATION_SECONDS`. None for the planning and the short search that baselines get.
+        limits: Of the whole run, begun at ``started``: a search for addresses may take what is left, and does
+            `_ALLOCATION_ROUNDS` of work at most. None for the planning and the short search that baselines get.
         stop: Asked often; True ends the search with the smallest arena so far.
     """
     same = plan.graph is known.graph and plan.schedule.order == known.schedule.order
@@ -310,8 +306,11 @@ def plan_allocation(
     else:
         now = time.monotonic()
         if limits is not None:
-            left = min(limits.remaining(now if started is None else started, now), _ALLOCATION_SECONDS)
-            limits = dataclasses.replace(limits, time_limit=left, rounds=_ALLOCATION_ROUNDS) if left > 0 else None
+            left = limits.remaining(now if started is None else started, now)
+            time_limit = None if limits.time_limit is None else left
+            limits = dataclasses.replace(limits, time_limit=time_limit, rounds=_ALLOCATION_ROUNDS)
+            if left <= 0:
+                limits = None
         allocation = allocate(plan.graph, plan.schedule, alignment=alignment, limits=limits, started=now, stop=stop)
     check_allocation(plan.graph, plan.schedule, allocation)
     return allocation
@@ -344,8 +343,6 @@ def plan_together(
         starts += [one for one in known_orders(plan, known, alignment) if one[1].arena < allocation.arena]
     if len(starts) == 1 and allocation.arena <= live_bytes(allocation):
         return plan, allocation
-    end = min(limits.deadline(started), time.monotonic() + _TOGETHER_SECONDS)
-    limits = dataclasses.replace(limits, time_limit=max(0.0, end - started))
     storage = Storage.of(plan.graph)
     found: list[tuple[Schedule, Allocation]] = []
     # The least peak comes first: whatever is packed into that many bytes ends the search.

@@ -13,6 +13,7 @@ counted). The search is in three stages, each with the best placement of those b
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +47,8 @@ _RELAXED_SHARE = 0.5
 """Of the time, for stage 2."""
 
 _PACK_SECONDS = 2.0
-"""For one attempt to pack one pool."""
+_PACK_ROUNDS = 3
+"""For one attempt to pack one pool, the seconds only where there is a limit of time."""
 
 _FEW_PARTS = 60
 """Parts of blocks up to which the model with addresses is solved sooner than a pool is packed: greedy is enough."""
@@ -219,7 +221,7 @@ def solve_pools(
     """Spread blocks over pools so that the weighted traffic is least; see the module for how.
 
     The same problem, seed and version give the same result where neither the search nor an attempt to pack a pool runs
-    out of its time.
+    out of its time; always without a limit of time. A limit of work holds for each of CP-SAT's searches.
     """
     began = time.monotonic()
     started = began if started is None else started
@@ -366,8 +368,11 @@ class _Search:
         """Return the addresses of those of ``members`` that lie within ``size`` bytes."""
         problem = self._problem
         inside = [problem.blocks[block] for block in members]
-        until = time.monotonic() + (0.0 if self._few else _PACK_SECONDS)
-        packing = pack(inside, self._limits, capacity=size, minimize=False, stop=self._ending(until))
+        until = math.inf if self._limits.time_limit is None else time.monotonic() + _PACK_SECONDS
+        limits = dataclasses.replace(self._limits, rounds=_PACK_ROUNDS)
+        packing = pack(
+            inside, limits, capacity=size, minimize=False, stop=self._ending(-math.inf if self._few else until)
+        )
         if packing.status == "infeasible":
             if all(original):
                 self._cuts.append(Cut(tuple(self._fewer(members, size)), size))

@@ -207,6 +207,8 @@ class _Model:
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = limits.seed
         solver.parameters.catch_sigint_signal = False
+        if limits.effort is not None:
+            solver.parameters.max_deterministic_time = limits.effort
         if deadline < math.inf:
             solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
         status = cpsat_run.run(solver, self._model, stop or (lambda: False))

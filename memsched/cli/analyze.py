@@ -131,6 +131,7 @@ def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
             remat="remat" in allowed,
             max_extra_macs=options["max_extra_macs"],
             time_limit=options["time_limit"],
+            effort=options["effort"],
             on_progress=progress.tell if frontier else None,
             stop=(lambda: interrupt.stop() | memory.stop()) if frontier else None,
         )

@@ -11,7 +11,9 @@ from memsched.cli.options import (
     allow_option,
     budget_option,
     check_extra_work,
+    check_limits,
     extra_work_option,
+    limit_options,
     model_options,
     output_options,
     parse_dims,
@@ -55,7 +57,7 @@ _LIST = "@"
 @budget_option("What each model's arena may take, such as 256KB, or 50% of what it requires as given.")
 @allow_option
 @extra_work_option
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For each search.")
+@limit_options(of="each search")
 @size_option("--memory-limit", "What the process of each model may hold, such as 2GB: its search ends there.")
 @search_options
 @click.option("--tflm-plan", is_flag=True, help="As in optimize.")
@@ -100,7 +102,8 @@ def _batch_options(options: dict[str, Any]) -> BatchOptions:
     from memsched.graph.limits import Limits
     from memsched.memory_limit import check_memory_limit
 
-    Limits(options["time_limit"], options["seed"])
+    check_limits(click.get_current_context())
+    Limits(options["time_limit"], options["seed"], effort=options["effort"])
     if options["dask"] is None:
         check_memory_limit(options["memory_limit"])
     if options["target"] is not None:
@@ -113,6 +116,7 @@ def _batch_options(options: dict[str, Any]) -> BatchOptions:
         "allow",
         "max_extra_macs",
         "time_limit",
+        "effort",
         "solver",
         "partitions",
         "order_guarantee",

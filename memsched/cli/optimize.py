@@ -12,9 +12,11 @@ from memsched.cli.options import (
     allow_option,
     budget_option,
     check_extra_work,
+    check_limits,
     extra_work_option,
     header_option,
     html_option,
+    limit_options,
     memory_option,
     model_options,
     output_options,
@@ -65,7 +67,7 @@ class _Outputs:
 )
 @allow_option
 @extra_work_option
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
+@limit_options()
 @memory_option
 @search_options
 @click.option(
@@ -91,6 +93,7 @@ def command(**options: Any) -> int:
     repetitions: the first that fits is taken.
     """
     check_extra_work(click.get_current_context())
+    check_limits(click.get_current_context())
     outputs = _outputs(options)
     return _optimize(options, outputs)
 
@@ -153,6 +156,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 target=options["target"],
                 budget=options["budget"],
                 time_limit=options["time_limit"],
+                effort=options["effort"],
                 solver=options["solver"] if "reorder" in options["allow"] else "file",
                 partitions=options["partitions"],
                 input_shapes=parse_shapes(options["input_shapes"]),

@@ -20,10 +20,12 @@ __all__ = [
     "budget_option",
     "check_extra_work",
     "check_frontier",
+    "check_limits",
     "extra_work_option",
     "frontier_options",
     "header_option",
     "html_option",
+    "limit_options",
     "memory_option",
     "model_options",
     "output_options",
@@ -253,15 +255,37 @@ def frontier_options(function: _Function) -> _Function:
             metavar="PCT",
             help="With --frontier: multiply-accumulates that may come on top; for remat bytes moved count as well.",
         ),
-        click.option(
-            "--time-limit",
-            type=float,
-            default=60.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="With --frontier: for the search.",
-        ),
+        *_limits("With --frontier: for", "the search"),
     )
+
+
+def limit_options(*, of: str = "the search") -> Callable[[_Function], _Function]:
+    """Add ``--time-limit`` and ``--effort``; see `check_limits`."""
+    return lambda function: _add(function, *_limits("For", of))
+
+
+def _limits(begin: str, of: str) -> tuple[Callable[[_Function], _Function], ...]:
+    seconds = click.option(
+        "--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help=f"{begin} {of}."
+    )
+    effort = click.option(
+        "--effort",
+        type=float,
+        metavar="N",
+        help=f"{begin} {of}, instead: work of about N seconds on an idle machine; the same result on every machine.",
+    )
+    return seconds, effort
+
+
+def check_limits(context: click.Context) -> None:
+    """Refuse ``--time-limit`` beside ``--effort``: results would depend on the machine again.
+
+    Raises:
+        UsageError: Both are given.
+    """
+    given = context.get_parameter_source("time_limit") != ParameterSource.DEFAULT
+    if context.params["effort"] is not None and given:
+        raise UsageError("--time-limit and --effort both limit the search: give one of them")
 
 
 def check_frontier(ctx: click.Context) -> tuple[str, ...]:
@@ -272,8 +296,9 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
     """
     allowed: tuple[str, ...] = ctx.params["allow"]
     if ctx.params["frontier"]:
+        check_limits(ctx)
         return ALLOWED if ctx.get_parameter_source("allow") is ParameterSource.DEFAULT else allowed
-    for name in ("plot", "max_extra_macs", "time_limit"):
+    for name in ("plot", "max_extra_macs", "time_limit", "effort"):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier")
     return allowed

@@ -399,7 +399,7 @@ class _Model:
         # turns with neighbourhood search finds better sequences, in one thread and in the same order every time.
         parameters.linearization_level = 2
         parameters.interleave_search = True
-        parameters.max_deterministic_time = _EFFORT
+        parameters.max_deterministic_time = _EFFORT if limits.effort is None else min(_EFFORT, limits.effort)
         if deadline < math.inf:
             parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
         return solver, int(cpsat_run.run(solver, self.model, stop))

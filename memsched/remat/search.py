@@ -47,6 +47,9 @@ _DOCUMENT_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left."""
 
 _LOCAL_STEPS: Final = 12_000_000
+_STEPS_PER_EFFORT: Final = 40_000
+"""Of one local search, where there is a limit of work: an idle machine does some ten of them in a second."""
+
 _MOST_NODES: Final = 400
 """Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
 
@@ -319,6 +322,8 @@ class _Search:
                 return
 
     def _improve(self, budget: int, steps: int, end: float, seed: int = 0) -> Point:
+        if self._limits.effort is not None:
+            steps = min(steps, int(self._limits.effort * _STEPS_PER_EFFORT))
         point = self._best()
         start = self._numbered(point)
         # Where the rewritten graph needs more than the tracer says, the budget is less here.

@@ -39,7 +39,12 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
         lines.append((f"nothing is computed again: no repetitions that were tried need less ({limit})", None))
     lines.append((f"neither order nor repetitions bring the peak below {section['lower_bound_bytes']:,} B", None))
     if not section["finished"]:
-        lines.append(("the search for repetitions was ended early: a longer --time-limit may find better ones", "dim"))
+        lines.append(
+            (
+                "the search for repetitions was ended early: a longer --time-limit, or --effort, may find better ones",
+                "dim",
+            )
+        )
     return lines
 
 

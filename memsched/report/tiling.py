@@ -36,7 +36,9 @@ def tiling_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bo
     else:
         lines.append((f"nothing is cut: no pieces that were tried need less ({limit})", None))
     if not section["exhausted"]:
-        lines.append(("the search for pieces was ended early: a longer --time-limit may find better ones", "dim"))
+        lines.append(
+            ("the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones", "dim")
+        )
     return [*lines, *_refusal_lines(section["refusals"], columns, verbose=verbose)]
 
 

@@ -356,5 +356,7 @@ def _set_parameters(solver: cp_model.CpSolver, limits: Limits, deadline: float) 
     parameters.cp_model_presolve = False
     parameters.cp_model_probing_level = 0
     parameters.catch_sigint_signal = False
+    if limits.effort is not None:
+        parameters.max_deterministic_time = limits.effort
     if deadline < math.inf:
         parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())

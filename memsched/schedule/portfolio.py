@@ -108,7 +108,7 @@ def schedule_graph(
     searched = fused is not None and solver != "greedy"
     run.bound(searched=searched)
     segments = 1
-    if fused and searched and not run.done():
+    if fused and searched and limits.effort != 0 and not run.done():
         segments = run.search(fused.tasks, solver, partitions)
     return run.result(fused, segments)
 

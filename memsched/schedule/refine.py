@@ -33,6 +33,12 @@ _PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
+_SEARCH_EFFORT = 0.2
+"""Of the limit of work, for each threshold search."""
+
+_TASK_STATES_PER_SECOND = 15e6
+"""States that an idle machine visits in a second, times the tasks of the segment and a hundred."""
+
 _SEARCH_TASKS = 6_000
 
 
@@ -118,7 +124,7 @@ def _plan(state: _State, solver: str, partitions: int | Literal["auto"]) -> list
         partial(state.exact, 0.55),
         partial(state.dive, 0.65),
     ]
-    more = [partial(state.cpsat, 0.8)] if solver == "auto" else []
+    more = [partial(state.cpsat, 0.8, 0.15)] if solver == "auto" else []
     rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.exact, 1.0)]
     return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
 
@@ -185,7 +191,7 @@ class _State:
                 self._parts[index],
                 self._orders[index],
                 lower_bound=self.lower_bound,
-                states_per_window=states,
+                states_per_window=self._most_states(index, states),
                 stop=stop,
             )
             self.states += result.states
@@ -224,13 +230,16 @@ class _State:
             self._parts[first],
             lower_bound=self.lower_bound,
             upper_bound=self.best.peak,
-            max_states=max_states,
+            max_states=self._most_states(first, max_states),
             stop=stop,
             on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
         )
         self._take(first, result)
         others = [index for index in others if self._peaks[index] > self.lower_bound]
-        jobs = [Job(self._parts[index], self.lower_bound, self.best.peak, max_states) for index in others]
+        jobs = [
+            Job(self._parts[index], self.lower_bound, self.best.peak, self._most_states(index, max_states))
+            for index in others
+        ]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
         limits = self.search.limits
         workers, executor = (limits.workers, limits.executor) if result.states >= _PARALLEL_STATES else (1, None)
@@ -239,6 +248,13 @@ class _State:
         for index, found in zip(others, results, strict=True):
             if found is not None:
                 self._take(index, found)
+
+    def _most_states(self, part: int, most: int) -> int:
+        """Return ``most`` states, or those that one search of a segment may visit within the limit of work."""
+        effort = self.search.limits.effort
+        if effort is None:
+            return most
+        return min(most, int(_SEARCH_EFFORT * effort * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
 
     def _take(self, part: int, result: ExactResult) -> None:
         self.states += result.states
@@ -262,7 +278,7 @@ class _State:
                     self._parts[index],
                     lower_bound=middle,
                     upper_bound=self._peaks[index],
-                    max_states=_DIVE_STATES,
+                    max_states=self._most_states(index, _DIVE_STATES),
                     stop=stop,
                 )
                 self.states += result.states
@@ -290,17 +306,20 @@ class _State:
             if result.complete:
                 self._raise(result.cost, _BACKTRACKED)
 
-    def cpsat(self, share: float) -> None:
+    def cpsat(self, share: float, part_of_effort: float = 1.0) -> None:
         """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
-        limit = self.search.limits.time_limit
-        for index in self._open_parts():
+        limit, effort = self.search.limits.time_limit, self.search.limits.effort
+        waiting = self._open_parts()
+        if effort is not None:
+            effort *= part_of_effort / max(1, len(waiting))
+        for index in waiting:
             used = time.monotonic() - self.search.started
             left = None if limit is None else share * limit - used
             if self.done() or self.search.stop() or (left is not None and left <= 0):
                 return
             result = cpsat.solve(
                 self._parts[index],
-                Limits(left, self.search.limits.seed, self.search.limits.workers),
+                Limits(left, self.search.limits.seed, self.search.limits.workers, effort=effort),
                 hint=self._orders[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self._peaks[index],

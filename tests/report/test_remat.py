@@ -121,7 +121,7 @@ def test_lines_where_nothing_is_computed_again() -> None:
     assert texts(section) == [
         "nothing is computed again: no repetitions that were tried need less (0 % permitted)",
         "neither order nor repetitions bring the peak below 20 B",
-        "the search for repetitions was ended early: a longer --time-limit may find better ones",
+        "the search for repetitions was ended early: a longer --time-limit, or --effort, may find better ones",
     ]
 
 

@@ -125,7 +125,7 @@ def test_lines_of_what_is_not_cut() -> None:
     section = a_section(applied=False, groups=[], refusals=refusals, exhausted=False)
     assert texts(section) == [
         "nothing is cut: no pieces that were tried need less (15 % permitted)",
-        "the search for pieces was ended early: a longer --time-limit may find better ones",
+        "the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones",
         "8 operators cannot be cut; groups end there:",
         "  4 x Softmax: all of it is needed, as in s0",
         f"  T0: there is no rule, as in {shortened(LONG, 80 - 30)}",
