@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import time
 from bisect import insort
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-__all__ = ["policy_order", "sessions"]
+__all__ = ["policy_order", "session", "sessions"]
 
 _MOST_CANDIDATES = 1024
 """Nodes that the pointer chooses from: of more that are ready, those of the least indices."""
@@ -30,6 +31,7 @@ def policy_order(
     *,
     deadline: float = math.inf,
     parents_first: bool = True,
+    models: tuple[Any, Any] | None = None,
 ) -> list[int]:
     """Return all nodes in the order in which the trained policy takes them, greedily.
 
@@ -41,13 +43,14 @@ def policy_order(
         memory: Bytes of parameters per node.
         deadline: Of `time.monotonic`: from then on, the ready node of the least index is taken.
         parents_first: Whether nodes wait for their parents; else only nodes that are out are masked, as in document 4.
+        models: Sessions of another policy's encoder and decoder, instead of those of the shipped one.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     import numpy as np
 
-    encoder, decoder = sessions()
+    encoder, decoder = models or sessions()
     if not parents:
         return []
     rows = embed(parents, memory)[:, None]
@@ -85,7 +88,21 @@ def policy_order(
 
 @cache
 def sessions() -> tuple[Any, Any]:
-    """Return the encoder and the step of the decoder; one thread, so that sums have one order."""
+    """Return the encoder and the step of the decoder, as they are shipped."""
+    folder = files("memsched.pipeline")
+    encoder, decoder = (
+        session(gzip.decompress(folder.joinpath(f"respect_{part}.onnx.gz").read_bytes()))
+        for part in ("encoder", "decoder")
+    )
+    return encoder, decoder
+
+
+def session(model: bytes) -> Any:
+    """Return a session of onnxruntime with one thread, so that sums have one order.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
     try:
         import onnxruntime as ort
     except ImportError:
@@ -96,11 +113,4 @@ def sessions() -> tuple[Any, Any]:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    folder = files("memsched.pipeline")
-    encoder, decoder = (
-        ort.InferenceSession(
-            folder.joinpath(f"respect_{part}.onnx").read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
-        for part in ("encoder", "decoder")
-    )
-    return encoder, decoder
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

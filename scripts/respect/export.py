@@ -1,9 +1,11 @@
-"""The trained policy as two ONNX models: the encoder, and some steps of the decoder with a choice at their end."""
+"""The trained policy as two ONNX models: the encoder, and some steps of the decoder with a choice at their end.
+
+`quantise` makes of them what ships.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,20 +23,20 @@ _OPSET = 17
 _IR = 8
 
 
-def export(weights: Arrays, folder: Path) -> list[Path]:
-    """Write respect_encoder.onnx and respect_decoder.onnx and return where.
+def export(weights: Arrays) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Return the encoder and the decoder, with 32-bit weights.
 
     Args:
         weights: By the names that `scripts.respect.policy.Policy` gives them.
     """
-    paths = []
-    for name, graph in (("encoder", _encoder(weights)), ("decoder", _decoder(weights))):
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="memsched")
+    encoder, decoder = (
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="memsched")
+        for graph in (_encoder(weights), _decoder(weights))
+    )
+    for model in (encoder, decoder):
         model.ir_version = _IR
         onnx.checker.check_model(model, full_check=True)
-        paths.append(folder / f"respect_{name}.onnx")
-        onnx.save(model, paths[-1])
-    return paths
+    return encoder, decoder
 
 
 def _encoder(weights: Arrays) -> onnx.GraphProto:

@@ -1,6 +1,6 @@
 """Make of a training what the package ships, and record it: `python -m scripts.respect.ship FOLDER...`.
 
-Writes the two ONNX models, the curve (csv and svg) and docs/respect.json with settings, counts and hashes.
+Writes the two ONNX models in few bits, the curve (csv and svg) and docs/respect.json with settings, counts and hashes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from memsched.pipeline.respect_policy import policy_order
 from scripts.respect.dataset import Dataset, load_or_make
 from scripts.respect.export import export
 from scripts.respect.policy import Policy
+from scripts.respect.quantise import ship
 from scripts.respect.training import make_batch
 
 _ROOT = Path(__file__).parents[2]
@@ -34,11 +35,9 @@ def main() -> None:
     runs: list[Path] = parser.parse_args().runs
     policy = Policy()
     policy.load_state_dict(torch.load(runs[-1] / "best.pt", map_location="cpu"))
-    paths = export(
-        {name: value.numpy() for name, value in policy.state_dict().items()}, _ROOT / "memsched" / "pipeline"
-    )
+    paths = ship(*export({name: value.numpy() for name, value in policy.state_dict().items()}))
     same = _same_orders(policy, load_or_make(runs[-1] / "held-out.npz", 0, 0))
-    print(f"PyTorch and ONNX Runtime give the same order for {same} of {_COMPARED} held-out graphs")
+    print(f"PyTorch and what ships give the same order for {same} of {_COMPARED} held-out graphs")
     curves = [_curve(run) for run in runs]
     record = {
         "runs": [_run_record(run, curve) for run, curve in zip(runs, curves, strict=True)],
