@@ -17,7 +17,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.frontier import Frontier, find_frontier
 from memsched.graph.limits import Limits
-from memsched.placing import Request, prepare, required_as_given
+from memsched.placing import Placed, Request, prepare, required_as_given
 from memsched.planning import GraphPlan, plan_allocation, plan_module
 from memsched.pool_planning import plan_pools
 from memsched.report.outputs import TOLERANCE
@@ -27,6 +27,7 @@ from memsched.schedule.portfolio import Progress
 from memsched.sections import Outcome, Prepared, build
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
+from memsched.trials import Asked, suggestions
 from memsched.units import Percentage, parse_budget
 from memsched.verification import ModelComparison, compare, verify_written
 from memsched.writing import check_request, write_model
@@ -88,6 +89,7 @@ def analyze(
     time_limit: float | None = 60.0,
     effort: float | None = None,
     seed: int = 0,
+    words: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> AnalyzeResult:
@@ -98,6 +100,7 @@ def analyze(
     Args:
         frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
         reorder: Permit the frontier other orders than the file's.
+        words: As for `optimize`.
 
     Raises:
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
@@ -106,7 +109,8 @@ def analyze(
     limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
-    module = load(source, input_shapes=input_shapes, dims=dims)
+    options = _load_options(input_shapes, dims)
+    module = load_module(*read_source(source), options)
     prepared = _prepare(module, target, in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
@@ -119,6 +123,12 @@ def analyze(
         solver = "auto" if reorder else "file"
         request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
         found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
+    helpful: tuple[Mapping[str, Any], ...] = ()
+    if words is not None and not frontier:
+        asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
+        as_given = Placed(plans, allocation, None, required_as_given(module, prepared))
+        request = Request(started, limits, "file", tflm_plan=tflm.wants_plan(module, prepared.target, False))
+        helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
         notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
@@ -128,6 +138,7 @@ def analyze(
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.section(),
         required=required_as_given(module, prepared) if litert.applies(module, prepared.target) else None,
+        suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
@@ -156,6 +167,7 @@ def optimize(
     workers: int = 1,
     executor: Executor | None = None,
     output: str | None = None,
+    words: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> OptimizeResult:
@@ -188,6 +200,8 @@ def optimize(
         executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
             the same.
         output: Path that the report names as the model's; nothing is written there.
+        words: The command line of this call, without the program's name. Where nothing was gained, it is tried what
+            else would help, and the report suggests the same command with more permitted. None: nothing is tried.
         on_progress: Told how far the search is.
         stop: Asked often; True ends the search with the best order so far.
 
@@ -238,6 +252,10 @@ def optimize(
         if final.rewritten:
             facts = dataclasses.replace(facts, file_head=tflm.analyzed(module).file_head)
     required = final.placed.required if litert.applies(module, prepared.target) else None
+    helpful: tuple[Mapping[str, Any], ...] = ()
+    if words is not None and not final.rewritten and time_limit != 0:
+        asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
+        helpful = _suggestions(target, module, prepared, final.placed, options, request, asked_for)
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
@@ -273,6 +291,7 @@ def optimize(
         rewrites=final.rewrites,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
         required=required,
+        suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     if verification is not None and _refuted(verification, rewritten=final.rewritten):
@@ -287,6 +306,36 @@ def optimize(
         verification=verification,
         budget_met=None if budget_bytes is None else report["budget"]["met"],
         interrupted=interrupted,
+    )
+
+
+def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False) -> tuple[str, ...]:
+    """Return what is permitted by the names that ``--allow`` has for it."""
+    given = (("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat))
+    return tuple(name for name, permitted in given if permitted)
+
+
+def _suggestions(
+    target: str | None,
+    module: Module,
+    prepared: Prepared,
+    placed: Placed,
+    options: LoadOptions,
+    request: Request,
+    asked: Asked,
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the report's section on what would help where nothing was gained."""
+    rules = load_target(target or default_target(module.format))
+    return tuple(
+        {
+            "command": one.command,
+            "what": one.what,
+            "requirement_bytes": one.required,
+            "saving_bytes": placed.required - one.required,
+            "extra_macs_percent": one.extra_macs_percent,
+            "slowdown_percent": None,
+        }
+        for one in suggestions(module, rules, prepared, placed, options, request, asked)
     )
 
 

@@ -17,7 +17,7 @@ from memsched.rewriting import Rewritten, dialect_of, in_order, read_back
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 
-__all__ = ["frontier", "recompute"]
+__all__ = ["attempt", "frontier", "recompute"]
 
 _TRIES = 4
 """Points of the frontier that are placed in full until one meets the budget."""
@@ -64,6 +64,27 @@ def recompute(
     if best is None or best.placed.required >= placed.required:
         best = used = None
     return best, _section(module.graphs[0], found, used, placed, percent)
+
+
+def attempt(
+    module: Module,
+    prepared: Prepared,
+    placed: Placed,
+    options: LoadOptions,
+    request: Request,
+    placing: Request,
+    *,
+    percent: float,
+) -> Rewritten | None:
+    """Return the model with the repetitions that are found until ``request`` ends; None where that is none.
+
+    What is found is written, read back and placed as `recompute` does it, within the limits of ``placing``.
+    """
+    found = _search(module, prepared, placed, request, percent, None)
+    graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
+    if len(found.best.sequence) <= len(graph.ops):
+        return None
+    return _rewritten(module, graph, found.best, options, prepared, placing)
 
 
 def _search(

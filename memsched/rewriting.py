@@ -31,7 +31,7 @@ from memsched.tiling.rewrite import Rewritten as InPieces
 from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import Found, FrontierPoint, Search
 
-__all__ = ["Rewritten", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
+__all__ = ["Rewritten", "attempt", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
 
 _TRIES = 4
 """Points of the frontier that are placed in full until one meets the budget."""
@@ -222,6 +222,20 @@ def frontier(
     most = int(sum(op.macs for op in graph.ops) * percent / 100)
     search = _search(graph, prepared.target, dialect, request, most, None)
     return graph, search.run(request.deadline(), request.deadline(), request.effort())
+
+
+def attempt(
+    module: Module, prepared: Prepared, placed: Placed, options: LoadOptions, request: Request, *, percent: float
+) -> Rewritten | None:
+    """Return the model in the pieces that a search of the effort of ``request`` finds; None where it finds none.
+
+    What it finds is written, read back and placed as `tile` does it, within the limits of ``request``.
+    """
+    dialect = dialect_of(module, prepared.target)
+    graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
+    most = int(sum(op.macs for op in graph.ops) * percent / 100)
+    found = _search(graph, prepared.target, dialect, request, most, None).run(math.inf, math.inf, request.effort())
+    return _tiled(module, graph, found.best, options, prepared, request) if found.best.groups else None
 
 
 def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:

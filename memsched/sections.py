@@ -87,6 +87,7 @@ class Outcome:
     on_chip: Mapping[str, Any] | None = None
     frontier: Sequence[Mapping[str, Any]] | None = None
     required: int | None = None
+    suggestions: Sequence[Mapping[str, Any]] = ()
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
@@ -122,6 +123,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         extra_macs=outcome.rewrites.extra_macs,
         on_chip=outcome.on_chip,
         required=outcome.required,
+        suggestions=outcome.suggestions,
         seed=seed,
         seconds=seconds,
     )

@@ -132,6 +132,7 @@ def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
             max_extra_macs=options["max_extra_macs"],
             time_limit=options["time_limit"],
             effort=options["effort"],
+            words=click.get_current_context().obj.words if _is_read(options) else None,
             on_progress=progress.tell if frontier else None,
             stop=(lambda: interrupt.stop() | memory.stop()) if frontier else None,
         )
@@ -139,10 +140,16 @@ def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
     return result, memory.said(interrupt.requested)
 
 
+def _is_read(options: dict[str, Any]) -> bool:
+    """Whether anybody is told more than the exit code."""
+    return not options["quiet"] or any(options[name] for name in ("as_json", "report", "html"))
+
+
 def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, stderr: bool) -> None:
     from memsched.cli.terminal import make_console
     from memsched.report.console import print_frontier, print_operators, print_summary
     from memsched.report.firmware import print_firmware
+    from memsched.report.suggestions import print_suggestion
 
     console = make_console(stderr=stderr, no_color=options["no_color"], quiet=options["quiet"])
     verbose = options["verbose"] > 0
@@ -151,3 +158,4 @@ def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, 
     print_firmware(console, result.report.data, verbose=verbose)
     if result.report["frontier"] is not None:
         print_frontier(console, result.report.data, verbose=verbose)
+    print_suggestion(console, result.report.data)

@@ -43,9 +43,15 @@ _COMMANDS = {
 
 @dataclass(slots=True)
 class State:
-    """What a subcommand tells the entry: whether an internal error shall show its traceback."""
+    """What a subcommand tells the entry, and the entry it.
+
+    Attributes:
+        debug: An internal error shall show its traceback.
+        words: The command line without the program's name.
+    """
 
     debug: bool = False
+    words: tuple[str, ...] = ()
 
 
 class _InterruptedError(Exception):
@@ -112,7 +118,7 @@ click.version_option(__version__, "--version", "-V", prog_name="memsched", messa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments`` (by default the process's) and return the exit code; never raises."""
-    state = State()
+    state = State(words=tuple(sys.argv[1:] if arguments is None else arguments))
     if arguments is None:
         # A command makes few cycles and ends soon; looking for them doubles the time that large graphs take.
         gc.disable()
@@ -146,7 +152,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         command = context.command_path if context is not None else "memsched"
         return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')", error.exit_code)
     except MemschedError as error:
-        return _fail(_said(error, sys.argv[1:] if arguments is None else arguments), error.exit_code)
+        return _fail(_said(error, state.words), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing was written", _INTERRUPTED)
     except BrokenPipeError:

@@ -92,10 +92,11 @@ def command(**options: Any) -> int:
     skip connections. The file written is an ordinary one. With --budget an order alone comes first, then pieces, then
     repetitions: the first that fits is taken.
     """
-    check_extra_work(click.get_current_context())
-    check_limits(click.get_current_context())
+    context = click.get_current_context()
+    check_extra_work(context)
+    check_limits(context)
     outputs = _outputs(options)
-    return _optimize(options, outputs)
+    return _optimize(options, outputs, context.obj.words)
 
 
 def _outputs(options: dict[str, Any]) -> _Outputs:
@@ -132,7 +133,7 @@ def _beside(source: Path, suffix: str) -> Path:
     return source.with_name(f"{name}_memsched{suffix}") if name else source / f"_memsched{suffix}"
 
 
-def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
+def _optimize(options: dict[str, Any], outputs: _Outputs, words: tuple[str, ...]) -> int:
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.cluster import executor_at
     from memsched.compiler import optimize
@@ -173,6 +174,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs) -> int:
                 workers=options["workers"],
                 executor=executor,
                 output=outputs.model,
+                words=words,
                 on_progress=tell,
                 stop=lambda: interrupt.stop() | memory.stop(),
             )
@@ -220,6 +222,7 @@ def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -
     from memsched.cli.terminal import make_console, write_standard_output
     from memsched.report.console import print_summary
     from memsched.report.firmware import print_firmware
+    from memsched.report.suggestions import print_suggestion
 
     taken = outputs.print_report or outputs.model == _STANDARD
     if outputs.model == _STANDARD:
@@ -236,3 +239,4 @@ def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -
     )
     if options["verbose"] > 0:
         print_firmware(console, result.report.data, verbose=True)
+    print_suggestion(console, result.report.data)

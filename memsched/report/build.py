@@ -72,6 +72,7 @@ class Facts:
     extra_macs: int = 0
     on_chip: Mapping[str, Any] | None = None
     required: int | None = None
+    suggestions: Sequence[Mapping[str, Any]] = ()
 
 
 def build_report(facts: Facts) -> dict[str, Any]:
@@ -92,6 +93,7 @@ def build_report(facts: Facts) -> dict[str, Any]:
         "tflm": None if facts.tflm is None else dict(facts.tflm),
         "verification": None if facts.verification is None else dict(facts.verification),
         "notes": list(facts.notes),
+        "suggestions": [dict(one) for one in facts.suggestions],
         "unknown_sizes": [tensor.name for tensor in graph.tensors if not tensor.sized],
         "at_fault": peak_tensors(graph, facts.checked),
         "operators": dict(sorted(Counter(facts.operators).items())),

@@ -223,10 +223,6 @@ def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
         return [(f"budget met: the arena takes {required:,} of {available:,} B, {spare}", "green")]
     lines: list[tuple[str, str | None]] = [(budget_verdict(report), "red")]
-    if report["tiling"] is None and report["result"]["lower_bound_bytes"] > available:
-        lines.append(("what no order can do, layers in pieces may: --allow reorder,inplace,tile", None))
-    elif report["remat"] is None and report["tiling"] is not None:
-        lines.append(("values computed again may need less: add remat to --allow", None))
     return lines
 
 
