@@ -28,7 +28,16 @@ from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
 
-__all__ = ["GivenUpError", "Placed", "Request", "place", "prepare", "prepare_again", "required_as_given"]
+__all__ = [
+    "GivenUpError",
+    "Placed",
+    "Request",
+    "place",
+    "prepare",
+    "prepare_again",
+    "required_as_given",
+    "required_for",
+]
 
 _ORDER_SHARE = 0.6
 """Of the time for a rewritten model, for its order: one that nearly is the order in which it was made already."""
@@ -228,6 +237,14 @@ def _needs(module: Module, target: Target, request: Request) -> _Needs | None:
     if litert.applies(module, target):
         return lambda plans, allocation: litert.required_bytes(plans[0].graph, plans[0].schedule, allocation)
     return None
+
+
+def required_for(
+    module: Module, prepared: Prepared, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
+) -> int | None:
+    """Return the bytes that a file in the orders of ``plans`` requires; None where its runtime could not load it."""
+    needs = _needs(module, prepared.target, request)
+    return allocation.arena if needs is None else needs(plans, allocation)
 
 
 def _by_planner(prepared: Prepared, placed: Placed, request: Request, needs: _Needs) -> Placed:

@@ -21,7 +21,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.checker import check_schedule
 from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
-from memsched.placing import Placed, Request, place, prepare, required_as_given
+from memsched.placing import Placed, Request, place, prepare, required_as_given, required_for
 from memsched.planning import GraphPlan, plan_allocation
 from memsched.sections import Prepared
 from memsched.targets.model import Target
@@ -194,9 +194,7 @@ class _Trials:
         target = self._prepared.target
         allocation = plan_allocation(plan, self._prepared.baselines["file_order"], target.alignment_bytes)
         plans = (plan, *self._placed.plans[1:])
-        required: int | None = allocation.arena
-        if tflm.applies(self._module, target):
-            required = tflm.required_bytes(self._module, plans, plan=self._request.tflm_plan)
+        required = required_for(self._module, self._prepared, plans, allocation, self._request)
         if required is not None and required < self._placed.required:
             self._placed = Placed(plans, allocation, None, required)
             yield self._suggest(self._asked.command(add=("reorder",)), required, "another order")
