@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 import memsched
 from memsched import rewriting, trials
 from memsched.errors import InternalError
+from memsched.final import Permitted
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
@@ -52,7 +53,7 @@ def long_skip() -> bytes:
         read = f"m{number}"
     del model.graph.output[:]
     model.graph.output.append(floats(read, [1, 1, SIDE]))
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def required(report: Mapping[str, Any]) -> int:
@@ -172,5 +173,5 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_user_s_own_options_are_kept(words: str, expected: str) -> None:
-    asked = trials.Asked(("reorder", "inplace"), tuple(shlex.split(words)), trials.Permitted())
+    asked = trials.Asked(("reorder", "inplace"), tuple(shlex.split(words)), Permitted())
     assert asked.command(add=("tile",)) == expected
