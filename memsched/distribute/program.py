@@ -132,7 +132,10 @@ class _Program:
         latency = states.latency + links.slowest(0.0)
         most = states.weights + np.maximum(states.most, states.held)
         if self.fits:
-            latency = np.where((most > self.limits).any(axis=1), np.inf, latency)
+            exceeding = (most > self.limits).any(axis=1)
+            # As in `_grow`: what was left out may have held less.
+            self.complete &= not exceeding.any()
+            latency = np.where(exceeding, np.inf, latency)
         rank = (latency, most.max(axis=1)) if self.price == np.inf else (latency,)
         best = int(np.lexsort(rank)[0])
         if not np.isfinite(latency[best]):

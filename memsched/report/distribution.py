@@ -19,6 +19,10 @@ _WIDE = 76
 """Columns from which the table shows what was measured beside what was planned."""
 
 
+_ROUNDING = 1e-9
+"""By which equal latencies may differ: sums of floats in different orders."""
+
+
 def load_distribution_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of plan.json, which is the report of ``memsched distribute``."""
     text = Path(__file__).with_name("distribution_schema.json").read_text(encoding="utf-8")
@@ -148,8 +152,10 @@ def _peak(one: Mapping[str, Any]) -> str:
 
 def _above(latency: float, bound: float) -> str:
     over = 100 * (latency / bound - 1)
-    if over < 0.05:
+    if latency <= bound * (1 + _ROUNDING):
         return ": this one is the fastest"
+    if over < 0.1:
+        return "; this one less than 0.1 % more"
     return f"; this one {over:.1f} % more" if over < 100 else f"; this one {latency / bound:.1f} times that"
 
 

@@ -70,6 +70,28 @@ def test_exact_equals_brute_force_where_a_tensor_is_read_twice() -> None:
     assert plan.latency == plan.lower_bound == pytest.approx(brute_force(Space.of(graph), devices), rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_claims_nothing_that_a_plan_that_fits_contradicts(seed: int) -> None:
+    pick = random.Random(seed)
+    graph = chain(rows=pick.choice([2, 3]))
+    devices = cluster(
+        2, bandwidth=10 ** pick.uniform(4, 6), latency=pick.choice([0, 1e-5]), times=FAST[: pick.randint(1, 2)],
+        mode=pick.choice(["broadcast", "point-to-point"]),
+    )  # fmt: skip
+    space = Space.of(graph)
+    lists = [all_shares(space, place, 2, 10**6)[0] for place in range(len(space.order))]
+    plans = [plan_in(space, shares, devices) for shares in itertools.product(*lists)]
+    limit = pick.choice(sorted({max(plan.memory) for plan in plans}))
+    small = replace(devices, devices=tuple(replace(device, memory=limit) for device in devices.devices))
+    best = min(plan.latency for plan in plans if max(plan.memory) <= limit)
+    try:
+        found = search(graph, small, Limits(), method="exact")
+    except NoPlanFitsError:
+        return
+    assert max(found.memory) <= limit
+    assert found.lower_bound <= best * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_is_not_slower_than_the_genetic_search(seed: int) -> None:
     devices = cluster(2, bandwidth=10.0 ** (4 + seed), latency=1e-6, times=FAST)
