@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+import memsched
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.runtimes.test_litert_memory import SLACK, arenas
 
@@ -287,3 +288,53 @@ CASES: dict[str, Sub] = {
 def test_a_kernel_needs_what_is_predicted(name: str) -> None:
     predicted, measured = arenas(build(CASES[name]))
     assert abs(predicted - measured) < SLACK
+
+
+def test_the_im2col_of_a_small_resnet_is_counted_to_the_byte() -> None:
+    shape = (1, 32, 32, 16)
+    tensors = [
+        data("x", shape, "INT8"),
+        constant("w", (16, 3, 3, 16), "INT8", SCALE),
+        constant("b", (16,), "INT32", (0.25,)),
+        data("y", shape, "INT8"),
+    ]
+    model = build(one("CONV_2D", tensors, [0, 1, 2], 3, options("Conv2DOptions", strideH=1, strideW=1)))
+    assert arenas(model) == (2 * 16 * 32 * 32 + 3 * 3 * 16 * 32 * 32,) * 2
+
+
+def test_budgets_and_verification_are_about_what_litert_takes() -> None:
+    model = build(CASES["conv-int8-(3, 3)-(1, 1)-(1, 1)"])
+    predicted, measured = arenas(model)
+    found = memsched.optimize(model, target="litert", budget=predicted, time_limit=10.0)
+    assert found.budget_met
+    assert not memsched.optimize(model, target="litert", budget=predicted - 1, verify=False, time_limit=10.0).budget_met
+    verification = found.report["verification"]
+    assert verification["predicted_peak_before_bytes"] == verification["predicted_peak_after_bytes"] == predicted
+    assert verification["measured_peak_before_bytes"] == measured
+    notes = " ".join(verification["notes"])
+    assert "measured without delegates" in notes
+    assert "with its default delegates LiteRT's own arena takes" in notes
+    # Another target's figures are not LiteRT's.
+    other = memsched.optimize(model, target="tflm", time_limit=10.0).report["verification"]
+    assert other["predicted_peak_after_bytes"] is None
+
+
+def test_pieces_of_a_convolution_are_predicted_as_well() -> None:
+    """Each piece has an im2col of its own rows."""
+    tensors = [data("x", (1, 48, 48, 3), "INT8")]
+    ops = []
+    for layer, (depth, filters) in enumerate(((3, 16), (16, 16), (16, 4))):
+        place = len(tensors)
+        tensors += [
+            constant(f"w{layer}", (filters, 3, 3, depth), "INT8", SCALE),
+            constant(f"b{layer}", (filters,), "INT32", (0.25,)),
+            data(f"y{layer}", (1, 48, 48, filters), "INT8"),
+        ]
+        table = options("Conv2DOptions", strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
+        ops.append(O("CONV_2D", [place - 1 if layer else 0, place, place + 1], [place + 2], table))
+    given = build(Sub(tensors, ops, [0], [len(tensors) - 1]))
+    cut = memsched.optimize(given, target="litert", tile=True, verify=False, max_extra_macs=30.0, time_limit=20.0)
+    predicted, measured = arenas(cut.model)
+    assert abs(predicted - measured) < SLACK
+    # Whole, one layer's im2col alone takes 3 x 3 x 16 x 48 x 48 bytes.
+    assert predicted < 3 * 3 * 16 * 48 * 48 < arenas(given)[1]

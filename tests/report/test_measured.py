@@ -1,0 +1,32 @@
+"""Measured peaks beside predicted ones: the summary says so where they differ by more than 2 %."""
+
+from __future__ import annotations
+
+import pytest
+
+from memsched.report.console import findings
+from tests.report.test_outputs import report_with
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ((1000, 1000), (900, 900), None),
+        ((1020, 1000), (882, 900), None),
+        ((1021, 1000), (900, 900), "up to 2.1 % off the 1,000 -> 900 B predicted"),
+        ((1000, 1000), (1000, 800), "up to 25.0 % off the 1,000 -> 800 B predicted"),
+        ((5000, None), (4000, None), None),
+    ],
+)
+def test_a_prediction_that_missed_is_named(
+    before: tuple[int, int | None], after: tuple[int, int | None], said: str | None
+) -> None:
+    report = report_with(True, 0.0, rewritten=False)
+    for when, (measured, predicted) in (("before", before), ("after", after)):
+        report["verification"][f"measured_peak_{when}_bytes"] = measured
+        report["verification"][f"predicted_peak_{when}_bytes"] = predicted
+    text, style = findings(report, 100, verbose=False)[-1]
+    assert f"measured peak {before[0]:,} -> {after[0]:,} B" in text
+    assert ("predicted" in text) == (said is not None)
+    assert said is None or said in text
+    assert style == ("green" if said is None else "yellow")
