@@ -137,7 +137,7 @@ def analyze(
         pools=pools,
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.section(),
-        required=required_as_given(module, prepared) if litert.applies(module, prepared.target) else None,
+        litert=_for_litert(module, prepared, None),
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -251,7 +251,7 @@ def optimize(
         written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
         if final.rewritten:
             facts = dataclasses.replace(facts, file_head=tflm.analyzed(module).file_head)
-    required = final.placed.required if litert.applies(module, prepared.target) else None
+    in_litert = _for_litert(module, prepared, final.placed.required)
     helpful: tuple[Mapping[str, Any], ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
         asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
@@ -265,7 +265,7 @@ def optimize(
                 *(final.module, data, written, options),
                 seed=seed,
                 tolerance=TOLERANCE if final.rewritten else 0.0,
-                predicted=None if required is None else (required_as_given(module, prepared), required),
+                predicted=in_litert,
             )
         except KeyboardInterrupt:
             if stop is None:
@@ -290,7 +290,7 @@ def optimize(
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
-        required=required,
+        litert=in_litert,
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -337,6 +337,14 @@ def _suggestions(
         }
         for one in suggestions(module, rules, prepared, placed, options, request, asked)
     )
+
+
+def _for_litert(module: Module, prepared: Prepared, required: int | None) -> tuple[int, int] | None:
+    """Return what LiteRT takes for the file as given, and for a result that requires so much; None elsewhere."""
+    if not litert.applies(module, prepared.target):
+        return None
+    given = required_as_given(module, prepared)
+    return given, given if required is None else required
 
 
 def _end_of_search(started: float, limits: Limits) -> float:

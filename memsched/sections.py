@@ -66,7 +66,7 @@ class Outcome:
         prepared: With the baselines of the model as given.
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
-        required: Bytes that LiteRT takes for the result; None for another runtime.
+        litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
     """
 
     command: str
@@ -86,7 +86,7 @@ class Outcome:
     rewrites: Rewrites = field(default_factory=Rewrites)
     on_chip: Mapping[str, Any] | None = None
     frontier: Sequence[Mapping[str, Any]] | None = None
-    required: int | None = None
+    litert: tuple[int, int] | None = None
     suggestions: Sequence[Mapping[str, Any]] = ()
 
 
@@ -122,7 +122,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         frontier=outcome.frontier,
         extra_macs=outcome.rewrites.extra_macs,
         on_chip=outcome.on_chip,
-        required=outcome.required,
+        litert=outcome.litert,
         suggestions=outcome.suggestions,
         seed=seed,
         seconds=seconds,

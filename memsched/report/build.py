@@ -71,7 +71,7 @@ class Facts:
     frontier: Sequence[Mapping[str, Any]] | None = None
     extra_macs: int = 0
     on_chip: Mapping[str, Any] | None = None
-    required: int | None = None
+    litert: tuple[int, int] | None = None
     suggestions: Sequence[Mapping[str, Any]] = ()
 
 
@@ -127,6 +127,7 @@ def _result(facts: Facts) -> dict[str, Any]:
         "proof": facts.schedule.proof,
         "method": facts.schedule.method,
         "arena_bytes": facts.allocation.arena,
+        "litert_bytes": None if facts.litert is None else dict(zip(("before", "after"), facts.litert, strict=True)),
         "reduction_percent": round(100 * (before - peak) / before, 2) if before else 0.0,
         "extra_macs_percent": round(100 * facts.extra_macs / macs, 3) if macs else 0.0,
         "interrupted": facts.interrupted,
@@ -135,7 +136,7 @@ def _result(facts: Facts) -> dict[str, Any]:
 
 def _required(facts: Facts) -> int:
     """Return what the model written takes: its runtime's own planner decides, where that is known."""
-    head = facts.required if facts.tflm is None else facts.tflm["head_bytes"]
+    head = facts.tflm["head_bytes"] if facts.tflm is not None else facts.litert[1] if facts.litert is not None else None
     return facts.allocation.arena if head is None else int(head)
 
 

@@ -129,6 +129,7 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
     if report["result"]["interrupted"]:
         lines.append(("interrupted: this is the best found so far", "yellow"))
     lines.extend(_tflm_lines(report))
+    lines.extend(_litert_lines(report))
     lines.extend(pool_lines(report["pools"]))
     if report["command"] == "optimize":
         lines.append(_verification_line(report))
@@ -202,6 +203,18 @@ def _tflm_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         worse = ": more; fewer pieces may suffice with a --budget or a lower --max-extra-macs"
         lines.append((text + (worse if after >= before else ""), "yellow" if after >= before else None))
     return lines
+
+
+def _litert_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Say what LiteRT takes where its own planner leaves gaps that the arenas above do not have."""
+    taken, result, given = report["result"].get("litert_bytes"), report["result"], report["baselines"]["file_order"]
+    if taken is None:
+        return []
+    pairs = ((taken["before"], given["arena_bytes"]), (taken["after"], result["arena_bytes"]))
+    if all(own <= (1 + _MOST_OFF) * arena for own, arena in pairs):
+        return []
+    after = f", {taken['after']:,} B as optimised" if report["command"] == "optimize" else ""
+    return [(f"LiteRT's own planner leaves gaps: it takes {taken['before']:,} B as given{after}", "yellow")]
 
 
 def _guarantee_lines(guarantee: Mapping[str, Any] | None) -> list[tuple[str, str | None]]:

@@ -30,3 +30,15 @@ def test_a_prediction_that_missed_is_named(
     assert ("predicted" in text) == (said is not None)
     assert said is None or said in text
     assert style == ("green" if said is None else "yellow")
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"), [(None, False), ({"before": 1.02, "after": 1.0}, False), ({"before": 1.0, "after": 1.1}, True)]
+)
+def test_gaps_of_the_runtime_s_own_planner_are_named(taken: dict[str, float] | None, said: bool) -> None:
+    report = report_with(True, 0.0, rewritten=False)
+    arenas = {"before": report["baselines"]["file_order"]["arena_bytes"], "after": report["result"]["arena_bytes"]}
+    own = None if taken is None else {when: int(arenas[when] * factor) for when, factor in taken.items()}
+    report["result"] = {**report["result"], "litert_bytes": own}
+    lines = [text for text, _ in findings(report, 100, verbose=False)]
+    assert any(line.startswith("LiteRT's own planner leaves gaps") for line in lines) == said
