@@ -10,7 +10,7 @@ from typing import Final
 from memsched.errors import ModelError
 from memsched.formats.tflite_assembly import Item, Scalar, TableItem
 from memsched.formats.tflite_flatbuffer import Table
-from memsched.formats.tflite_package import Field, field, members
+from memsched.formats.tflite_package import Field, field, members, number_of
 from memsched.formats.tflite_package import table as schema_of
 from memsched.formats.tflite_schema import OperatorSlot
 from memsched.graph.model import AttributeValue
@@ -209,8 +209,7 @@ def with_padding(kind: str, options: Table, padding: str) -> TableItem:
         if number is None:
             raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
         found[slot] = Scalar(number, options.number(slot, number))
-    codes = {name: code for code, name in members("Padding").items()}
-    return TableItem({**found, field(table, "padding").slot: Scalar("int8", codes[padding])})
+    return TableItem({**found, field(table, "padding").slot: Scalar("int8", number_of("Padding", padding))})
 
 
 def with_masks(options: Table | None, attributes: Mapping[str, AttributeValue]) -> TableItem:

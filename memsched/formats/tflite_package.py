@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 from memsched.errors import InternalError
 from memsched.formats.tflite_assembly import Kind
 
-__all__ = ["NEWER_FIELDS", "NEWER_MEMBERS", "UNIONS", "Field", "TableSchema", "field", "members", "table"]
+__all__ = ["NEWER_FIELDS", "NEWER_MEMBERS", "UNIONS", "Field", "TableSchema", "field", "members", "number_of"]
+__all__ += ["table"]
 
 _NUMBERS: Final[Mapping[str, Kind]] = {
     "Bool": "uint8",
@@ -127,6 +128,11 @@ def members(enumeration: str) -> Mapping[int, str]:
     stated = vars(getattr(importlib.import_module("tflite"), enumeration))
     found = {number: name for name, number in stated.items() if isinstance(number, int) and not name.startswith("_")}
     return MappingProxyType({**NEWER_MEMBERS.get(enumeration, {}), **found})
+
+
+def number_of(enumeration: str, member: str) -> int:
+    """Return the number of an enumeration's member."""
+    return next(number for number, name in members(enumeration).items() if name == member)
 
 
 @cache

@@ -19,6 +19,7 @@ from memsched.formats.tflite_constants import Constants
 from memsched.formats.tflite_flatbuffer import FlatFile, Table
 from memsched.formats.tflite_model import FileModel, FileSubgraph
 from memsched.formats.tflite_options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
+from memsched.formats.tflite_package import field, number_of
 from memsched.formats.tflite_reader import TfliteNative
 from memsched.formats.tflite_schema import (
     BufferSlot,
@@ -35,9 +36,6 @@ from memsched.graph.rewrite_checker import CONSTANT_SHAPE
 
 __all__ = ["dialect", "serialize"]
 
-_CONCATENATION, _PAD, _SLICE = 2, 34, 65
-_CODES: Final[Mapping[str, int]] = {"CONCATENATION": _CONCATENATION, "PAD": _PAD, "SLICE": _SLICE}
-_CONCATENATION_OPTIONS: Final = 10
 _WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
 # The first version of each operator that takes a type; version 1 takes float32, uint8, int32 and int64.
 _VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -227,7 +225,7 @@ class _Rewriter:
 
     def _helper(self, op: Op) -> Item:
         """Return an operator that the file does not have: a slice, a concatenation or a pad."""
-        if op.type not in _CODES:
+        if op.type not in _VERSIONS:
             raise InternalError(f"op '{op.name}' of type {op.type} cannot be added")
         inputs = [self._read(op, tensor) for tensor in op.inputs]
         made = self._place(op.outputs[0], like=self._like.get(inputs[0], inputs[0]))
@@ -239,8 +237,8 @@ class _Rewriter:
             axis = op.attributes["axis"]
             if not isinstance(axis, int):
                 raise InternalError(f"op '{op.name}' has no axis")
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", _CONCATENATION_OPTIONS)
-            fields[OperatorSlot.OPTIONS] = TableItem({0: Scalar("int32", axis)})
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
+            fields[OperatorSlot.OPTIONS] = TableItem({field("ConcatenationOptions", "axis").slot: Scalar("int32", axis)})
         for name, _ in CONSTANT_INPUTS.get(op.type, ()):
             value = op.attributes[name]
             if not isinstance(value, tuple):
@@ -252,22 +250,22 @@ class _Rewriter:
 
     def _code(self, kind: str, dtype: str) -> int:
         """Return the index of an operator code, added where the file has none of the version."""
-        version = _VERSIONS[kind].get(dtype, 1)
+        version, code = _VERSIONS[kind].get(dtype, 1), number_of("BuiltinOperator", kind)
         for index, table in enumerate(self._root.tables(ModelSlot.OPERATOR_CODES)):
             builtin = max(
                 table.number(OperatorCodeSlot.DEPRECATED_BUILTIN_CODE, "int8"),
                 table.number(OperatorCodeSlot.BUILTIN_CODE, "int32"),
             )
-            if builtin == _CODES[kind] and table.number(OperatorCodeSlot.VERSION, "int32", 1) >= version:
+            if builtin == code and table.number(OperatorCodeSlot.VERSION, "int32", 1) >= version:
                 return index
         if (kind, version) not in self._new_codes:
             self._new_codes[kind, version] = len(self._codes)
             self._codes.append(
                 TableItem(
                     {
-                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", _CODES[kind]),
+                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", code),
                         OperatorCodeSlot.VERSION: Scalar("int32", version),
-                        OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", _CODES[kind]),
+                        OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", code),
                     }
                 )
             )
