@@ -238,7 +238,8 @@ class _Rewriter:
             if not isinstance(axis, int):
                 raise InternalError(f"op '{op.name}' has no axis")
             fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
-            fields[OperatorSlot.OPTIONS] = TableItem({field("ConcatenationOptions", "axis").slot: Scalar("int32", axis)})
+            slot = field("ConcatenationOptions", "axis").slot
+            fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
         for name, _ in CONSTANT_INPUTS.get(op.type, ()):
             value = op.attributes[name]
             if not isinstance(value, tuple):
