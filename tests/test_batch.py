@@ -236,7 +236,7 @@ def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
     thread.start()
     pid = children_of(os.getpid())
     os.kill(pid, signal.SIGKILL)
-    thread.join(30)
+    thread.join(300)
     assert caught == ["its process was ended by SIGKILL: out of memory?"]
     processes.cancel()
     with pytest.raises(ProcessDiedError):
@@ -256,12 +256,12 @@ def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(1.0)
         child.stdin.close()
-        assert child.wait(20) == -signal.SIGKILL
+        assert child.wait(300) == -signal.SIGKILL
 
 
 def children_of(parent: int) -> int:
     """Return the process of a batch that ``parent`` has begun, as soon as there is one."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:

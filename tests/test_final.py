@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,8 +55,8 @@ def convolutions() -> bytes:
 
 def test_a_value_is_computed_again_where_that_is_permitted() -> None:
     data = skip_connection()
-    kept = memsched.optimize(data, time_limit=10)
-    again = memsched.optimize(data, time_limit=10, remat=True, max_extra_macs=50.0)
+    kept = memsched.optimize(data, effort=3)
+    again = memsched.optimize(data, effort=3, remat=True, max_extra_macs=50.0)
     assert kept.report["result"]["peak_bytes"] >= 3 * UNIT
     assert again.report["result"]["peak_bytes"] < 2 * UNIT + 64
     assert again.report["remat"]["applied"]
@@ -71,15 +70,13 @@ def test_a_value_is_computed_again_where_that_is_permitted() -> None:
 
 @pytest.mark.parametrize("most", [15.0, 50.0])
 def test_without_a_time_limit_effort_ends_the_search(most: float) -> None:
-    begun = time.monotonic()
     result = memsched.optimize(skip_connection(), time_limit=None, remat=True, max_extra_macs=most, verify=False)
-    assert time.monotonic() - begun < 60
     assert result.report["remat"]["finished"]
 
 
 def test_layers_are_cut_where_that_is_permitted() -> None:
     data = convolutions()
-    result = memsched.optimize(data, time_limit=10, tile=True)
+    result = memsched.optimize(data, effort=3, tile=True)
     assert result.report["tiling"]["applied"]
     assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
     assert 0 <= result.report["result"]["extra_macs_percent"] <= 15
@@ -94,7 +91,7 @@ def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[st
     told: list[Progress] = []
     source = {"convolutions": convolutions, "skip_connection": skip_connection}[data]()
     permitted: dict[str, Any] = {**allowed, "max_extra_macs": 50.0}
-    found = memsched.optimize(source, time_limit=10, on_progress=told.append, verify=False, **permitted)
+    found = memsched.optimize(source, effort=3, on_progress=told.append, verify=False, **permitted)
     bounds = {one.lower_bound for one in told if one.lower_bound is not None}
     assert bounds
     assert any(one.lower_bound is None for one in told)
@@ -106,14 +103,14 @@ def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[st
 
 def test_with_a_budget_the_first_that_fits_is_taken() -> None:
     data = convolutions()
-    file_peak = memsched.optimize(data, time_limit=5, verify=False).report["result"]["arena_bytes"]
-    generous = memsched.optimize(data, time_limit=5, tile=True, remat=True, budget=file_peak, verify=False)
+    file_peak = memsched.optimize(data, effort=2, verify=False).report["result"]["arena_bytes"]
+    generous = memsched.optimize(data, effort=2, tile=True, remat=True, budget=file_peak, verify=False)
     assert (generous.report["tiling"], generous.report["remat"], generous.budget_met) == (None, None, True)
-    tight = memsched.optimize(data, time_limit=10, tile=True, remat=True, budget=file_peak // 2, verify=False)
+    tight = memsched.optimize(data, effort=3, tile=True, remat=True, budget=file_peak // 2, verify=False)
     assert tight.budget_met
     assert tight.report["tiling"]["applied"]
     assert tight.report["remat"] is None
-    impossible = memsched.optimize(data, time_limit=10, tile=True, remat=True, budget=100, verify=False)
+    impossible = memsched.optimize(data, effort=3, tile=True, remat=True, budget=100, verify=False)
     assert not impossible.budget_met
     assert impossible.report["result"]["arena_bytes"] < file_peak
 
@@ -136,8 +133,8 @@ def test_pieces_and_repetitions_go_together() -> None:
     ]
     shape = [1, 2, SIDE, SIDE]
     data = model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
-    tiled = memsched.optimize(data, time_limit=10, tile=True, max_extra_macs=60.0)
-    both = memsched.optimize(data, time_limit=20, tile=True, remat=True, max_extra_macs=60.0)
+    tiled = memsched.optimize(data, effort=3, tile=True, max_extra_macs=60.0)
+    both = memsched.optimize(data, effort=3, tile=True, remat=True, max_extra_macs=60.0)
     assert both.report["tiling"]["applied"]
     assert both.report["remat"]["applied"]
     assert both.report["result"]["arena_bytes"] < tiled.report["result"]["arena_bytes"]
@@ -170,12 +167,12 @@ def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest
     monkeypatch.setattr(compiler, "verify_written", lambda *_, **__: (wrong, ()))
     cut = r"with 1 group of layers in pieces \(tile\), the model's outputs differ in onnxruntime 0 by 2.5e-01 of their"
     with pytest.raises(OutputsDifferError, match=cut + " largest magnitude, 1e-05 is permitted") as caught:
-        memsched.optimize(convolutions(), tile=True, time_limit=5)
+        memsched.optimize(convolutions(), tile=True, effort=2)
     assert caught.value.report["verification"]["relative_error"] == 0.25
     with pytest.raises(OutputsDifferError, match=r"with 1 operator computed again \(remat\)"):
-        memsched.optimize(skip_connection(), remat=True, max_extra_macs=50.0, time_limit=10)
+        memsched.optimize(skip_connection(), remat=True, max_extra_macs=50.0, effort=3)
     with pytest.raises(OutputsDifferError, match="the reordered model's outputs differ"):
-        memsched.optimize(skip_connection(), time_limit=5)
+        memsched.optimize(skip_connection(), effort=2)
 
 
 @pytest.mark.parametrize("percent", [-1.0, 10_001.0, 1e308, float("inf"), float("nan")])
@@ -212,7 +209,7 @@ def test_a_larger_budget_never_costs_more(make: Callable[[], bytes]) -> None:
     costs = []
     for share in (20, 50, 80, 100):
         report = memsched.optimize(
-            data, budget=given * share // 100, tile=True, remat=True, max_extra_macs=100.0, time_limit=20, verify=False
+            data, budget=given * share // 100, tile=True, remat=True, max_extra_macs=100.0, effort=0.5, verify=False
         ).report
         tiling, remat = report["tiling"], report["remat"]
         extra = (tiling or {}).get("extra_macs_percent", 0) + (remat or {}).get("extra_work_percent", 0)

@@ -35,7 +35,7 @@ def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: l
 
 
 def frontier(data: bytes, **more: Any) -> list[dict[str, Any]]:
-    report = memsched.analyze(data, frontier=True, time_limit=6, **more).report
+    report = memsched.analyze(data, frontier=True, effort=2, **more).report
     steps: list[dict[str, Any]] = report["frontier"]
     assert steps[0]["how"] == "order"
     peaks, work = ([step[key] for step in steps] for key in ("peak_bytes", "extra_work_percent"))
@@ -50,7 +50,7 @@ def test_a_value_computed_again() -> None:
     assert steps[0]["peak_bytes"] >= 3 * UNIT > steps[1]["peak_bytes"]
     assert steps[1]["extra_work_percent"] > 0
     # Optimising reaches what the frontier says.
-    done = memsched.optimize(skip_connection(), time_limit=6, remat=True, max_extra_macs=50.0, verify=False)
+    done = memsched.optimize(skip_connection(), effort=2, remat=True, max_extra_macs=50.0, verify=False)
     assert done.report["result"]["peak_bytes"] == steps[1]["peak_bytes"]
     assert done.report["remat"]["extra_work_percent"] == steps[1]["extra_work_percent"]
 

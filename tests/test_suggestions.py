@@ -41,9 +41,9 @@ def test_did_you_mean() -> None:
 
 def test_very_many_and_very_long_names() -> None:
     names = [f"block_{number}/conv2d/BiasAdd_{number % 7}" for number in range(100_000)] + ["x" * 1_000_000]
-    started = time.monotonic()
+    started = time.process_time()
     found = closest("block_777/conv2d/BiasAd_0", names)
     assert found is not None
     assert found.startswith("block_777/conv2d/BiasAdd") or "conv2d" in found
-    assert closest("x" * 999_999, names) is None or time.monotonic() - started < 5
-    assert time.monotonic() - started < 5
+    assert closest("x" * 999_999, names) is None or time.process_time() - started < 5
+    assert time.process_time() - started < 5

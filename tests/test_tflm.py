@@ -29,7 +29,7 @@ from tests.tflm_emulator import run, run_apart
 
 
 def optimized(data: bytes, target: str = "tflm", *, plan: bool = True, verify: bool = False) -> OptimizeResult:
-    return compiler.optimize(data, target=target, tflm_plan=plan, verify=verify, time_limit=10)
+    return compiler.optimize(data, target=target, tflm_plan=plan, verify=verify, effort=2)
 
 
 def head(model: FileModel) -> int:
@@ -136,7 +136,7 @@ def test_a_budget_is_compared_with_the_head(plan: bool, required: int) -> None:
 
 def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
     fits, exceeds = (
-        compiler.optimize(build(branches()), target="tflm", verify=False, budget=budget, tile=True, time_limit=5)
+        compiler.optimize(build(branches()), target="tflm", verify=False, budget=budget, tile=True, effort=2)
         for budget in (144, 130)
     )
     assert fits.report["result"]["arena_bytes"] <= 130
@@ -147,7 +147,7 @@ def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
 @pytest.mark.parametrize(("seed", "least"), [(19, 640), (93, 320), (117, 176), (146, 160)])
 def test_an_order_is_judged_by_what_the_runtimes_planner_makes_of_it(seed: int, least: int) -> None:
     """The order with the least peak needs 672, 352, 224 and 192 B there."""
-    report = compiler.optimize(random_model(seed), target="tflm", verify=False, time_limit=5).report
+    report = compiler.optimize(random_model(seed), target="tflm", verify=False, effort=2).report
     assert report["tflm"]["head_bytes"] == least <= report["tflm"]["file_head_bytes"]
     told = [note for note in report["notes"] if note.startswith("the reverse post order is used for its smaller arena")]
     assert len(told) == 1
@@ -171,7 +171,7 @@ def test_the_whole_arena_of_pieces(
 
     monkeypatch.setattr(tflm, "whole_arena_bytes", arena)
     monkeypatch.setattr(sections, "whole_arena_bytes", arena)
-    report = compiler.optimize(lite_net(tmp_path), target="tflm", tile=True, verify=False, time_limit=5).report
+    report = compiler.optimize(lite_net(tmp_path), target="tflm", tile=True, verify=False, effort=2).report
     rows = report["tiling"]["frontier"]
     assert all(row["whole_arena_bytes_estimate"] >= row["peak_bytes"] for row in rows)
     found = [found for note in report["notes"] if said and (found := re.search(said, note))]

@@ -205,8 +205,10 @@ class Search:
         if self._waiting_ways is None:
             self._waiting_ways = self._proposals()
         for group in self._waiting_ways:
+            if self._stop():
+                return self._found(exhausted=False)
             self._judge(group)
-            if self._work >= most or self._stop() or self._late(pause, end):
+            if self._work >= most or self._late(pause, end):
                 return self._found(exhausted=False)
         return self._found(exhausted=True)
 

@@ -30,7 +30,7 @@ from memsched.graph.packing_checker import check_packing
 from memsched.targets.model import Pool
 from tests.random_graphs import random_graph, random_order
 
-LIMITS = Limits(time_limit=20.0)
+LIMITS = Limits(time_limit=None, effort=20.0)
 
 
 def schedule_of(graph: Graph, order: tuple[int, ...] | None = None) -> Schedule:
@@ -179,7 +179,7 @@ def test_time_and_stop_keep_the_greedy_placement() -> None:
     for found in (
         solve_pools(problem, Limits(time_limit=0.0)),
         solve_pools(problem, LIMITS, stop=lambda: True),
-        solve_pools(problem, LIMITS, started=time.monotonic() - 100),
+        solve_pools(problem, Limits(time_limit=20.0), started=time.monotonic() - 100),
     ):
         assert (found.status, found.method) == ("feasible", "greedy by traffic per byte")
         assert found.traffic == found.greedy_traffic
@@ -310,7 +310,7 @@ from memsched.targets.model import Pool
 rng = random.Random(1)
 blocks = tuple(Block.whole(rng.randrange(1, 40), b := rng.randrange(20), b + rng.randrange(1, 9)) for _ in range(14))
 problem = PoolProblem(blocks, tuple(rng.randrange(99) for _ in blocks), (Pool("a", 60, 1), Pool("b", None, 7)))
-found = solve_pools(problem, Limits(time_limit=60))
+found = solve_pools(problem, Limits(time_limit=None, effort=60.0))
 print(found.status, found.pool_of, found.offsets, found.traffic)
 """
     outputs = {

@@ -21,7 +21,7 @@ from memsched.graph.packing import Block, Packing, Part, height_of
 from memsched.graph.packing_checker import check_packing
 from tests.allocate.packings import any_blocks, cells, is_valid, least_height, tiny_blocks
 
-LIMITS = Limits(time_limit=2.0)
+LIMITS = Limits(time_limit=None, rounds=3)
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +256,21 @@ def test_the_search_that_is_stopped_keeps_the_best(run: Run, buffers: Path) -> N
     check(result.csv)
 
 
+TELLING = """
+import sys
+from memsched.allocate import exact
+solve = exact.solve
+
+def told(*arguments, **more):
+    print("searching", file=sys.stderr, flush=True)
+    return solve(*arguments, **more)
+
+exact.solve = told
+from memsched.cli.main import main
+sys.exit(main())
+"""
+
+
 def test_interruption_writes_the_best_so_far(tmp_path: Path) -> None:
     chance = random.Random(5)
     rows = [
@@ -264,14 +278,12 @@ def test_interruption_writes_the_best_so_far(tmp_path: Path) -> None:
         for i in range(500)
     ]
     (tmp_path / "in.csv").write_text("id,lower,upper,size\n" + "\n".join(rows) + "\n")
-    command = [*CLI, "allocate", "in.csv", "--time-limit", "100"]
-    started = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while started.poll() is None and time.monotonic() < deadline:
-        time.sleep(2)
-        os.kill(started.pid, signal.SIGINT)
-        started.wait(timeout=60)
-    output, errors = started.communicate()
+    command = [sys.executable, "-c", TELLING, "allocate", "in.csv", "--time-limit", "1000"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        assert started.stderr is not None
+        assert started.stderr.readline() == b"searching\n"
+        started.send_signal(signal.SIGINT)
+        output, errors = started.communicate(timeout=300)
     # A search that had ended by then, with a proof, is no interruption.
     assert started.returncode in {0, 130}, errors
     assert check((tmp_path / "in_memsched.csv").read_text())

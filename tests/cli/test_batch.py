@@ -113,13 +113,13 @@ def test_interrupted(slow: subprocess.Popen[str], tmp_path: Path) -> None:
     assert first_is_done(slow).startswith("[1/2]")
     child = children_of(slow.pid)
     slow.send_signal(signal.SIGINT)
-    out, err = slow.communicate(timeout=60)
+    out, err = slow.communicate(timeout=600)
     assert slow.returncode == 130
     assert "Traceback" not in err
     assert "interrupted: 2 models: 1 done, 1 not run" in out
     assert json.loads((tmp_path / "out" / "batch.json").read_text())["interrupted"]
     assert list(written(tmp_path / "out")) == ["branches4_memsched.onnx"]
-    end = time.monotonic() + 10
+    end = time.monotonic() + 300
     while Path(f"/proc/{child}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()
@@ -128,7 +128,7 @@ def test_interrupted(slow: subprocess.Popen[str], tmp_path: Path) -> None:
 def test_a_killed_worker_is_tried_again(slow: subprocess.Popen[str], tmp_path: Path) -> None:
     first_is_done(slow)
     os.kill(children_of(slow.pid), signal.SIGKILL)
-    _, err = slow.communicate(timeout=120)
+    _, err = slow.communicate(timeout=600)
     assert "its process died; it is tried again" in err
     assert slow.returncode == 0
     rows = json.loads((tmp_path / "out" / "batch.json").read_text())["models"]
@@ -141,7 +141,7 @@ def test_a_parent_that_is_killed_leaves_no_process(slow: subprocess.Popen[str]) 
     child = children_of(slow.pid)
     slow.kill()
     slow.wait()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while Path(f"/proc/{child}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()

@@ -74,7 +74,7 @@ def test_before_and_after(run: Run, model: Path) -> None:
 
 def test_layers_in_pieces(run: Run, tmp_path: Path) -> None:
     model, page = net(tmp_path), tmp_path / "p.html"
-    assert run("optimize", model, "--allow", ALL, "--time-limit", "10", "--no-verify", "--html", page).code == 0
+    assert run("optimize", model, "--allow", ALL, "--effort", 2, "--no-verify", "--html", page).code == 0
     text = page.read_text(encoding="utf-8")
     for words in ("Layers computed in pieces", "The file as given, on its own steps", "pieces of layers"):
         assert words in text

@@ -75,7 +75,7 @@ def report_of(path: Path) -> dict[str, Any]:
 
 
 def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) -> None:
-    done = run("optimize", net(tmp_path), "--allow", ALL, "--time-limit", 5)
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2)
     assert (done.code, done.err) == (0, "")
     report = report_of(tmp_path / "net_memsched.json")
     tiling, result = report["tiling"], report["result"]
@@ -103,7 +103,7 @@ def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) ->
 def test_the_work_in_the_report_is_that_of_the_file(run: Run, tmp_path: Path) -> None:
     """Extra multiply-accumulates are what the written file has beside the given one, read again by itself."""
     path = net(tmp_path)
-    assert run("optimize", path, "--allow", "tile", "--time-limit", 5, "--no-verify").code == 0
+    assert run("optimize", path, "--allow", "tile", "--effort", 2, "--no-verify").code == 0
     tiled = report_of(tmp_path / "net_memsched.json")
     assert run("analyze", tmp_path / "net_memsched.onnx", "--report", tmp_path / "again.json").code == 0
     again = report_of(tmp_path / "again.json")
@@ -115,7 +115,7 @@ def test_the_work_in_the_report_is_that_of_the_file(run: Run, tmp_path: Path) ->
 
 def test_no_extra_work_permitted(run: Run, tmp_path: Path) -> None:
     path = net(tmp_path)
-    assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--time-limit", 3).code == 0
+    assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--effort", 2).code == 0
     report = report_of(tmp_path / "net_memsched.json")
     assert report["result"]["extra_macs_percent"] <= 0
     assert report["tiling"]["max_extra_macs_percent"] == 0
@@ -152,10 +152,10 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
     assert alone.code == 3
     assert "what helps, as tried: layers in pieces" in alone.out
     assert alone.out.rstrip().endswith("--budget 24KB --no-verify --allow reorder,inplace,tile")
-    met = run("optimize", path, "--allow", ALL, "--budget", "24KB", "--time-limit", 5)
+    met = run("optimize", path, "--allow", ALL, "--budget", "24KB", "--effort", 2)
     assert met.code == 0
     assert report_of(tmp_path / "net_memsched.json")["budget"]["met"]
-    missed = run("optimize", path, "--allow", ALL, "--budget", "1KB", "--time-limit", 5)
+    missed = run("optimize", path, "--allow", ALL, "--budget", "1KB", "--effort", 2)
     assert missed.code == 3
     assert "no rewrite that was tried meets it" in missed.out
     report = report_of(tmp_path / "net_memsched.json")
@@ -168,7 +168,7 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
 def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(chain((1, 3, 16, 16)))
-    done = run("optimize", path, "--allow", ALL, "--time-limit", 3)
+    done = run("optimize", path, "--allow", ALL, "--effort", 2)
     assert done.code == 0
     assert "nothing is cut: no pieces that were tried need less (15 % permitted)" in done.out
     assert "proven optimal" in done.out
@@ -181,7 +181,7 @@ def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path:
 @pytest.mark.parametrize("columns", [60, 120])
 def test_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    done = run("optimize", net(tmp_path), "--allow", ALL, "--time-limit", 5)
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2)
     lines = done.out.splitlines()
     report = report_of(tmp_path / "net_memsched.json")
     group = report["tiling"]["groups"][0]
@@ -198,7 +198,7 @@ def test_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_outputs_that_differ_in_their_last_bits(run: Run, tmp_path: Path) -> None:
-    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--time-limit", 5, "--json")
+    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--effort", 2, "--json")
     assert done.code == 0
     report = json.loads(done.out)
     SCHEMA.validate(report)
@@ -213,7 +213,7 @@ def test_outputs_that_differ_in_their_last_bits(run: Run, tmp_path: Path) -> Non
 
 def test_a_firmware_is_told_what_the_pieces_need(run: Run, tmp_path: Path) -> None:
     """The written model has operators that the given one has not, and each of them costs memory that stays."""
-    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--time-limit", 5, "--no-verify")
+    done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--effort", 2, "--no-verify")
     assert done.code == 0
     firmware = report_of(tmp_path / "net_memsched.json")["firmware"]
     assert (

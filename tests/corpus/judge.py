@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
     test the writer too.
     """
     try:
-        result = memsched.optimize(case.model, verify=False, time_limit=10.0)
+        result = memsched.optimize(case.model, verify=False, effort=2.0)
     except MemschedError as error:
         return Outcome("refused", str(error))
     report = result.report.data

@@ -170,10 +170,10 @@ def test_shared_parts_cannot_stand_for_more_than_the_file() -> None:
     data += struct.pack("<HHHH", 8, 12, 4, 8)
     data += struct.pack(f"<I{count}i", count, *([0] * count))
     struct.pack_into("<I", data, place, vector - place)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ModelError, match="parts overlap each other"):
         load(bytes(data))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def _mutations(data: bytes, count: int, seed: int) -> list[bytes]:

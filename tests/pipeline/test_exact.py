@@ -153,12 +153,14 @@ def test_multiply_accumulates_are_balanced_in_the_same_way(data: st.DataObject) 
 
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_ten_networks_are_proven(name: str, together: bool) -> None:
+def test_the_ten_networks_are_proven(monkeypatch: pytest.MonkeyPatch, name: str, together: bool) -> None:
+    """In little work: the dynamic program, which takes some seconds for as many pairs as it may look at."""
+    monkeypatch.setattr(boundaries, "_MOST_PAIRS", boundaries._MOST_PAIRS // 5)
     net = keras_network(name)
     for stages in (4, 5, 6):
-        found = checked(net, Constraints(stages, children_together=together))
+        found = checked(net, Constraints(stages, children_together=together), limits=Limits(None))
         assert found.status == "optimal"
-        assert found.seconds < 5
+        assert "CP-SAT" not in found.proof
 
 
 def test_a_search_that_takes_too_long_is_left_to_cp_sat(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def started(
     steps = distributed.models.steps
     programs = [program_of(distributed.followed, device, steps[device]) for device in range(distributed.plan.devices)]
     feeds = {"x0": np.zeros((1, 3, 20, 20), np.float32)}
-    run_cluster(programs, given_sends(distributed.followed), model, feeds, patience_seconds=8, on_start=then)
+    run_cluster(programs, given_sends(distributed.followed), model, feeds, patience_seconds=600, on_start=then)
 
 
 def test_a_process_that_is_killed_ends_the_run_at_once() -> None:
@@ -107,10 +107,9 @@ def test_a_process_that_is_killed_ends_the_run_at_once() -> None:
         os.kill(found[1], signal.SIGSTOP)
         threading.Timer(2.0, os.kill, (found[1], signal.SIGKILL)).start()
 
-    begun = time.monotonic()
+    # Without noticing, the run would end after its patience and say that a device did not answer.
     with pytest.raises(ClusterRunError, match=r"device 1, .*killed by signal 9"):
         started(planned(2), planned(2).models.file, kill)
-    assert time.monotonic() - begun < 7
     assert not alive(numbers)
 
 
@@ -150,7 +149,7 @@ def test_no_process_outlives_this_one(tmp_path: Path) -> None:
     )
     numbers = [int(number) for number in done.stdout.split()]
     assert len(numbers) == 2
-    until = time.monotonic() + 20
+    until = time.monotonic() + 300
     while alive(numbers) and time.monotonic() < until:
         time.sleep(0.1)
     assert not alive(numbers)

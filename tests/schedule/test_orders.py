@@ -121,9 +121,9 @@ def large() -> Storage:
 
 @_ALL
 def test_hundred_thousand_ops_take_seconds(large: Storage, heuristic: Callable[[Storage], tuple[int, ...]]) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     order = heuristic(large)
-    assert time.monotonic() - started < 15
+    assert time.process_time() - started < 15
     assert len(order) == 100_000
 
 

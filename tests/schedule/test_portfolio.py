@@ -21,7 +21,7 @@ def test_no_solver_is_worse_than_the_file(solver: str) -> None:
     rng = random.Random(7)
     for _ in range(25):
         graph = random_graph(rng, rng.randint(1, 10))
-        result = schedule_graph(graph, Limits(20.0), solver=solver)
+        result = schedule_graph(graph, Limits(None), solver=solver)
         checked = check_schedule(graph, result.schedule)
         assert checked.peak <= result.baselines["file"][1]
         if checked.peak == result.baselines["file"][1]:
@@ -30,7 +30,7 @@ def test_no_solver_is_worse_than_the_file(solver: str) -> None:
 
 def test_the_solvers_that_prove_agree() -> None:
     graph = chains(4, 4, (7, 1, 9, 3))
-    peaks = {name: schedule_graph(graph, Limits(60.0), solver=name).schedule for name in ("auto", "exact", "cpsat")}
+    peaks = {name: schedule_graph(graph, Limits(None), solver=name).schedule for name in ("auto", "exact", "cpsat")}
     assert {schedule.status for schedule in peaks.values()} == {"optimal"}
     assert len({schedule.peak for schedule in peaks.values()}) == 1
 
@@ -52,21 +52,22 @@ def test_stopping_keeps_the_best_order() -> None:
 
 def test_the_time_limit_is_kept() -> None:
     graph = random_layered_graph(random.Random(3), 2_000, width=300)
-    started = time.monotonic()
+    # Of the processor: what others do meanwhile is not counted, and one process cannot spend more than passes.
+    started = time.process_time()
     schedule = schedule_graph(graph, Limits(3.0)).schedule
-    assert time.monotonic() - started < 6.0
+    assert time.process_time() - started < 6.0
     check_schedule(graph, schedule)
 
 
 def test_dives_improve_what_cannot_be_proven() -> None:
     graph = random_layered_graph(random.Random(5), 120, width=14)
-    result = schedule_graph(graph, Limits(4.0), solver="exact")
+    result = schedule_graph(graph, Limits(None, effort=1.0), solver="exact")
     assert result.schedule.peak < min(peak for _, peak in result.baselines.values())
 
 
 def test_progress_only_ever_improves() -> None:
     told: list[Progress] = []
-    schedule_graph(chains(6, 5, (7, 1, 9, 3, 2)), Limits(60.0), on_progress=told.append)
+    schedule_graph(chains(6, 5, (7, 1, 9, 3, 2)), Limits(None), on_progress=told.append)
     assert [p.best_peak for p in told] == sorted((p.best_peak for p in told), reverse=True)
     bounds = [p.lower_bound for p in told if p.lower_bound is not None]
     assert len(bounds) == len(told)
@@ -76,8 +77,8 @@ def test_progress_only_ever_improves() -> None:
 
 def test_same_input_same_order() -> None:
     graph = chains(5, 5, (7, 1, 9, 3, 2))
-    first = schedule_graph(graph, Limits(60.0))
-    second = schedule_graph(graph, Limits(60.0, workers=2))
+    first = schedule_graph(graph, Limits(None))
+    second = schedule_graph(graph, Limits(None, workers=2))
     assert first.schedule.order == second.schedule.order
 
 
@@ -101,10 +102,10 @@ def test_partitioned_orders_are_valid_and_no_worse(partitions: int) -> None:
     rng = random.Random(partitions)
     for _ in range(20):
         graph = random_graph(rng, rng.randint(4, 12))
-        result = schedule_graph(graph, Limits(20.0), partitions=partitions)
+        result = schedule_graph(graph, Limits(None), partitions=partitions)
         assert check_schedule(graph, result.schedule).peak <= result.baselines["file"][1]
-    whole = schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(20.0))
-    assert schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(20.0), partitions=partitions).schedule.peak >= (
+    whole = schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(None))
+    assert schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(None), partitions=partitions).schedule.peak >= (
         whole.schedule.peak
     )
 

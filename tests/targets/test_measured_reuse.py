@@ -60,7 +60,7 @@ def test_no_session_needs_more_than_one_without_options_needed(guarantee: OrderG
     for seed in range(6):
         model = shuffled(varied(seed), seed)
         given = executed(model, tmp_path)[2]
-        result = optimize(model.SerializeToString(), order_guarantee=guarantee, verify=False, time_limit=0.3)
+        result = optimize(model.SerializeToString(), order_guarantee=guarantee, verify=False, effort=0.3)
         session = guarantee == "session"
         after = executed(onnx.load_model_from_string(result.model), tmp_path, by_file=session, reuse=not session)[2]
         pins = result.report.data["order_guarantee"]["pins"]

@@ -90,7 +90,7 @@ def hostile(warm: Warm, tmp_path: Path) -> Hostile:
         (tmp_path / name).write_bytes(data)
         before = snapshot(tmp_path)
         done = Done(0, "", "", 0.0, 0.0, 0)
-        for command in (["analyze"], ["optimize", "--no-verify", "--time-limit", "5"]):
+        for command in (["analyze"], ["optimize", "--no-verify", "--effort", "1"]):
             done = warm(tmp_path, *command, name)
             one_line(done, code, *words)
             cheap(done)

@@ -48,12 +48,12 @@ def test_no_limit_watches_nothing() -> None:
 
 def test_before_a_search_it_is_an_error() -> None:
     with pytest.raises(MemoryLimitError, match=r"more than --memory-limit 1,024\.0 KB"), memory_limited(2**20):
-        wait(20.0)
+        wait(300.0)
 
 
 def test_a_search_is_asked_to_end() -> None:
     with memory_limited(resident_bytes() - 2**20) as memory:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while not memory.stop() and time.monotonic() < end:
             time.sleep(0.01)
         assert memory.exceeded
@@ -77,7 +77,7 @@ def test_the_best_so_far_is_written(warm: Warm, tmp_path: Path) -> None:
     else:
         one_line(done, 1, "--memory-limit")
         assert snapshot(tmp_path) == {}
-    assert done.seconds < 40
+    assert done.cpu < 40
 
 
 SEARCHES = {
@@ -166,7 +166,7 @@ memory_limit._PATIENCE_SECONDS = 0.3
 with memory_limit.memory_limited(2**20):
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert "more than --memory-limit" in done.stderr
