@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
 from memsched.graph.dialect import Dialect
@@ -14,10 +14,26 @@ from memsched.lowering.apply import apply_target
 from memsched.remat.rewrite import extra_bytes, rematerialise
 from memsched.targets.model import Target
 
-__all__ = ["MACS_PER_BYTE", "Point", "Work", "dominates", "judge", "least_peak", "work_of"]
+__all__ = ["MACS_PER_BYTE", "CostStatus", "Point", "Scope", "Work", "dominates", "judge", "least_peak", "work_of"]
 
 MACS_PER_BYTE: Final = 1
 """What a byte read or written counts as, in multiply-accumulates."""
+
+Scope = Literal["all", "order", "groups", ""]
+CostStatus = Literal["optimal", "least_for_order", "least_for_groups", "feasible"]
+
+_PROOFS: Final[dict[Scope, str]] = {
+    "all": "all orders and all repetitions",
+    "order": "this order of first executions, with two executions per op or as many as here",
+    "groups": "sequences that execute groups of ops as one",
+    "": "",
+}
+_STATUSES: Final[dict[Scope, CostStatus]] = {
+    "all": "optimal",
+    "order": "least_for_order",
+    "groups": "least_for_groups",
+    "": "feasible",
+}
 
 _MOST_OPS_FOR_BOUND: Final = 20_000
 
@@ -59,8 +75,9 @@ class Point:
         extra_macs: Multiply-accumulates of the repetitions.
         extra_bytes: Bytes that the repetitions read and write.
         sequence: Indices of ops, each at least once; without repetition the order that was given.
-        cost_bound: No sequence of the kind that ``proof`` names meets ``peak`` at a lower cost.
-        proof: What ``cost_bound`` holds for, in words; "" where nothing was proven.
+        cost_bound: No sequence of the kind that ``scope`` names meets ``peak`` at a lower cost.
+        scope: What ``cost_bound`` holds for: all orders and repetitions; those with this order of first executions;
+            those that execute certain groups of ops as one; "" where nothing was proven.
         method: What found the sequence.
     """
 
@@ -70,13 +87,18 @@ class Point:
     extra_bytes: int
     sequence: tuple[int, ...]
     cost_bound: int = 0
-    proof: str = ""
+    scope: Scope = ""
     method: str = ""
 
     @property
-    def status(self) -> str:
-        """Return "optimal" where the cost is proven least within what ``proof`` says, else "feasible"."""
-        return "optimal" if self.cost <= self.cost_bound else "feasible"
+    def proof(self) -> str:
+        """What ``cost_bound`` holds for, in words; "" where nothing was proven."""
+        return _PROOFS[self.scope]
+
+    @property
+    def status(self) -> CostStatus:
+        """Return "optimal" where no order and no repetitions have this peak at a lower cost, else what was proven."""
+        return _STATUSES[self.scope] if self.cost <= self.cost_bound else "feasible"
 
 
 def dominates(one: Point, other: Point) -> bool:

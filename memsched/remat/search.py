@@ -1,8 +1,10 @@
 """Sequences with repetitions for a model: least extra work under a budget of memory, or least peak for some work.
 
-The greedy comes first, from several orders and for a ladder of budgets; its best result is improved by the local
-search, by CP-SAT where the graph is small enough, and by the local search again. All that any of them finds is judged
-by liveness of the rewritten graph and kept on one frontier, so what is found for a small budget serves every larger.
+Small graphs are searched in full, over all orders and all repetitions, and graphs whose groups are few over those. For
+the others, and where that takes too long, the greedy comes first, from several orders and for a ladder of budgets; its
+best result is improved by the local search, by CP-SAT where the graph is small enough, and by the local search again.
+All that any of them finds is judged by liveness of the rewritten graph and kept on one frontier, so what is found for
+a small budget serves every larger.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from memsched.lowering.apply import apply_target
 from memsched.remat.cost import Point, judge, least_peak, work_of
 from memsched.remat.cpsat import CopyResult, least_cost
 from memsched.remat.greedy import Reached, reduce_to
+from memsched.remat.holding import Game, TooLargeError, relaxed
 from memsched.remat.local import improve
 from memsched.remat.rewrite import rematerialise, repeatable
+from memsched.remat.settle import Proven, settle
 from memsched.remat.trace import Tracer
 from memsched.schedule.orders import ORDERS
 from memsched.targets.model import Target
@@ -36,6 +40,19 @@ MOST_EXTRA: Final = 0.2
 
 _LADDER: Final = (0.97, 0.95, 0.925, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Budgets that the frontier is sought for, as parts of the peak without repetition."""
+
+_SMALL: Final = 16
+"""Ops of a graph at most that is searched in full however little time there is: that takes a second or so."""
+
+_SEARCHED: Final = 32
+"""Ops, or groups of them, at most that a full search is begun with."""
+
+_GROUPED: Final = 200
+"""Ops of a graph at most whose groups are looked at."""
+
+_MOVES: Final = 60_000
+_GROUPING_WORK: Final = 400_000
+"""The effort of a full search and of finding groups, which do not depend on the machine's speed."""
 
 _LADDER_SHARE: Final = 0.35
 _LOCAL_SHARE: Final = 0.45
@@ -66,6 +83,7 @@ class Found:
         total: The cost of executing every op once.
         met: Whether the budget was met; True where there was none.
         finished: The search ended before its time was up.
+        settled: Over all orders and repetitions nothing better is to be had within the permitted work.
         judged: How many sequences were judged.
     """
 
@@ -75,6 +93,7 @@ class Found:
     total: int
     met: bool
     finished: bool
+    settled: bool = False
     judged: int = 0
 
     def within(self, budget: int) -> Point | None:
@@ -113,7 +132,8 @@ def search(
         on_progress: Told the peak and cost of the best point whenever they change.
         stop: Asked often; True ends the search with what it has.
     """
-    if time.monotonic() >= limits.deadline(started) or (stop is not None and stop()):
+    late = time.monotonic() >= limits.deadline(started) and len(graph.ops) > _SMALL
+    if late or (stop is not None and stop()):
         return _untried(graph, tuple(order), target, budget, custom)
     run = _Search(graph, order, target, dialect, limits, started, custom)
     run.watch(on_progress, stop)
@@ -168,6 +188,8 @@ class _Search:
         self._least_sequence: dict[int, tuple[int, ...]] = {}
         self._budget: int | None = None
         self._most: float = math.inf
+        self._of_all = Proven(self.lower_bound)
+        self._of_groups = Proven(self.lower_bound)
 
     def watch(self, on_progress: Callable[[int, int], None] | None, stop: Callable[[], bool] | None) -> None:
         """Set who is told about progress, and who may end the search."""
@@ -214,27 +236,79 @@ class _Search:
 
     def run(self) -> Found:
         """Run all stages as far as the time goes."""
-        self._climb()
-        if not self._done():
-            self._document()
-        if not self._done():
-            if self._budget is not None:
-                self._focus(self._budget)
-            else:
-                self._lower()
+        settled = self._settle()
+        if not settled:
+            self._climb()
+            if not self._done():
+                self._document()
+            if not self._done():
+                if self._budget is not None:
+                    self._focus(self._budget)
+                else:
+                    self._lower()
+        self._frontier = [self._with_proof(point) for point in self._frontier]
         best = self._best()
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
-        return Found(best, frontier, self.lower_bound, self.total, met, not self._over(), self._judged)
+        finished = settled or not self._over()
+        return Found(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
+
+    def _settle(self) -> bool:
+        """Search a small graph in full, or else its groups; return whether nothing better is to be had."""
+        if self._met_for_nothing() or self._frontier[0].peak <= self.lower_bound:
+            return True
+        if self._tracer.count > _GROUPED:
+            return False
+        best = relaxed(self._ordered, self._target)
+        if self._tracer.count <= _SEARCHED:
+            self._of_all = self._searched(best, None)
+            self.lower_bound = max(self.lower_bound, self._of_all.lower_bound)
+            if self._of_all.settled or best == self._lowered:
+                return self._of_all.settled
+            # Sequences for what ops may surely share: the others hold more than the search thought.
+            self._searched(self._lowered, None)
+            return False
+        groups = fuse(Storage.of(best), work_limit=_GROUPING_WORK, stop=self._over).tasks.members
+        if len(groups) <= _SEARCHED:
+            self._of_groups = self._searched(best, groups)
+        return False
+
+    def _searched(self, graph: Graph, groups: Sequence[Sequence[int]] | None) -> Proven:
+        try:
+            game = Game(graph, self._tracer.costs, self._tracer.repeat, groups)
+        except TooLargeError:
+            return Proven(self.lower_bound)
+        return settle(
+            game,
+            self._frontier[0],
+            self.lower_bound,
+            budget=self._budget,
+            most_cost=self._most,
+            most_moves=_MOVES,
+            offer=self._offer,
+            stop=self._stop if self._tracer.count <= _SMALL else self._over,
+        )
+
+    def _with_proof(self, point: Point) -> Point:
+        """Return ``point`` with the widest proof that its cost is least."""
+        if point.cost and point.cost <= self._of_all.least(point.peak):
+            return dataclasses.replace(point, cost_bound=point.cost, scope="all")
+        if point.cost and point.status == "feasible" and point.cost <= self._of_groups.least(point.peak):
+            return dataclasses.replace(point, cost_bound=point.cost, scope="groups")
+        return point
 
     def _over(self, share: float = 1.0) -> bool:
         now = time.monotonic()
         span = self._deadline - self._started
         return self._stop() or now >= self._deadline or (span < math.inf and now >= self._started + share * span)
 
+    def _met_for_nothing(self) -> bool:
+        best = self._best()
+        return self._budget is not None and best.peak <= self._budget and not best.cost
+
     def _done(self) -> bool:
         best = self._best()
-        if self._budget is not None and best.peak <= self._budget and not best.cost:
+        if self._met_for_nothing():
             return True
         return self._over() or best.peak <= self.lower_bound
 
@@ -381,11 +455,10 @@ class _Search:
         """Note what CP-SAT proved on the point of the frontier that meets the budget."""
         if not result.cost_bound or grouped:
             return
-        proof = "least with these first executions, two executions per op or as many as here"
         for place, known in enumerate(self._frontier):
             if known.sequence == point.sequence and known.peak <= budget:
                 bound = min(known.cost, result.cost_bound)
-                self._frontier[place] = dataclasses.replace(known, cost_bound=bound, proof=proof)
+                self._frontier[place] = dataclasses.replace(known, cost_bound=bound, scope="order")
 
     def _lower(self) -> None:
         """Lower the peak within the permitted work: budgets a little below the best, smaller steps when they fail."""
