@@ -12,7 +12,7 @@ from memsched.graph.model import Graph
 from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import rematerialise
-from memsched.remat.search import Found, Point, search
+from memsched.remat.search import SMALL, Found, Point, search
 from memsched.rewriting import Rewritten, dialect_of, in_order, read_back
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
@@ -52,14 +52,18 @@ def recompute(
     graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
     best: Rewritten | None = None
     used: Point | None = None
-    for point in _points(found, len(graph.ops), budget):
+    # What was searched in full is written in full, however little time there is: it takes next to none.
+    small = len(graph.ops) <= SMALL
+    for point in _points(found, placed.plans[0].schedule.peak, budget):
         try:
-            done = _rewritten(module, graph, point, options, prepared, request.as_optional(needed=best is None))
+            asked = request if small else request.as_optional(needed=best is None)
+            done = _rewritten(module, graph, point, options, prepared, asked)
         except GivenUpError:
             break
         if best is None or done.placed.required < best.placed.required:
             best, used = done, point
-        if request.over() or (budget is not None and done.placed.required <= budget):
+        ended = request.stopped() if small else request.over()
+        if ended or (budget is not None and done.placed.required <= budget):
             break
     if best is None or best.placed.required >= placed.required:
         best = used = None
@@ -110,12 +114,16 @@ def _search(
     )
 
 
-def _points(found: Found, ops: int, budget: int | None) -> Iterator[Point]:
-    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first."""
-    if len(found.best.sequence) > ops:
+def _points(found: Found, peak: int, budget: int | None) -> Iterator[Point]:
+    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first.
+
+    Args:
+        peak: Without repetitions; where the time was too short for the best order, the search may know a better one.
+    """
+    if found.best.peak < peak:
         yield found.best
     if budget is not None:
-        lower = [point for point in found.frontier if point.peak < found.best.peak and len(point.sequence) > ops]
+        lower = [point for point in found.frontier if point.peak < min(peak, found.best.peak)]
         lower.sort(key=lambda point: (point.cost, point.peak))
         # The last one tried is the one that needs least.
         yield from lower if len(lower) < _TRIES else (*lower[: _TRIES - 2], lower[-1])
@@ -160,7 +168,7 @@ def _section(graph: Graph, found: Found, used: Point | None, placed: Placed, per
     macs = sum(op.macs for op in graph.ops)
     point = used or found.frontier[0]
     return {
-        "applied": used is not None,
+        "applied": used is not None and used.cost > 0,
         "max_extra_work_percent": round(float(percent), 3),
         "extra_macs": point.extra_macs,
         "extra_macs_percent": _percent(point.extra_macs, macs),
@@ -182,6 +190,7 @@ def _section(graph: Graph, found: Found, used: Point | None, placed: Placed, per
         ],
         "judged": found.judged,
         "finished": found.finished,
+        "settled": found.settled,
     }
 
 

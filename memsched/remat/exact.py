@@ -104,6 +104,7 @@ class _Search:
         self._once = sum(game.costs)
         self._most = self._once + (most_cost if most_cost == math.inf else int(most_cost))
         self._number = 0
+        self._too_dear = False
         # State -> the cost so far, the state before, the task executed in between, and its footprint.
         self._from: dict[tuple[int, int], tuple[int, tuple[int, int], int, int]] = {}
         self._open: list[tuple[int, int, int, tuple[int, int], int, int]] = []
@@ -127,7 +128,7 @@ class _Search:
             if game.moves >= end or (not looked & 63 and stop()):
                 return Answer(None, 0, 0, 0 if self._any else least - self._once, False)
             self._expand(state, cost, left)
-        return Answer(None, 0, 0, self._most - self._once + 1, True)
+        return Answer(None, 0, 0, self._most - self._once + 1 if self._too_dear else math.inf, True)
 
     def _push(self, state: tuple[int, int], cost: int, left: int) -> None:
         rest = self._game.cost(left)
@@ -135,6 +136,8 @@ class _Search:
             self._number += 1
             key = rest if self._any else cost + rest
             heapq.heappush(self._open, (key, rest, self._number, state, cost, left))
+        else:
+            self._too_dear = True
 
     def _expand(self, state: tuple[int, int], cost: int, left: int) -> None:
         game = self._game

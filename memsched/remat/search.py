@@ -33,7 +33,7 @@ from memsched.remat.trace import Tracer
 from memsched.schedule.orders import ORDERS
 from memsched.targets.model import Target
 
-__all__ = ["MOST_EXTRA", "Found", "Point", "search"]
+__all__ = ["MOST_EXTRA", "SMALL", "Found", "Point", "search"]
 
 MOST_EXTRA: Final = 0.2
 """Extra work permitted where no budget is given, as a part of the work of executing every op once."""
@@ -41,7 +41,7 @@ MOST_EXTRA: Final = 0.2
 _LADDER: Final = (0.97, 0.95, 0.925, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Budgets that the frontier is sought for, as parts of the peak without repetition."""
 
-_SMALL: Final = 16
+SMALL: Final = 16
 """Ops of a graph at most that is searched in full however little time there is: that takes a second or so."""
 
 _SEARCHED: Final = 32
@@ -132,7 +132,7 @@ def search(
         on_progress: Told the peak and cost of the best point whenever they change.
         stop: Asked often; True ends the search with what it has.
     """
-    late = time.monotonic() >= limits.deadline(started) and len(graph.ops) > _SMALL
+    late = time.monotonic() >= limits.deadline(started) and len(graph.ops) > SMALL
     if late or (stop is not None and stop()):
         return _untried(graph, tuple(order), target, budget, custom)
     run = _Search(graph, order, target, dialect, limits, started, custom)
@@ -286,7 +286,7 @@ class _Search:
             most_cost=self._most,
             most_moves=_MOVES,
             offer=self._offer,
-            stop=self._stop if self._tracer.count <= _SMALL else self._over,
+            stop=self._stop if self._tracer.count <= SMALL else self._over,
         )
 
     def _with_proof(self, point: Point) -> Point:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memsched.report.remat import proof_of
 from memsched.report.text import counted, shortened
 
 __all__ = ["rewrite_tables"]
@@ -56,6 +57,7 @@ def _pieces(tiling: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _repetitions(remat: Mapping[str, Any]) -> dict[str, Any]:
+    proven = proof_of(remat)
     rows = [
         (
             shortened(copy["op"], _COLUMNS),
@@ -71,6 +73,7 @@ def _repetitions(remat: Mapping[str, Any]) -> dict[str, Any]:
         "text": (
             f"{counted(len(remat['copies']), 'op')} executed more than once, {remat['extra_work_percent']:.1f} % more "
             f"work. Without them the least peak was {remat['without']['peak_bytes']:,} bytes."
+            + (f" {proven[0].upper()}{proven[1:]}." if proven else "")
             + _left_out(len(remat["copies"]))
         ),
         "headings": ["op", "type", "times more", "extra multiply-accumulates", "extra bytes moved"],

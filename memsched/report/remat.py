@@ -8,7 +8,7 @@ from typing import Any
 from memsched.report.text import counted, shortened
 from memsched.units import format_size
 
-__all__ = ["remat_lines"]
+__all__ = ["proof_of", "remat_lines"]
 
 _COPIES_SHOWN = 5
 _LEAST_OF_A_NAME = 24
@@ -33,8 +33,11 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
         lines += [(line, None) for copy in shown for line in _copy_lines(copy, columns)]
         if len(copies) > len(shown):
             lines.append((f"  and {counted(len(copies) - len(shown), 'operator')} more", None))
-        if section["status"] == "optimal":
-            lines.append((f"its extra work is proven least at this peak: {section['proof']}", None))
+        proven = proof_of(section)
+        if proven:
+            lines.append((proven, None))
+    elif section["settled"] and not _lower(section):
+        lines.append((f"nothing is computed again: no order and no repetitions need less, proven ({limit})", None))
     else:
         lines.append((f"nothing is computed again: no repetitions that were tried need less ({limit})", None))
     lines.append((f"neither order nor repetitions bring the peak below {section['lower_bound_bytes']:,} B", None))
@@ -46,6 +49,20 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
             )
         )
     return lines
+
+
+def proof_of(section: Mapping[str, Any]) -> str:
+    """Return in words for what the extra work is proven least; "" where it is not."""
+    if section["status"] == "feasible":
+        return ""
+    text = f"its extra work is proven least at this peak, for {section['proof']}"
+    return text if section["status"] == "optimal" else f"{text}: others may need less"
+
+
+def _lower(section: Mapping[str, Any]) -> bool:
+    """Whether a sequence within the permitted work has a lower peak than there is without repetitions."""
+    most, peak = section["max_extra_work_percent"], section["without"]["peak_bytes"]
+    return any(step["peak_bytes"] < peak and step["extra_work_percent"] <= most for step in section["frontier"])
 
 
 def _head(section: Mapping[str, Any], limit: str) -> str:

@@ -97,6 +97,7 @@ def every_section() -> dict[str, Any]:
         "frontier": [],
         "judged": 1,
         "finished": True,
+        "settled": False,
     }
     body = {"graph": "then", "parent": "g", "op": "if", "ops": 1, "file_peak_bytes": 2, "peak_bytes": 1}
     report["bodies"] = [{**body, "lower_bound_bytes": 1, "status": "optimal", "proof": "a proof"}]
