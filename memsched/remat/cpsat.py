@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CopyResult", "least_cost"]
 
-_HINT_SECONDS = 10.0
-
 _EFFORT = 60.0
+_HINT_EFFORT = 10.0
 """CP-SAT's own measure, about seconds of an idle machine: what it finds does not depend on how busy this one is."""
 
 CopyStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
@@ -101,7 +100,7 @@ def least_cost(
     model = _Model(nodes, budget, [max(copies, len(stages) + 1) for stages in known], most_cost)
     if hint is not None:
         model.add_hint(known)
-        model.complete_hint(limits, min(deadline, time.monotonic() + _HINT_SECONDS), stop)
+        model.complete_hint(limits, deadline, stop)
     solver, status = model.solve(limits, deadline, stop)
     from ortools.sat.python import cp_model
 
@@ -399,7 +398,8 @@ class _Model:
         # turns with neighbourhood search finds better sequences, in one thread and in the same order every time.
         parameters.linearization_level = 2
         parameters.interleave_search = True
-        parameters.max_deterministic_time = _EFFORT if limits.effort is None else min(_EFFORT, limits.effort)
+        effort = _HINT_EFFORT if fixed else _EFFORT
+        parameters.max_deterministic_time = effort if limits.effort is None else min(effort, limits.effort)
         if deadline < math.inf:
             parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
         return solver, int(cpsat_run.run(solver, self.model, stop))

@@ -13,7 +13,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.fusion.iterate import fuse
@@ -24,6 +23,7 @@ from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import Point, judge, least_peak, work_of
 from memsched.remat.cpsat import CopyResult, least_cost
+from memsched.remat.found import Found
 from memsched.remat.greedy import Reached, reduce_to
 from memsched.remat.holding import Game, TooLargeError, relaxed
 from memsched.remat.local import improve
@@ -54,55 +54,33 @@ _MOVES: Final = 60_000
 _GROUPING_WORK: Final = 400_000
 """The effort of a full search and of finding groups, which do not depend on the machine's speed."""
 
+_LADDER_STEPS: Final = 2_000_000
+_LOWERING_STEPS: Final = 1_500_000
+_LOCAL_STEPS: Final = 4_000_000
+"""Steps to execute, in all budgets of the ladder together and in a round of local search, that lowers the peak or the
+work: the effort, which does not depend on the machine's speed."""
+
 _LADDER_SHARE: Final = 0.35
+_LOWERING_SHARE: Final = 0.3
 _LOCAL_SHARE: Final = 0.45
+"""Of the time that is left, at most, so that with little of it the other methods have their turn, too."""
+
 _ROUNDS: Final = 5
 _DOCUMENT_OPS: Final = 600
 """The document's schedules are tried on graphs of so many ops at most: they seldom win, and take longer than linear."""
 
+_DOCUMENT_SHARE: Final = 0.1
+_CPSAT_SHARE: Final = 0.6
+"""Of the time that is left, at most; they count their effort themselves."""
+
 _DOCUMENT_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left."""
 
-_LOCAL_STEPS: Final = 12_000_000
 _STEPS_PER_EFFORT: Final = 40_000
 """Of one local search, where there is a limit of work: an idle machine does some ten of them in a second."""
 
 _MOST_NODES: Final = 400
 """Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search found.
-
-    Attributes:
-        best: The point that was asked for; the order without repetition where nothing better was found, and the least
-            peak within the permitted work where the budget was not met.
-        frontier: Falling peaks with rising cost; the first is the order without repetition.
-        lower_bound: Bytes below which no order and no repetition brings the peak.
-        total: The cost of executing every op once.
-        met: Whether the budget was met; True where there was none.
-        finished: The search ended before its time was up.
-        settled: Over all orders and repetitions nothing better is to be had within the permitted work.
-        judged: How many sequences were judged.
-    """
-
-    best: Point
-    frontier: tuple[Point, ...]
-    lower_bound: int
-    total: int
-    met: bool
-    finished: bool
-    settled: bool = False
-    judged: int = 0
-
-    def within(self, budget: int) -> Point | None:
-        """Return the cheapest known point whose peak is ``budget`` bytes at most."""
-        return min((p for p in self.frontier if p.peak <= budget), key=lambda p: (p.cost, p.peak), default=None)
-
-    def at_most(self, extra: float) -> Point:
-        """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
-        return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
 
 
 def search(
@@ -188,6 +166,7 @@ class _Search:
         self._least_sequence: dict[int, tuple[int, ...]] = {}
         self._budget: int | None = None
         self._most: float = math.inf
+        self._cut = False
         self._of_all = Proven(self.lower_bound)
         self._of_groups = Proven(self.lower_bound)
 
@@ -250,7 +229,7 @@ class _Search:
         best = self._best()
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
-        finished = settled or not self._over()
+        finished = settled or not (self._cut or self._over())
         return Found(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
 
     def _settle(self) -> bool:
@@ -297,10 +276,23 @@ class _Search:
             return dataclasses.replace(point, cost_bound=point.cost, scope="groups")
         return point
 
-    def _over(self, share: float = 1.0) -> bool:
-        now = time.monotonic()
-        span = self._deadline - self._started
-        return self._stop() or now >= self._deadline or (span < math.inf and now >= self._started + share * span)
+    def _over(self) -> bool:
+        return self._stop() or time.monotonic() >= self._deadline
+
+    def _ending(self, share: float, steps: float = math.inf) -> Callable[[], bool]:
+        """Return what says when a stage of so much effort, and of this share of the time left, must end."""
+        left = self._deadline - time.monotonic()
+        end, last = time.monotonic() + share * left, self._tracer.steps + steps
+
+        def over() -> bool:
+            if self._tracer.steps >= last:
+                return True
+            if self._stop() or time.monotonic() >= end:
+                self._cut = True
+                return True
+            return False
+
+        return over
 
     def _met_for_nothing(self) -> bool:
         best = self._best()
@@ -320,34 +312,33 @@ class _Search:
     def _climb(self) -> None:
         """Let the greedy meet each budget of the ladder, from each order and from what met the one before."""
         starts = list(self._starts())
-        begun = time.monotonic()
-        end = begun + _LADDER_SHARE * (self._deadline - begun)
+        over = self._ending(_LADDER_SHARE, _LADDER_STEPS)
         if self._budget is not None:
             # First of all what was asked for: whatever comes later can only be better.
-            if self._frontier[0].peak > self._budget and not self._stop():
-                self._greedy(starts[0], self._budget, self._deadline)
+            if self._frontier[0].peak > self._budget:
+                self._greedy(starts[0], self._budget, self._ending(1.0, _LADDER_STEPS))
             for start in starts[1:]:
-                if time.monotonic() < end and not self._done():
-                    self._greedy(start, self._budget, end)
+                if not self._done() and not over():
+                    self._greedy(start, self._budget, over)
             starts = starts[:1]
-        self._ladder(starts, end)
+        self._ladder(starts, over)
 
-    def _ladder(self, starts: Sequence[tuple[int, ...]], end: float) -> None:
+    def _ladder(self, starts: Sequence[tuple[int, ...]], over: Callable[[], bool]) -> None:
         base = self._frontier[0].peak
         failed: set[int] = set()
         for rung in (int(base * part) for part in _LADDER):
             if rung < self.lower_bound or (self._budget is not None and rung <= self._budget):
                 continue
-            if len(failed) == len(starts) or time.monotonic() >= end or self._stop():
+            if len(failed) == len(starts) or over():
                 break
             previous = next((point for point in reversed(self._frontier) if point.peak > rung), self._frontier[0])
             for number, start in enumerate(starts):
-                if number not in failed and not self._greedy(start, rung, end):
+                if number not in failed and not self._greedy(start, rung, over):
                     failed.add(number)
             if previous.cost:
-                self._greedy(self._numbered(previous).sequence, rung, end)
+                self._greedy(self._numbered(previous).sequence, rung, over)
 
-    def _greedy(self, start: Sequence[int], rung: int, end: float) -> bool:
+    def _greedy(self, start: Sequence[int], rung: int, over: Callable[[], bool]) -> bool:
         """Return whether the greedy met the budget ``rung`` within the permitted work."""
         aim = rung
         for _ in range(3):
@@ -356,7 +347,7 @@ class _Search:
                 start,
                 aim,
                 most_cost=None if self._most == math.inf else int(self._most),
-                stop=lambda: self._stop() or time.monotonic() >= end,
+                stop=over,
             )
             point = self._offer(found.sequence, "greedy")
             if found.peak > aim:
@@ -369,23 +360,26 @@ class _Search:
 
     def _document(self) -> None:
         """Try the schedules by tree and path decomposition."""
-        if self._tracer.count > _DOCUMENT_OPS or self._deadline - time.monotonic() < _DOCUMENT_SECONDS:
+        if self._tracer.count > _DOCUMENT_OPS:
+            return
+        if self._deadline - time.monotonic() < _DOCUMENT_SECONDS:
+            self._cut = True
             return
         from memsched.remat.decompose import path_schedule, tree_schedule
 
         for schedule in (tree_schedule, path_schedule):
-            left = self._deadline - time.monotonic()
-            limits = dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, 0.1 * left))
+            over = self._ending(_DOCUMENT_SHARE)
+            limits = self._limits_of(_DOCUMENT_SHARE)
             whole = tuple(range(self._tracer.count))
             found = schedule(self._lowered, budget=self._budget, limits=limits, order=whole, custom=self._custom)
+            over()
             self._offer(found.sequence, schedule.__name__.replace("_", " "))
 
     def _focus(self, budget: int) -> None:
         """Lower the extra work at one budget."""
         for again in range(_ROUNDS):
             before = self._best()
-            left = self._deadline - time.monotonic()
-            self._improve(budget, _LOCAL_STEPS, time.monotonic() + _LOCAL_SHARE * left, again)
+            self._improve(budget, _LOCAL_STEPS, _LOCAL_SHARE, again)
             if again and self._best() is before:
                 return
             if self._done():
@@ -395,7 +389,11 @@ class _Search:
             if self._done():
                 return
 
-    def _improve(self, budget: int, steps: int, end: float, seed: int = 0) -> Point:
+    def _limits_of(self, share: float) -> Limits:
+        left = self._deadline - time.monotonic()
+        return dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, share * left))
+
+    def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> Point:
         if self._limits.effort is not None:
             steps = min(steps, int(self._limits.effort * _STEPS_PER_EFFORT))
         point = self._best()
@@ -409,7 +407,7 @@ class _Search:
             seed=self._limits.seed + seed,
             most_steps=steps,
             most_cost=None if self._most == math.inf else int(self._most),
-            stop=lambda: self._stop() or time.monotonic() >= end,
+            stop=self._ending(share),
             on_point=lambda reached: self._told(reached, aim),
         )
         return self._offer(found.sequence, "local search")
@@ -435,16 +433,18 @@ class _Search:
         if nodes > _MOST_NODES:
             return
         place = {op: number for number, op in enumerate(first)}
-        left = self._deadline - time.monotonic()
+        over = self._ending(_CPSAT_SHARE)
         result = least_cost(
             tracer,
             budget,
-            dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, 0.6 * left)),
+            self._limits_of(_CPSAT_SHARE),
             groups=groups,
             hint=[place[op] for op in sequence],
             most_cost=point.cost,
             stop=self._stop,
         )
+        if result.status in {"feasible", "unknown"}:
+            over()
         if result.sequence is not None:
             found = self._offer([first[op] for op in result.sequence], "CP-SAT")
             if found.peak <= budget and found.cost < point.cost:
@@ -467,8 +467,7 @@ class _Search:
         while not self._done() and step > 0.002:
             before = self._best().peak
             aim = max(self.lower_bound, int(before * (1 - step)))
-            end = time.monotonic() + 0.3 * (self._deadline - time.monotonic())
             seed += 1
-            self._improve(aim, _LOCAL_STEPS // 4, end, seed)
+            self._improve(aim, _LOWERING_STEPS, _LOWERING_SHARE, seed)
             if self._best().peak > aim:
                 step /= 2

@@ -110,7 +110,9 @@ def test_lines_of_values_that_are_computed_again() -> None:
         "  1 x Exp, 4,096 B moved: a",
         "neither order nor repetitions bring the peak below 20 B",
     ]
-    many = a_section(copies=[a_copy(op=str(at), extra_macs=at) for at in range(7)], status="optimal", proof="all orders")
+    many = a_section(
+        copies=[a_copy(op=str(at), extra_macs=at) for at in range(7)], status="optimal", proof="all orders"
+    )
     lines = texts(many)
     assert [line.rpartition(" ")[2] for line in lines[1:6]] == list("65432")
     assert lines[6:8] == ["  and 2 operators more", "its extra work is proven least at this peak, for all orders"]
@@ -130,7 +132,9 @@ def test_lines_where_nothing_is_computed_again() -> None:
 
 def test_lines_where_it_is_proven_that_nothing_helps() -> None:
     least = a_section(applied=False, copies=[], settled=True)
-    assert texts(least)[0] == "nothing is computed again: no order and no repetitions need less, proven (15 % permitted)"
+    assert (
+        texts(least)[0] == "nothing is computed again: no order and no repetitions need less, proven (15 % permitted)"
+    )
     lower = [{"peak_bytes": 50, "extra_macs_percent": 0.0, "extra_work_percent": 3.0}]
     # The peak is lower, what the file takes is not.
     assert "tried" in texts({**least, "frontier": [*least["frontier"], *lower]})[0]

@@ -1,0 +1,90 @@
+"""Small models with values computed again: a budget that can be met is met, however little time there is."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import NodeProto, helper, numpy_helper
+
+import memsched
+from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.remat import proof_of
+from tests.small_models import floats, model_of
+
+SIDE = 8
+
+
+def small_model(seed: int) -> bytes:
+    """Return a random network of 6 to 10 convolutions, activations and concatenations; loose ends are outputs."""
+    rng, values = random.Random(seed), np.random.default_rng(seed)
+    channels, nodes, weights = {"x": rng.randint(1, 6)}, list[NodeProto](), []
+
+    def convolve(source: str, inputs: int, outputs: int, name: str) -> None:
+        kernel = values.normal(size=(outputs, inputs, 1, 1)).astype(np.float32)
+        weights.append(numpy_helper.from_array(kernel, f"w{name}"))
+        nodes.append(helper.make_node("Conv", [source, f"w{name}"], [name], name, kernel_shape=[1, 1]))
+        channels[name] = outputs
+
+    for index in range(rng.randint(6, 10)):
+        kind, name, known = rng.choice(["Conv", "Conv", "Exp", "Concat"]), f"t{index}", list(channels)
+        source = rng.choice(known[-rng.choice([1, 2, 3, 9]) :])
+        if kind == "Conv":
+            convolve(source, channels[source], rng.randint(1, 9), name)
+        elif kind == "Concat":
+            other = rng.choice(known)
+            nodes.append(helper.make_node("Concat", [source, other], [f"c{index}"], f"c{index}", axis=1))
+            convolve(f"c{index}", channels[source] + channels[other], 2, name)
+        else:
+            nodes.append(helper.make_node(kind, [source], [name], name))
+            channels[name] = channels[source]
+    read = {name for node in nodes for name in node.input}
+    outputs = [floats(name, [1, count, SIDE, SIDE]) for name, count in channels.items() if name not in {*read, "x"}]
+    return model_of(nodes, [floats("x", [1, channels["x"], SIDE, SIDE])], outputs, weights)
+
+
+@pytest.mark.parametrize("target", ["ideal", "onnxruntime"])
+def test_the_printed_bound_is_reached(target: str) -> None:
+    repeated = 0
+    for seed in range(20):
+        result = memsched.optimize(
+            small_model(seed), time_limit=2, target=target, remat=True, max_extra_macs=10_000, budget=1, verify=False
+        )
+        section = result.report["remat"]
+        assert section["settled"], seed
+        assert section["lower_bound_bytes"] == result.report["result"]["peak_bytes"], seed
+        repeated += section["applied"]
+    assert repeated > 3
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.1", "20"])
+def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path) -> None:
+    model = tmp_path / "tiny.onnx"
+    model.write_bytes(small_model(4))
+    options = ["--target", "ideal", "--max-extra-macs", "1000", "--allow", "reorder,inplace,remat"]
+    bound = memsched.optimize(model, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False)
+    least = bound.report["remat"]["lower_bound_bytes"]
+    assert least < bound.report["remat"]["without"]["peak_bytes"]
+    command = [sys.executable, "-m", "memsched", "optimize", str(model), *options, "-o", str(tmp_path / "out.onnx")]
+    for budget, code in ((least, 0), (least - 1, 3)):
+        limits = ["--time-limit", seconds, "--budget", str(budget)]
+        run = subprocess.run([*command, *limits], capture_output=True, text=True, check=False)
+        assert run.returncode == code, run.stderr
+        text = " ".join((run.stdout + run.stderr).split())
+        assert ("budget met" in text) == (not code)
+        assert f"neither order nor repetitions bring the peak below {least:,} B" in text
+        assert "its extra work is proven least at this peak, for all orders and all repetitions" in text
+
+
+def test_the_page_says_what_was_proven() -> None:
+    result = memsched.optimize(
+        small_model(4), time_limit=2, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False
+    )
+    section = result.report["remat"]
+    assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
+    (table,) = rewrite_tables(result.report.data)
+    assert proof_of(section)[1:] in table["text"]
