@@ -56,7 +56,7 @@ def recompute(
     small = len(graph.ops) <= SMALL
     for point in _points(found, placed.plans[0].schedule.peak, budget):
         try:
-            asked = request if small else request.as_optional(needed=best is None)
+            asked = request.as_optional(needed=small or best is None)
             done = _rewritten(module, graph, point, options, prepared, asked)
         except GivenUpError:
             break
