@@ -132,7 +132,8 @@ def suggestions(
         end=math.inf,
     )
     trials = _Trials(module, target, prepared, placed, options, quick, asked)
-    found = [one for one in trials.run() if one.required <= (1 - _LEAST_GAIN) * placed.required]
+    most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
+    found = [one for one in trials.run() if one.required <= most]
     return tuple(_ranked(found, placed.required))
 
 

@@ -76,6 +76,7 @@ CASES = [
     ("skip.onnx", [], "values computed again"),
     ("chain.tflite", ["--target", "tflm"], "a memory plan"),
     ("chain.tflite", ["--target", "tflm", "--allow=reorder"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], "a memory plan"),
     ("person detect.tflite", [], "layers in pieces"),
     ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
 ]
