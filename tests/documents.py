@@ -53,6 +53,7 @@ SLOW = (
 TIMED = (
     ("docs/distribute.md", "python -m scripts.bench_cluster_runs resnet50 --save"),
     ("docs/distribute.md", "memsched distribute resnet50.onnx"),
+    ("docs/distribute.md", "memsched distribute models/networks/unetpp.onnx"),
     ("docs/distribute.md", "from memsched import distributing"),
     ("docs/remat.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
     ("docs/remat.md", "memsched optimize models/networks/nasnet_a.onnx --allow reorder,inplace,tile,remat"),
@@ -217,9 +218,10 @@ def _two_reports(folder: Path) -> None:
 
 
 def _tiny_cluster(folder: Path) -> None:
-    """The cluster of too little memory of the page on distributions."""
+    """The clusters of little memory of the page on distributions."""
     text = (ROOT / "memsched" / "clusters" / "pi4x4.toml").read_text(encoding="utf-8")
-    (folder / "tiny.toml").write_text(re.sub(r"memory_bytes = .*", 'memory_bytes = "20MB"', text))
+    for name, memory in (("tiny", "20MB"), ("small", "5.9MB")):
+        (folder / f"{name}.toml").write_text(re.sub(r"memory_bytes = .*", f'memory_bytes = "{memory}"', text))
 
 
 def _tiny_model(folder: Path) -> None:
