@@ -41,6 +41,7 @@ _SMOKE = (
     "tests/joint/test_cpsat.py",
     "tests/formats/test_onnx_reader.py",
     "tests/formats/test_onnx_writer.py",
+    "tests/formats/test_tflite_package.py",
     "tests/formats/test_tflite_reader.py",
     "tests/formats/test_tflite_writer.py",
     "tests/runtimes/test_compare.py",

@@ -66,8 +66,11 @@ def test_fields_are_those_of_another_package(name: str) -> None:
     if name not in NEWER_FIELDS and not hasattr(tflite, name):
         pytest.skip("a table that came later than both the package and the supplement")
     schema, theirs = table(name), stated(name)
-    assert schema.names.keys() <= theirs.keys()
+    # An old release of the other package lacks some of the supplement's fields.
+    assert schema.names.keys() - NEWER_FIELDS.get(name, {}).keys() <= theirs.keys()
     for field_name, slot in schema.names.items():
+        if field_name not in theirs:
+            continue
         there, source = theirs[field_name]
         assert there == slot, field_name
         assert re.search(how(schema.fields[slot]), source, re.DOTALL), (field_name, schema.fields[slot], source)
