@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from memsched.allocate.litert import ALIGNMENT, MOST_REQUESTS, Request, arena_bytes
 from memsched.formats.module import Module
@@ -26,7 +29,8 @@ def required_bytes(graph: Graph, schedule: Schedule, allocation: Allocation) -> 
         allocation: What lives when, and in which bytes; its addresses are memsched's and do not matter, but for graphs
             that are too large to repeat LiteRT's planner for: there its arena is the result.
     """
-    requests = list(_requests(graph, schedule, allocation))
+    late = _late(graph, schedule)
+    requests = list(_requests(graph, schedule, allocation, late))
     if len(requests) > MOST_REQUESTS:
         return allocation.arena
     arena, heap = lasting_sizes(graph)
@@ -34,29 +38,59 @@ def required_bytes(graph: Graph, schedule: Schedule, allocation: Allocation) -> 
     kept = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in arena) - min(
         (-size % ALIGNMENT for size in arena[-1:]), default=0
     )
-    return arena_bytes(requests) + kept + sum(heap)
+    sizes = [graph.tensors[tensor].size for tensor in _on_heap(graph, schedule, late)]
+    return arena_bytes(requests) + kept + sum(heap) + sum(size for size in sizes if size >= ALIGNMENT)
 
 
-def _requests(graph: Graph, schedule: Schedule, allocation: Allocation) -> Iterator[Request]:
+def _late(graph: Graph, schedule: Schedule) -> tuple[int, ...]:
+    """Return the steps whose output's shape LiteRT knows no sooner; what follows from shapes alone it knows before."""
+    known: set[int] = set()
+    found = []
+    for step, number in enumerate(schedule.order):
+        op = graph.ops[number]
+        shape = next((tensor for tensor, at in zip(op.inputs, op.positions, strict=True) if at == 1), None)
+        if op.type == "SHAPE" or (op.type == "STRIDED_SLICE" and known.issuperset(op.inputs)):
+            known.update(op.outputs)
+        elif op.type == "RESHAPE" and op.outputs and shape is not None and shape not in known:
+            found.append(step)
+    return tuple(found)
+
+
+def _on_heap(graph: Graph, schedule: Schedule, late: Sequence[int]) -> set[int]:
+    """Return the outputs of ``late`` steps that do not lie in their input's bytes: they are on the heap."""
+    ops = (graph.ops[schedule.order[step]] for step in late)
+    return {op.outputs[0] for op in ops if not op.views}
+
+
+def _requests(graph: Graph, schedule: Schedule, allocation: Allocation, late: tuple[int, ...]) -> Iterator[Request]:
+    on_heap = _on_heap(graph, schedule, late)
     end = max(0, len(schedule.order) - 1)
     read = {tensor for op in graph.ops for tensor in op.inputs}
     results, variables = set(graph.outputs), set(graph.variables)
     for placement in allocation.placements:
         first = placement.first_step
         if not placement.tensors:
-            yield from _of_step(graph, schedule.order[first], first, placement.size)
+            for request in _of_step(graph, schedule.order[first], first, placement.size):
+                yield replace(request, stage=bisect_left(late, first))
             continue
-        tensors = set(placement.tensors)
-        if any(is_lasting(graph, tensor) for tensor in tensors):
+        # What shows a tensor on the heap lies there as well.
+        tensors = set(itertools.takewhile(lambda tensor: tensor not in on_heap, placement.tensors))
+        if not tensors or any(is_lasting(graph, tensor) for tensor in tensors):
             continue
         # LiteRT frees a tensor when it was read.
         kept = bool(tensors & (results | variables)) or not tensors & read
-        yield Request(
-            _largest(graph, placement.tensors), first, end if kept else placement.last_step, kept and not first
-        )
+        whole = len(tensors) == len(placement.tensors)
+        last = end if kept else placement.last_step if whole else _last_read(graph, schedule, tensors, first)
+        stage = bisect_left(late, first)
+        yield Request(_largest(graph, tensors), first, last, kept and not first, stage)
 
 
-def _largest(graph: Graph, tensors: tuple[int, ...]) -> int:
+def _last_read(graph: Graph, schedule: Schedule, tensors: set[int], first: int) -> int:
+    reads = (step for step, op in enumerate(schedule.order) if tensors.intersection(graph.ops[op].inputs))
+    return max(reads, default=first)
+
+
+def _largest(graph: Graph, tensors: set[int]) -> int:
     return max(graph.tensors[tensor].size for tensor in tensors)
 
 

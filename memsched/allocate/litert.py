@@ -2,7 +2,8 @@
 
 Source: ``tflite/arena_planner.cc`` and ``simple_memory_arena.cc``. What lives from the first operator to the end comes
 first; the rest follows by falling size, of equal sizes the earlier one first, each in the smallest gap that is large
-enough between those placed that live at the same time, and behind them where there is none.
+enough between those placed that live at the same time, and behind them where there is none. Where the size of an output
+is known in operation only, what comes behind that operator is planned later, around what is placed by then.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ class Request:
         first: The operator from which it is needed.
         last: The operator until which it is needed, included.
         always: It is needed from the first operator to the end.
+        stage: How often LiteRT has planned before.
     """
 
     size: int
     first: int
     last: int
     always: bool = False
+    stage: int = 0
 
 
 def arena_bytes(requests: Sequence[Request]) -> int:
     """Return the bytes of LiteRT's arena for at most `MOST_REQUESTS` buffers; quadratic in their number."""
-    order = sorted(requests, key=lambda one: (0, 0, 0) if one.always else (1, -one.size, one.first))
+    order = sorted(requests, key=lambda one: (-1, 0, 0) if one.always else (one.stage, -one.size, one.first))
     placed: list[tuple[int, int, int, int]] = []
     height = 0
     for request in order:

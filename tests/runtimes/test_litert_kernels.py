@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 
 import memsched
+from memsched.runtimes import litert_session
+from memsched.runtimes.litert_probe import probe
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.runtimes.test_litert_memory import SLACK, arenas
 
@@ -338,3 +341,36 @@ def test_pieces_of_a_convolution_are_predicted_as_well() -> None:
     assert abs(predicted - measured) < SLACK
     # Whole, one layer's im2col alone takes 3 x 3 x 16 x 48 x 48 bytes.
     assert predicted < 3 * 3 * 16 * 48 * 48 < arenas(given)[1]
+
+
+def test_what_follows_a_shape_that_is_computed_is_planned_later() -> None:
+    """LiteRT lays what is behind a RESHAPE to a computed shape around what is placed by then."""
+    tensors = [
+        data("x", (1, 1000)),
+        data("small", (1, 1000)),
+        T("size", (2,), "INT32"),
+        data("flat", (500, 2)),
+        T("multiples", (2,), "INT32", int32s(1, 4)),
+        data("wide", (500, 8)),
+        T("axis", (1,), "INT32", int32s(1)),
+        data("y", (500,)),
+        T("zero", (2,), "INT32", int32s(0, 0)),
+    ]
+    ops = [
+        O("NEG", [0], [1]),
+        O("ADD", [9, 8], [2], options("AddOptions")),
+        O("RESHAPE", [1, 2], [3], options("ReshapeOptions")),
+        O("TILE", [3, 4], [5]),
+        O("SUM", [5, 6], [7], options("ReducerOptions", keepDims=False)),
+    ]
+    tensors.append(T("asked", (2,), "INT32"))
+    model = build(Sub(tensors, ops, [0, 9], [7]))
+    predicted = memsched.analyze(model, target="litert", budget=0).report["budget"]["required_bytes"]
+    interpreter, operators = litert_session._load(model, "plain")
+    interpreter.set_tensor(9, np.array([500, 2], np.int32))
+    interpreter.invoke()
+    measured = probe(interpreter, operators).arena_bytes
+    assert measured is not None
+    assert abs(predicted - measured) < SLACK
+    # Planned at once, the larger tensor would come first, and the smaller one would leave no gap behind.
+    assert predicted > 4 * (1000 + 1000 + 4000)
