@@ -30,7 +30,7 @@ from memsched.targets.model import Target
 from memsched.trials import Asked, suggestions
 from memsched.units import Percentage, parse_budget
 from memsched.verification import ModelComparison, compare, verify_written
-from memsched.writing import check_request, write_model
+from memsched.writing import check_request, fixed_dimensions, sizes_can_be_refused, write_model
 
 __all__ = ["analyze", "load", "optimize", "verify"]
 
@@ -42,6 +42,10 @@ _ANALYZE_POOLS_EFFORT = 3.0
 
 _FRONTIER_ENDED = (
     "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"
+)
+
+_NOT_CUT = (
+    "layers are not cut: a size that was stated follows from no input, so that a runtime could not refuse another one"
 )
 
 Source = str | os.PathLike[str] | bytes
@@ -226,7 +230,8 @@ def optimize(
     end = _end_of_search(started, limits)
     within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
     request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
-    permitted = Permitted(tile, remat, max_extra_macs)
+    cut = tile and sizes_can_be_refused(module, options)
+    permitted = Permitted(cut, remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
     main = plans[0]
@@ -245,7 +250,8 @@ def optimize(
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
-        written = dataclasses.replace(written, unchanged=False)
+        fixed = fixed_dimensions(module, written.model)
+        written = dataclasses.replace(written, unchanged=False, fixed=fixed)
     facts: tflm.TflmFacts | None = None
     if tflm.applies(module, prepared.target):
         written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
@@ -282,7 +288,7 @@ def optimize(
             written,
             output,
             verification,
-            (*budget_notes, *notes),
+            (*budget_notes, *notes, *(() if cut == tile else (_NOT_CUT,))),
         ),
         interrupted=interrupted,
         tflm=facts,
@@ -370,7 +376,9 @@ def _prepare(module: Module, name: str | None, in_place: bool) -> Prepared:
 
 
 def _refuted(verification: Verification, *, rewritten: bool) -> bool:
-    """Whether the outputs differ; those of layers in pieces may differ in their last bits."""
+    """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
+    if any(one.outcome == "wrong" for one in verification.other_sizes):
+        return True
     if verification.outputs_equal is not False:
         return False
     error = verification.relative_error
@@ -409,6 +417,12 @@ def _tell_verifying(
 
 
 def _differ(verification: Verification, final: Final) -> str:
+    wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
+    if wrong is not None:
+        return (
+            f"the optimised model is wrong in {verification.runtime} at {wrong.dimension} = {wrong.size}, a size that "
+            f"the model as given leaves open ({wrong.reason}): no model is written; please report it"
+        )
     if final.rewritten:
         error = verification.relative_error
         far = "" if error is None else f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted"

@@ -111,7 +111,7 @@ def read_back(
         data = tflite_rewriter.serialize(module, graph, order)
     go_on()
     try:
-        again = load_module(data, module.path, options)
+        again = load_module(data, module.path, dataclasses.replace(options, settled=True))
     except MemschedError as error:
         raise InternalError(f"the rewritten model cannot be read back: {error}") from error
     go_on()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from memsched.results import Report
 from memsched.runtimes.values import Verification
 from memsched.targets.load import Target
 from memsched.tflm import TflmFacts, whole_arena_bytes
-from memsched.writing import Guarantee, Written
+from memsched.writing import Written
 
 __all__ = ["Outcome", "Prepared", "Rewrites", "build", "model_section", "verification_section"]
 
@@ -110,7 +111,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         fused=main.fused,
         passes=main.passes,
         bodies=_body_sections(outcome.module, outcome.plans),
-        order_guarantee=None if written is None else _guarantee_section(written.guarantee),
+        order_guarantee=None if written is None else _guarantee_section(written),
         tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm),
         verification=None if verification is None else verification_section(verification),
         notes=_notes(outcome),
@@ -159,13 +160,20 @@ def model_section(module: Module) -> dict[str, Any]:
 
 
 def _output_section(written: Written, path: str | None) -> dict[str, Any]:
-    return {"path": path, "sha256": hashlib.sha256(written.model).hexdigest(), "unchanged": written.unchanged}
+    return {
+        "path": path,
+        "sha256": hashlib.sha256(written.model).hexdigest(),
+        "unchanged": written.unchanged,
+        "fixed_dimensions": [{"dimension": name, "size": size} for name, size in written.fixed.items()],
+    }
 
 
-def _guarantee_section(guarantee: Guarantee) -> dict[str, Any]:
+def _guarantee_section(written: Written) -> dict[str, Any]:
+    guarantee = written.guarantee
     return {
         "kind": guarantee.kind,
-        "session_options": list(guarantee.session_options),
+        # Nothing has to be done for the file as given.
+        "session_options": [] if written.unchanged else list(guarantee.session_options),
         "pins": guarantee.pins,
         "predicted_peak_bytes": None if guarantee.predicted is None else dict(guarantee.predicted),
     }
@@ -250,6 +258,10 @@ def verification_section(verification: Verification) -> dict[str, Any]:
         "predicted_peak_after_bytes": verification.predicted_peak_after_bytes,
         "executed_order_matches": verification.executed_order_matches,
         "outputs_vary": verification.outputs_vary,
+        "measured_with": list(verification.measured_with),
+        "default_peak_before_bytes": verification.default_peak_before_bytes,
+        "default_peak_after_bytes": verification.default_peak_after_bytes,
+        "other_sizes": [dataclasses.asdict(one) for one in verification.other_sizes],
         "runs": verification.runs,
         "reason": verification.reason,
         "notes": list(verification.notes),

@@ -59,12 +59,14 @@ def verify_written(
             found = litert.verify(data, written.model, seed=seed, tolerance=tolerance)
             before, after = predicted or (None, None)
             return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after), ()
-        return _verify_onnx(module, data, written, options, seed), ()
+        return _verify_onnx(module, data, written, options, seed, tolerance), ()
     except RuntimeUnavailableError as error:
         return None, (f"not verified: {error}",)
 
 
-def _verify_onnx(module: Module, data: bytes, written: Written, options: LoadOptions, seed: int) -> Verification:
+def _verify_onnx(
+    module: Module, data: bytes, written: Written, options: LoadOptions, seed: int, tolerance: float
+) -> Verification:
     from memsched.formats.onnx_external import external_files, folder_of
     from memsched.runtimes import onnxruntime
 
@@ -81,7 +83,20 @@ def _verify_onnx(module: Module, data: bytes, written: Written, options: LoadOpt
         data_folder=folder,
     )
     before, after = promised.requested or (None, None)
-    return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+    found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+    if written.unchanged or found.outputs_equal is None:
+        return found
+    sizes, notes = onnxruntime.try_other_sizes(
+        data,
+        written.model,
+        guarantee=_GUARANTEES.get(promised.kind, "session"),
+        tolerance=tolerance,
+        seed=seed,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+        data_folder=folder,
+    )
+    return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
 
 
 def compare(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memsched import __version__
 from memsched.errors import InternalError, MemschedError, ModelError, UsageError
@@ -14,7 +15,8 @@ from memsched.graph.checker import check_reordering
 from memsched.graph.model import Graph
 from memsched.planning import GraphPlan
 
-__all__ = ["Guarantee", "Written", "check_request", "check_written", "reorder", "write_model"]
+__all__ = ["Guarantee", "Written", "check_request", "check_written", "fixed_dimensions", "reorder"]
+__all__ += ["sizes_can_be_refused", "write_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,14 @@ class Written:
     Attributes:
         unchanged: They are the input's.
         notes: What the report must say of the writing.
+        fixed: Dimensions that the model as given leaves open, names to sizes; another size would be wrong.
     """
 
     model: bytes
     unchanged: bool
     guarantee: Guarantee
     notes: tuple[str, ...] = ()
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
 
 def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
@@ -88,6 +92,27 @@ def write_model(
     if guarantee == "pins":
         return _write_pinned(module, data, plans, options, target)
     return _write_onnx(module, data, plans, options, guarantee, target)
+
+
+def fixed_dimensions(given: Module, model: bytes) -> dict[str, int]:
+    """Return the dimensions that ``given`` leaves open and ``model``, written from it, does not: names to sizes."""
+    if given.format != "onnx":
+        return {}
+    from onnx import ModelProto
+
+    from memsched.formats import onnx_dimensions
+
+    found = onnx_dimensions.fixed(given.native.parse(), ModelProto.FromString(model))
+    return {one.name: one.size for one in found if one.size is not None}
+
+
+def sizes_can_be_refused(module: Module, options: LoadOptions) -> bool:
+    """Whether every size that is stated is an input's: a model cut for it makes a runtime refuse any other."""
+    if module.format != "onnx" or not (options.input_shapes or options.dims):
+        return True
+    from memsched.formats.onnx_dimensions import sizes_follow_from_inputs
+
+    return sizes_follow_from_inputs(module, options)
 
 
 def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
@@ -192,7 +217,7 @@ def check_written(
         added: Ops of memsched's own may stand between the planned ones.
     """
     try:
-        again = load_module(model, module.path, options)
+        again = load_module(model, module.path, dataclasses.replace(options, settled=True))
     except MemschedError as error:
         raise InternalError(f"the reordered model cannot be read back: {error}") from error
     if len(again.graphs) != len(module.graphs):

@@ -63,14 +63,14 @@ def predicted(model: bytes, order: str, reuse: bool) -> int:
     return simulate_reuse(Planned.of(graph), run, reuse=reuse).requested_peak
 
 
-def measured(model: bytes, order: str, reuse: bool | None = None, level: str = "disabled") -> int | None:
+def measured(model: bytes, order: str, reuse: bool | None = None, level: str = "basic") -> int | None:
     """Return the bytes that the installed runtime requested at most."""
     from memsched.runtimes.onnxruntime import measure
 
     return measure(model, order=order, reuse=reuse, level=level).peak_bytes  # type: ignore[arg-type]
 
 
-def measured_here(model: bytes, order: str, reuse: bool | None = None, level: str = "disabled") -> int | None:
+def measured_here(model: bytes, order: str, reuse: bool | None = None, level: str = "basic") -> int | None:
     """Return what `measured` does, in this process: for small models without computed constants."""
     import onnx
 
@@ -82,7 +82,7 @@ def measured_here(model: bytes, order: str, reuse: bool | None = None, level: st
             Path(folder),
             by_file=order == "file",
             reuse=order == "default" if reuse is None else reuse,
-            level=None if level == "disabled" else level,
+            level=None if level == "basic" else level,
         )[2]
 
 

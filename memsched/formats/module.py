@@ -21,10 +21,12 @@ class LoadOptions:
     Attributes:
         input_shapes: Tensor name to dimensions (``--input-shape``).
         dims: Name of a symbolic dimension to its value (``--dim``).
+        settled: The model was written by memsched with some of this in it: dimensions that it lacks are no error.
     """
 
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx_constants import INPUT_SLICES, Constants
+from memsched.formats.onnx_dimensions import fix, has_open
 from memsched.formats.onnx_native import OnnxNative
 from memsched.formats.onnx_nodes import Pieces, opset
 from memsched.formats.onnx_structure import Scope, analyse
@@ -20,7 +21,7 @@ from memsched.graph.dialect import Attributes, Dialect, Pads
 from memsched.graph.model import AttributeValue, Graph, Op
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
 __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
 
@@ -37,7 +38,7 @@ def dialect(module: Module) -> Dialect:
     version = opset(module.native.parse())
 
     def slice_attributes(shape: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Attributes:
-        # Axes that are not cut stay unnamed: a dimension that the file leaves open stays open.
+        # Only what is cut is named.
         cut = [axis for axis, size in enumerate(shape) if (starts[axis], ends[axis]) != (0, size)] or [0]
         found: dict[str, AttributeValue] = {
             "starts": tuple(starts[axis] for axis in cut),
@@ -84,6 +85,10 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     """
     native: OnnxNative = module.native
     model = native.scheduled()
+    given = module.graphs[0]
+    if _holds_sizes(given, graph):
+        # Pieces are cut at places that hold for these sizes alone: a runtime has to refuse others.
+        fix(model, given)
     scopes = analyse(model.graph)
     writer = _Nodes(module, model, scopes)
     nodes = writer.written(graph, order)
@@ -93,7 +98,7 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     _drop_unread(model, scopes, writer.constants.cut_up)
     if model.ir_version < FREE_INITIALIZERS:
         list_initializers(main)
-    _state_shapes(main, module.graphs[0], graph)
+    _state_shapes(model, given, graph)
     set_metadata(model, metadata)
     try:
         result: bytes = model.SerializeToString(deterministic=True)
@@ -148,18 +153,56 @@ def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[
             values.extend(kept)
 
 
-def _state_shapes(main: GraphProto, before: Graph, after: Graph) -> None:
-    """Drop what the file says of tensors that are gone, and state the shapes of those that are new."""
+def _holds_sizes(before: Graph, after: Graph) -> bool:
+    """Whether ``after`` has ops that are right for one size alone: anything but the ops of ``before`` and their copies.
+
+    What a piece or a helper reads and what it is cut at are numbers in the file; a copy does what its original does.
+    """
+    known = {op.name: op for op in before.ops}
+    for op in after.ops:
+        source = known.get(op.origin if op.origin is not None else op.name)
+        if source is None or op.region is not None:
+            return True
+        if {name: value for name, value in op.attributes.items() if name != COPY_ATTRIBUTE} != dict(source.attributes):
+            return True
+    return False
+
+
+def _state_shapes(model: ModelProto, before: Graph, after: Graph) -> None:
+    """Drop what the file says of tensors that are gone, and state the shapes of those that are new.
+
+    Where a dimension is open, a copy's shape is what the file says of its original, if anything.
+    """
     from onnx import TensorProto, helper
 
     from memsched.formats.onnx_types import element_type
 
+    main = model.graph
     known = {tensor.name for tensor in before.tensors}
     left = {tensor.name for tensor in after.tensors}
     stated = [value for value in main.value_info if value.name not in known or value.name in left]
+    is_open = has_open(model)
+    declared = {value.name: value.type for value in (*main.value_info, *main.output)} if is_open else {}
+    original = _originals(before, after) if is_open else {}
     del main.value_info[:]
     main.value_info.extend(stated)
     for tensor in after.tensors:
         element = element_type(tensor.dtype)
-        if tensor.name not in known and tensor.shape is not None and element != TensorProto.UNDEFINED:
+        if tensor.name in known or tensor.shape is None or element == TensorProto.UNDEFINED:
+            continue
+        if not is_open:
             main.value_info.append(helper.make_tensor_value_info(tensor.name, element, tensor.shape))
+        elif original.get(tensor.name) in declared:
+            main.value_info.add(name=tensor.name).type.CopyFrom(declared[original[tensor.name]])
+
+
+def _originals(before: Graph, after: Graph) -> dict[str, str]:
+    """Return the tensors that copies of ops make, each with the one that the original makes."""
+    known = {op.name: op for op in before.ops}
+    found = {}
+    for op in after.ops:
+        if op.origin in known:
+            source = known[op.origin]
+            for made, was in zip(op.outputs, source.outputs, strict=False):
+                found[after.tensors[made].name] = before.tensors[was].name
+    return found

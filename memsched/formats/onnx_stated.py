@@ -161,7 +161,7 @@ class Statements:
                 raise UsageError(f"--input-shape {name}: the model has no tensor of that name{hint}")
             if all(name in scope.constants for scope in scopes if name in scope.defined):
                 raise UsageError(f"--input-shape {name}: the tensor is a constant, whose shape the model states")
-        for name in self._options.dims:
+        for name in () if self._options.settled else self._options.dims:
             if name not in self._symbols:
                 known = ", ".join(f"'{symbol}'" for symbol in itertools.islice(self._symbols, 8)) or "none"
                 hint = did_you_mean(name, self._symbols)

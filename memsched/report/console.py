@@ -10,6 +10,7 @@ from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
 from memsched.report.remat import remat_lines
+from memsched.report.sessions import default_session_line, measured_text, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.units import format_size
@@ -121,7 +122,11 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
     lines = _budget_lines(report)
     if report["command"] == "optimize":
         lines.append(_saving_line(report))
+        default, urgent = default_session_line(report)
+        if default is not None and urgent:
+            lines.append(default)
         lines.extend(rewrites)
+        lines.extend(size_lines(report))
         lines.extend(_guarantee_lines(report["order_guarantee"]))
     lines.append((_bound_text(report), None))
     if report["on_chip"] is not None:
@@ -133,6 +138,8 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
     lines.extend(pool_lines(report["pools"]))
     if report["command"] == "optimize":
         lines.append(_verification_line(report))
+        if default is not None and not urgent:
+            lines.append(default)
         if report["verification"] is not None and report["verification"].get("outputs_vary") is False:
             lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
     return lines
@@ -268,9 +275,7 @@ def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
     if not good:
         return f"outputs differ in {runtime}: {reason}", "red"
     text = f"verified in {runtime}: outputs {equal} on {verification['runs']} random inputs"
-    before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
-    if before is not None and after is not None:
-        text += f"; measured peak {before:,} -> {after:,} B"
+    text += measured_text(report)
     surprise = _surprise(verification)
     text += surprise
     matches = verification["executed_order_matches"]

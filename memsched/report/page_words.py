@@ -341,6 +341,13 @@ def _verification(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         before, after = (verification[f"{kind}_peak_{when}_bytes"] for when in ("before", "after"))
         if before is not None and after is not None:
             rows.append((f"peak, {kind} in the runtime", f"{before:,} B before, {after:,} B after"))
+    default = [verification.get(f"default_peak_{when}_bytes") for when in ("before", "after")]
+    if None not in default:
+        rows.append(("session without options", f"{default[0]:,} B before, {default[1]:,} B after"))
+    rows += [
+        (f"at {one['dimension']} = {one['size']}", " ".join(filter(None, (one["outcome"], one["reason"]))))
+        for one in verification.get("other_sizes", ())
+    ]
     if verification["reason"]:
         rows.append(("because", verification["reason"]))
     return rows + [("note", note) for note in verification["notes"]]
@@ -388,5 +395,7 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         same = " (the input, unchanged)" if output["unchanged"] else ""
         rows.append(("written", f"{output['path'] or 'not named'}{same}"))
         rows.append(("its SHA-256", output["sha256"]))
+        held = output.get("fixed_dimensions", ())
+        rows += [("holds for", ", ".join(f"{one['dimension']} = {one['size']}" for one in held))] if held else []
     found = report["result"]["method"]
     return [*rows, ("order found by", found), ("addresses found by", report["allocation"]["method"])]

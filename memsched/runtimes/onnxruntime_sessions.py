@@ -5,7 +5,9 @@ Requests and answers are plain values, as ``memsched.runtimes.child`` can pass t
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,11 +17,11 @@ from typing import Any
 
 from memsched.formats.onnx_pins import shape_nodes
 from memsched.formats.onnx_structure import analyse
-from memsched.runtimes.compare import close, compare, relative_error
-from memsched.runtimes.inputs import random_values
+from memsched.runtimes.compare import close, compare, relative_error, vary
+from memsched.runtimes.inputs import DRAWS, Draw, random_values
 
-__all__ = ["GRAPH_LEVELS", "execute", "find_data", "optimize_offline", "random_feed", "read_profile", "run_once"]
-__all__ += ["unseeded"]
+__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline", "random_feed"]
+__all__ += ["read_profile", "run_once", "session_options", "unseeded"]
 
 GRAPH_LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
@@ -48,8 +50,8 @@ _NOT_NUMPY = {
 _INTEGER_BOUNDS = (4, 2, 1)
 _SEQUENCE_LENGTH = 2
 _FOREIGN = ("bfloat16", "float8")
+_NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
 _FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
-_SMALL_ELEMENTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,57 +64,57 @@ class _Failure:
 
 
 def execute(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run sessions on the same random inputs, compare their outputs with the first one's, read their profiles.
+    """Run sessions on the same random inputs, compare their outputs, read their profiles.
+
+    A session gets the model's own bytes, and nothing but the options that are stated, a profile and silence.
 
     Args:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
-            lies, or None; "sessions": each {"model": index, "level": of graph optimisation, "order": "file" or
-            "default", "reuse": whether buffers may be handed on, "required": whether a failure ends it all};
-            "runs", "seed", "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the order;
-            "expected": the node names of the last model in the order wanted, or None for its own file order.
+            lies, or None; "sessions": each {"model": index, "options" as `session_options` takes them, "required":
+            whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
+            "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the order; "expected": the node names of
+            the last model in the order wanted, or None for its own file order.
 
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message";
-        "random": an op that draws random numbers without a seed, or None; "sessions": each {"peak_bytes", "order":
-        file positions of nodes as executed, "equal", "close", "max_abs_error", "relative_error", "message": why it
-        has no results};
-        "models": each {"nodes": [name, op type], "free": positions whose order means nothing, "expected"}.
+        "random": an op that draws random numbers without a seed, or None; "vary": whether the first session's outputs
+        vary from input to input, None for a single run; "sessions": each {"peak_bytes", "lasting_bytes", "order": as
+        `read_profile` gives them, "equal", "close", "max_abs_error", "relative_error", "message": why it has no
+        results}; "models": each {"nodes": [name, op type], "free": positions whose order means nothing, "expected"}.
     """
     import onnx
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    protos = [_load(onnx, model) for model in request["models"]]
+    protos = [load_proto(onnx, model) for model in request["models"]]
     random = next((op for proto in protos for op in unseeded(proto)), None)
     models = [_describe(proto, request) for proto in protos]
-    constants: list[dict[str, Any]] = []
-    known: dict[bytes, Any] = {}
-    for proto, model in zip(protos, request["models"], strict=True):
-        _rename(proto)
-        constants.append(_fold_constants(onnxruntime, proto, model["folder"], known))
-    answer = {"version": onnxruntime.__version__, "random": random, "models": models, "failed": None, "message": None}
+    answer = {
+        "version": onnxruntime.__version__,
+        "random": random,
+        "models": models,
+        "failed": None,
+        "message": None,
+        "vary": None,
+    }
     for bound in _INTEGER_BOUNDS:
-        results = _run_sessions(onnxruntime, request, protos, constants, bound)
-        if not isinstance(results, _Failure):
-            return {**answer, "failed": None, "sessions": results}
+        run = _Run(onnxruntime, request, protos, bound)
+        failure = run.all()
+        if failure is None:
+            return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
         # Other inputs may help the first model only; what it runs on, the others must run on too.
-        if results.session or answer["failed"] is None:
-            model = models[request["sessions"][results.session]["model"]]
-            answer.update(failed=results.session, message=_with_names(results.message, model["nodes"]))
-        if results.session or not results.loaded:
+        if failure.session or answer["failed"] is None:
+            answer.update(failed=failure.session, message=failure.message)
+        if failure.session or not failure.loaded:
             break
     return {**answer, "sessions": []}
 
 
-def _load(onnx: Any, model: Mapping[str, Any]) -> Any:
+def load_proto(onnx: Any, model: Mapping[str, Any]) -> Any:
+    """Return a model of a request as a protobuf message."""
     if "bytes" in model:
         return onnx.load_model_from_string(model["bytes"])
     return onnx.load_model(model["path"], load_external_data=False)
-
-
-def _bodies(proto: Any) -> list[Any]:
-    """Return the graphs of `_graphs` that are bodies."""
-    return [holder for holder in _graphs(proto)[1:] if hasattr(holder, "initializer")]
 
 
 def _graphs(proto: Any) -> list[Any]:
@@ -161,79 +163,6 @@ def _positions(nodes: Sequence[Any], names: Sequence[str]) -> list[int]:
     return list(dict.fromkeys(places[name] for name in names if name in places))
 
 
-def _fold_constants(onnxruntime: Any, proto: Any, folder: str | None, known: dict[bytes, Any]) -> dict[str, Any]:
-    """Replace nodes that compute constants by their results: that memory counts as weights, not as activations.
-
-    A model whose constants are no tensors, or cannot be computed, stays as it is.
-
-    Args:
-        known: Results of earlier calls, by what computes them.
-
-    Returns:
-        The large results, which the model now names as external data.
-    """
-    import onnx
-
-    graph = proto.graph
-    scope = analyse(graph)[0]
-    shown = {value.name for value in graph.output}
-    constant: list[Any] = []
-    kept: list[Any] = []
-    for at, node in enumerate(graph.node):
-        folds = scope.constant_node[at] and shown.isdisjoint(node.output)
-        (constant if folds else kept).append(node)
-    if all(node.op_type == "Constant" for node in constant):
-        return {}
-    holders = [kept, *(holder.node for holder in _graphs(proto)[1:])]
-    read = {name for nodes in holders for node in nodes for name in node.input}
-    read.update(value.name for holder in _bodies(proto) for value in holder.output)
-    part = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
-    part.graph.name = "constants"
-    part.graph.node.extend(constant)
-    part.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for node in constant for name in node.output if name in read
-    )
-    needed = {name for node in constant for name in node.input}
-    part.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in needed)
-    for node in part.graph.node:
-        node.name = ""
-    key = part.SerializeToString()
-    if key not in known:
-        known[key] = _evaluate(onnxruntime, key, folder)
-    values = known[key]
-    if values is None:
-        return {}
-    del graph.node[:]
-    graph.node.extend(kept)
-    large = {}
-    for name, array in values.items():
-        if array.size <= _SMALL_ELEMENTS or array.dtype.kind == "O":
-            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-        else:
-            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-            tensor = graph.initializer.add(name=name, data_type=kind, dims=array.shape)
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            tensor.external_data.add(key="location", value="constants")
-            large[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    return large
-
-
-def _evaluate(onnxruntime: Any, model: bytes, folder: str | None) -> dict[str, Any] | None:
-    """Return the outputs of a model without inputs; None when they are no tensors or it does not run."""
-    import numpy as np
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    find_data(options, folder)
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        names = [value.name for value in session.get_outputs()]
-        values = dict(zip(names, session.run(names, {}), strict=True))
-    except Exception:  # the session on the whole model will say what is wrong, if anything is
-        return None
-    return values if all(isinstance(value, np.ndarray) for value in values.values()) else None
-
-
 def _rename(proto: Any) -> None:
     """Name each main node by its file position, so that events tell which it was; names may be missing or double."""
     for holder in _graphs(proto)[1:]:
@@ -243,34 +172,121 @@ def _rename(proto: Any) -> None:
         node.name = f"{_NODE_NAME}{at}"
 
 
-def _run_sessions(
-    onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], constants: Sequence[Any], bound: int
-) -> list[Any] | _Failure:
+class _Run:
+    """One attempt at all sessions of a request, with integer inputs below ``bound``."""
+
+    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int) -> None:
+        self._onnxruntime, self._request, self._protos, self._bound = onnxruntime, request, protos, bound
+        self._feeds: list[dict[str, Any]] = []
+        self._outputs: list[list[list[Any]]] = []
+        self.results: list[dict[str, Any]] = []
+        self.vary: bool | None = None
+
+    def all(self) -> _Failure | None:
+        """Run the sessions one after another; return the required one that could not, if any."""
+        for number, wanted in enumerate(self._request["sessions"]):
+            session: Any = None
+            outputs: list[list[Any]] = []
+            try:
+                session = self._open(wanted)
+                outputs, events = self._run(session, wanted)
+                profile = read_profile(events, self._places(wanted))
+                if self._hides_nodes(wanted):
+                    profile["order"] = self._order_of_copy(wanted)
+            except Exception as error:  # the runtime raises classes of its own, all of them results here
+                if wanted["required"]:
+                    return _Failure(number, _one_line(error), session is not None)
+                self.results.append({**_NO_RESULTS, "message": _one_line(error)})
+            else:
+                reference = self._outputs[wanted["reference"]] if number else outputs
+                compared = _compare_runs(reference, outputs, self._request)
+                self.results.append({**profile, **compared, "message": None})
+            self._outputs.append(outputs)
+        return None
+
+    def _open(self, wanted: Mapping[str, Any], renamed: bytes | None = None) -> Any:
+        """Open a session on the model's own bytes, or on those of its copy."""
+        model = self._request["models"][wanted["model"]]
+        options = session_options(self._onnxruntime, wanted["options"])
+        options.enable_profiling = True
+        options.profile_file_prefix = "profile"
+        source = renamed or model.get("bytes") or model["path"]
+        if not isinstance(source, str):
+            find_data(options, model["folder"])
+        return open_session(self._onnxruntime, source, options, wanted["options"])
+
+    def _run(self, session: Any, wanted: Mapping[str, Any]) -> tuple[list[list[Any]], list[Any]]:
+        """Run on all inputs, on the first only where the session is not required; return outputs and the profile.
+
+        The profile has the first run, before the arena keeps anything, and where the session makes a memory pattern
+        in it, the next one, which uses that.
+        """
+        first = not self._feeds
+        if first:
+            self._feeds = self._draw(session, wanted, "noise")
+        feeds = self._feeds if wanted["required"] else self._feeds[:1]
+        outputs = [_copied(run_once(session, feeds[0]))]
+        if wanted["options"]["pattern"]:
+            run_once(session, feeds[0])
+        path = Path(session.end_profiling())
+        events = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+        outputs.extend(run_once(session, feed) for feed in feeds[1:])
+        if first and len(feeds) > 1:
+            outputs = self._varied(session, wanted, outputs)
+        return outputs, events
+
+    def _varied(self, session: Any, wanted: Mapping[str, Any], outputs: list[list[Any]]) -> list[list[Any]]:
+        """Draw other inputs where the outputs are the same for all; return the outputs of those that are kept."""
+        self.vary = vary(outputs)
+        for draw in () if self.vary else DRAWS[1:]:
+            feeds = self._draw(session, wanted, draw)
+            found: list[list[Any]] = []
+            with contextlib.suppress(Exception):  # it may not run on such inputs, but on others it did
+                found = [run_once(session, feed) for feed in feeds]
+            if found and vary(found):
+                self._feeds, self.vary = feeds, True
+                return found
+        return outputs
+
+    def _draw(self, session: Any, wanted: Mapping[str, Any], draw: Draw) -> list[dict[str, Any]]:
+        import numpy as np
+
+        rng, proto = np.random.default_rng(self._request["seed"]), self._protos[wanted["model"]]
+        return [
+            random_feed(session, proto, self._request, rng, self._bound, draw) for _ in range(self._request["runs"])
+        ]
+
+    def _places(self, wanted: Mapping[str, Any]) -> list[tuple[int, str]]:
+        """Return position and type of the nodes that ONNX Runtime numbers; it turns Constant nodes into weights."""
+        nodes = self._protos[wanted["model"]].graph.node
+        return [(at, node.op_type) for at, node in enumerate(nodes) if node.op_type != "Constant"]
+
+    def _hides_nodes(self, wanted: Mapping[str, Any]) -> bool:
+        """Whether nodes of bodies or functions have the numbers of main nodes in a profile."""
+        return len(_graphs(self._protos[wanted["model"]])) > 1
+
+    def _order_of_copy(self, wanted: Mapping[str, Any]) -> list[int]:
+        """Return the order of the main graph's nodes in a copy in which their names tell them from all others."""
+        import onnx
+
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self._protos[wanted["model"]])
+        _rename(copy)
+        session = self._open(wanted, copy.SerializeToString())
+        run_once(session, self._feeds[0])
+        path = Path(session.end_profiling())
+        events = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+        found = (_EVENT.fullmatch(event["name"]) for event in events if event.get("cat") == "Node")
+        return [int(one.group(1)) for one in found if one]
+
+
+def _copied(outputs: Sequence[Any]) -> list[Any]:
+    """Return outputs that do not keep the session's memory."""
     import numpy as np
 
-    results: list[dict[str, Any]] = []
-    session: Any
-    reference: list[list[Any]] = []
-    feeds: list[dict[str, Any]] = []
-    for number, wanted in enumerate(request["sessions"]):
-        proto = protos[wanted["model"]]
-        session = None
-        try:
-            session = _session(
-                onnxruntime, request["models"][wanted["model"]]["folder"], proto, constants[wanted["model"]], wanted
-            )
-            if not feeds:
-                rng = np.random.default_rng(request["seed"])
-                feeds = [random_feed(session, proto, request, rng, bound) for _ in range(request["runs"])]
-            outputs, profile = _run(session, feeds if wanted["required"] else feeds[:1])
-        except Exception as error:  # the runtime raises classes of its own, all of them results here
-            if wanted["required"]:
-                return _Failure(number, _one_line(error), session is not None)
-            results.append({"peak_bytes": None, "order": None, "message": _one_line(error)})
-            continue
-        reference = reference or outputs
-        results.append({**profile, **_compare_runs(reference, outputs, request), "message": None})
-    return results
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in outputs]
 
 
 def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,45 +296,39 @@ def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Map
         "equal": all(same for same, _ in pairs),
         "close": all(near),
         "max_abs_error": max((error for _, error in pairs), default=0.0),
-        "relative_error": max(map(relative_error, reference, outputs), default=0.0),
+        "relative_error": max((relative_error(a, b) for a, b in zip(reference, outputs, strict=False)), default=0.0),
     }
 
 
-def _session(
-    onnxruntime: Any, folder: str | None, proto: Any, constants: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> Any:
-    """Open a session that measures: profiling on, the memory pattern off, one thread, so that runs can be compared."""
+def session_options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
+    """Return a session's options.
+
+    Args:
+        wanted: "level" of graph optimisation, "order": "file" or "default", "reuse": whether buffers may be handed on,
+            "pattern": whether buffers of one run are requested at once in the next.
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.enable_profiling = True
-    options.profile_file_prefix = "profile"
-    options.enable_mem_pattern = False
+    options.enable_mem_pattern = wanted["pattern"]
     options.enable_mem_reuse = wanted["reuse"]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[wanted["level"]])
     if wanted["order"] == "file":
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    find_data(options, folder)
-    if constants:
-        options.add_external_initializers(list(constants), list(constants.values()))
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return options
+
+
+def open_session(onnxruntime: Any, source: str | bytes, options: Any, wanted: Mapping[str, Any]) -> Any:
+    """Open a session on a path or a model's bytes; ``wanted`` has "disabled": optimisations that are left out."""
+    disabled = list(wanted["disabled"]) or None
+    return onnxruntime.InferenceSession(
+        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
 
 
 def find_data(options: Any, folder: str | None) -> None:
     """Let a session find the external data of a model that is given as bytes."""
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-
-
-def _run(session: Any, feeds: Sequence[Mapping[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
-    """Run on all inputs; the profile is the first run's, before the arena keeps anything."""
-    outputs = [run_once(session, feeds[0])]
-    path = Path(session.end_profiling())
-    events = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
-    outputs.extend(run_once(session, feed) for feed in feeds[1:])
-    return outputs, read_profile(events)
 
 
 def run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
@@ -351,31 +361,41 @@ def _array(value: Any) -> Any:
     return np.frombuffer(data, _dtype(kind[7:-1])).reshape(value.shape())
 
 
-def read_profile(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the peak and the order of nodes in the profile of one run.
+def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int, str]] = ()) -> dict[str, Any]:
+    """Return the peak and the order of nodes in the profile of a session's first runs.
 
-    "peak_bytes" is the most that was requested from the CPU arena at any node's end, less what was in use before the
-    first node (the weights); "order" has the file positions of the main graph's nodes.
+    "peak_bytes" is the most that was requested from the CPU arena at any node's end of the first run, less what was in
+    use before its first node (the weights); "lasting_bytes" is the same over all runs; "order" has the file positions
+    of the main graph's nodes, each once.
+
+    Args:
+        places: Of the nodes as the session numbers them, position in the file and type.
     """
-    order: list[int] = []
+    order: dict[int, None] = {}
     base: int | None = None
-    highest = 0
+    highest = first = 0
+    ended = min((e["ts"] + e["dur"] for e in events if e.get("name") == "model_run"), default=math.inf)
     for event in events:
         if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
             continue
-        found = _EVENT.fullmatch(event["name"])
-        if found:
-            order.append(int(found.group(1)))
         arguments = event.get("args", {})
+        number = int(arguments.get("node_index", -1))
+        # What optimisation made has a number of its own, behind those of the file.
+        if 0 <= number < len(places) and places[number][1] == arguments.get("op_name"):
+            order[places[number][0]] = None
         if "mem_bytes_requested_in_use" in arguments:
             in_use = int(arguments["mem_bytes_requested_in_use"])
             if base is None:
                 base = in_use - int(arguments["mem_requested_in_use_delta"])
             highest = max(highest, in_use - base)
-    return {"peak_bytes": highest if base is not None else None, "order": order}
+            first = highest if event["ts"] <= ended else first
+    known = base is not None
+    return {"peak_bytes": first if known else None, "lasting_bytes": highest if known else None, "order": list(order)}
 
 
-def random_feed(session: Any, proto: Any, request: Mapping[str, Any], rng: Any, bound: int) -> dict[str, Any]:
+def random_feed(
+    session: Any, proto: Any, request: Mapping[str, Any], rng: Any, bound: int, draw: Draw = "noise"
+) -> dict[str, Any]:
     """Return values for the inputs of ``session``, whose model is ``proto``; integers lie below ``bound``.
 
     Args:
@@ -386,7 +406,7 @@ def random_feed(session: Any, proto: Any, request: Mapping[str, Any], rng: Any, 
     """
     declared = {value.name: value.type for value in proto.graph.input}
     return {
-        value.name: _random_value(value.name, value.type, declared[value.name], request, rng, bound)
+        value.name: _random_value(value.name, value.type, declared[value.name], request, rng, (bound, draw))
         for value in session.get_inputs()
     }
 
@@ -397,23 +417,24 @@ def _random_value(
     declared: Any,
     request: Mapping[str, Any],
     rng: Any,
-    bound: int,
+    drawn: tuple[int, Draw],
     unknown: int | None = None,
 ) -> Any:
     """Return a value for an input of ONNX Runtime's type ``kind``, such as "tensor(float)" or "seq(tensor(int64))".
 
     Args:
+        drawn: Exclusive bound of integers, and how values are drawn.
         unknown: What to take for dimensions that nobody states, as those in sequences, which no option can state.
     """
     if kind.startswith("optional("):
-        return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, bound, unknown)
+        return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, drawn, unknown)
     if kind.startswith("seq("):
         part = declared.sequence_type.elem_type
-        return [_random_value(name, kind[4:-1], part, request, rng, bound, 2) for _ in range(_SEQUENCE_LENGTH)]
+        return [_random_value(name, kind[4:-1], part, request, rng, drawn, 2) for _ in range(_SEQUENCE_LENGTH)]
     if not kind.startswith("tensor("):
         raise ValueError(f"input '{name}' has type {kind}, for which no random values can be made")
     shape = _shape(name, declared.tensor_type, request, unknown)
-    return random_values(_dtype(kind[7:-1]), shape, rng, high=bound)
+    return random_values(_dtype(kind[7:-1]), shape, rng, high=drawn[0], draw=drawn[1])
 
 
 def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | None) -> tuple[int, ...]:
@@ -461,16 +482,6 @@ def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
     options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
     onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
     return {"bytes": Path("optimized.onnx").read_bytes()}
-
-
-def _with_names(message: str, nodes: Sequence[Sequence[str]]) -> str:
-    """Put the model's own node names into a message of the runtime."""
-
-    def own_name(found: re.Match[str]) -> str:
-        name, kind = nodes[int(found.group(1))]
-        return name or f"{kind}, number {found.group(1)} of the file"
-
-    return re.sub(rf"{_NODE_NAME}(\d+)", own_name, message)
 
 
 def _one_line(error: BaseException) -> str:

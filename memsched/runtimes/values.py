@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["Verification"]
+__all__ = ["OtherSize", "Verification"]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSize:
+    """What became of a model at a size that it was not optimised for, where the model as given leaves the size open.
+
+    Attributes:
+        dimension: Its name, or the input and axis as "input[axis]"; several that must change together, with commas.
+        size: As the model as given accepts it.
+        outcome: "refused" (the runtime says that the size is wrong), "equal" (the outputs of the model as given) or
+            "wrong" (anything else).
+        reason: What is wrong, or how the runtime refuses it; None for equal outputs.
+    """
+
+    dimension: str
+    size: int
+    outcome: Literal["refused", "equal", "wrong"]
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +44,14 @@ class Verification:
         predicted_peak_after_bytes: The same for the optimised model.
         relative_error: Largest difference of any output by that output's largest magnitude; infinite for integers
             that differ; None when it could not be run.
+        measured_with: Lines of code that open the sessions in which both peaks were measured; empty where the runtime
+            has no such choice.
+        default_peak_before_bytes: What a session without options needs for the model as given, bytes, in its first run
+            or in the next; None where that was not measured.
+        default_peak_after_bytes: The same for the optimised model.
         outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
             something; None when that is unknown, as with a single run.
+        other_sizes: How the optimised model fares at other sizes.
     """
 
     runtime: str
@@ -42,3 +67,7 @@ class Verification:
     predicted_peak_after_bytes: int | None = None
     relative_error: float | None = None
     outputs_vary: bool | None = None
+    measured_with: tuple[str, ...] = ()
+    default_peak_before_bytes: int | None = None
+    default_peak_after_bytes: int | None = None
+    other_sizes: tuple[OtherSize, ...] = ()

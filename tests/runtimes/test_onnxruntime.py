@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from memsched.compiler import optimize
 from memsched.errors import ModelError, RuntimeUnavailableError
 from memsched.formats.onnx_pins import pin
 from memsched.graph.runtime_orders import default_order, priority_order
 from memsched.runtimes import onnxruntime as runtime
 from memsched.runtimes.child import ChildResult
+from memsched.runtimes.onnxruntime_sessions import read_profile, session_options
+from tests import small_models
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled
+from tests.test_final import skip_connection
 
 pytestmark = recent_onnxruntime
 
@@ -83,19 +88,19 @@ def test_default_order_of_a_long_chain_needs_no_recursion() -> None:
     assert default_order(graph) == priority_order(graph) == tuple(range(20_000))
 
 
-def test_instructions_are_options_that_exist() -> None:
-    options = onnxruntime.SessionOptions()
-    for line in runtime.session_instructions("session")[1:-1]:
-        name, value = line.removeprefix("options.").split(" = ")
-        assert hasattr(options, name)
-        found: Any = {"True": True, "False": False}.get(value)
-        if found is None:
-            found = onnxruntime
-            for part in value.split(".")[1:]:
-                found = getattr(found, part)
-        setattr(options, name, found)
-    assert options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED
-    assert "options" not in " ".join(runtime.session_instructions("pins")).split("#")[0]
+def test_instructions_open_the_session_that_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(branches(True))
+    for guarantee in ("session", "pins", "default"):
+        scope: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(path)}
+        exec("\n".join(runtime.session_instructions(guarantee)), scope)  # noqa: S102
+        assert scope["session"].run(None, {"x": np.ones(1000, np.float32)})[0] == pytest.approx(6 * np.sin(1.0))
+        stated = runtime._PRINTED if guarantee == "session" else runtime._WITHOUT_OPTIONS
+        own = session_options(onnxruntime, stated)
+        found = scope["session"].get_session_options()
+        for name in ("execution_order", "graph_optimization_level", "enable_mem_reuse", "enable_mem_pattern"):
+            assert getattr(found, name) == getattr(own, name), (guarantee, name)
+        assert scope.get("kept", []) == stated["disabled"]
 
 
 # Verification
@@ -109,7 +114,9 @@ def test_equal_models_with_measured_peaks_and_order() -> None:
     assert found.executed_order_matches is True
     assert found.reason is None
     assert found.runtime == f"onnxruntime {onnxruntime.__version__}"
-    assert any("without options" in note for note in found.notes)
+    assert found.measured_with == tuple(runtime.session_instructions("session"))
+    assert found.default_peak_before_bytes == found.default_peak_after_bytes
+    assert found.outputs_vary is True
 
 
 def test_different_outputs() -> None:
@@ -139,16 +146,36 @@ def test_pins_are_judged_in_plain_sessions() -> None:
     assert (found.outputs_equal, found.executed_order_matches) == (True, False)
 
 
-def test_missing_and_double_node_names() -> None:
-    nodes = [helper.make_node(kind, ["x"], [kind], "same" if kind != "Sin" else "") for kind in ("Relu", "Sin", "Neg")]
-    nodes.append(helper.make_node("Sum", ["Relu", "Sin", "Neg"], ["y"]))
+def test_missing_node_names() -> None:
+    nodes = [helper.make_node(kind, ["x"], [kind], "own" if kind != "Sin" else "") for kind in ("Relu", "Sin")]
+    nodes.append(helper.make_node("Sum", ["Relu", "Sin"], ["y"]))
     before = model_of(nodes, [("x", FLOAT, [2])], [("y", FLOAT, [2])])
-    after = model_of([nodes[at] for at in (2, 0, 1, 3)], [("x", FLOAT, [2])], [("y", FLOAT, [2])])
-    # As the reader names them: the first "same" keeps its name, the others take the name of an output.
+    after = model_of([nodes[at] for at in (1, 0, 2)], [("x", FLOAT, [2])], [("y", FLOAT, [2])])
+    # As the reader names them: a node without a name takes that of an output.
     found = runtime.verify(
-        before.SerializeToString(), after.SerializeToString(), expected_order=["Neg", "same", "Sin", "y"], runs=1
+        before.SerializeToString(), after.SerializeToString(), expected_order=["Sin", "own", "y"], runs=1
     )
     assert (found.outputs_equal, found.executed_order_matches) == (True, True)
+
+
+def test_nodes_of_bodies_are_told_from_those_of_the_main_graph() -> None:
+    """Both number their nodes from 0, and here no node has a name."""
+    body = [helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Exp", ["n"], ["e"])]
+    branch = helper.make_graph(body, "branch", [], [helper.make_tensor_value_info("e", FLOAT, [4])])
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Neg", ["x"], ["b"]),
+        helper.make_node("If", ["c"], ["d"], then_branch=branch, else_branch=branch),
+        helper.make_node("Add", ["b", "d"], ["y"]),
+    ]
+    inputs = [("x", FLOAT, [4]), ("c", TensorProto.BOOL, [])]
+    before, after = (
+        model_of([nodes[at] for at in order], inputs, [("y", FLOAT, [4])]).SerializeToString()
+        for order in ((0, 1, 2, 3), (0, 2, 1, 3))
+    )
+    found = runtime.verify(before, after, expected_order=["a", "d", "b", "y"], runs=1)
+    assert (found.outputs_equal, found.executed_order_matches) == (True, True)
+    assert runtime.verify(before, before, expected_order=["a", "d", "b", "y"], runs=1).executed_order_matches is False
 
 
 def test_a_model_that_the_runtime_refuses() -> None:
@@ -352,9 +379,105 @@ def test_measure_says_why_not(tmp_path: Path) -> None:
     assert (found.peak_bytes, found.executed) == (4024, tuple(range(13)))
 
 
-def test_notes_warn_where_graph_optimization_saves_more() -> None:
-    assert runtime._without_options(None, 5, 5, "session") == []
-    assert len(runtime._without_options(9, 8, 5, "session")) == 1
-    assert "offline" in runtime._without_options(4, 4, 5, "session")[1]
-    assert len(runtime._without_options(9, 9, 5, "default")) == 1
-    assert "keep it" in runtime._without_options(8, 9, 5, "default")[1]
+# What is verified is what is opened
+
+
+def peak_as_printed(path: Path, folder: Path) -> tuple[int, list[str]]:
+    """Open a file as the instructions say, with a profile; return its peak and the nodes that ran."""
+    scope: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(path)}
+    *lines, last = runtime.session_instructions("session")
+    profile = f"options.enable_profiling = True; options.profile_file_prefix = {str(folder / 'profile')!r}"
+    exec("\n".join([*lines, profile, last]), scope)  # noqa: S102
+    session = scope["session"]
+    feed = {value.name: np.ones(value.shape, np.float32) for value in session.get_inputs()}
+    session.run(None, feed)
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    names = [e["name"].removesuffix("_kernel_time") for e in events if e["name"].endswith("_kernel_time")]
+    return read_profile(events)["peak_bytes"], names
+
+
+def head(opset: int = 17) -> onnx.ModelProto:
+    """Return a language model's end: rows are multiplied by the transpose of a large constant."""
+    table = helper.make_tensor("table", FLOAT, [8192, 64], np.ones(8192 * 64, np.float32).tobytes(), raw=True)
+    nodes = [
+        helper.make_node("Transpose", ["table"], ["turned"], "turn", perm=[1, 0]),
+        helper.make_node("Sin", ["x"], ["s"], "s"),
+        helper.make_node("MatMul", ["s", "turned"], ["logits"], "head"),
+        helper.make_node("ReduceMax", ["logits"], ["y"], "best", axes=[1], keepdims=1),
+    ]
+    return model_of(nodes, [("x", FLOAT, [4, 64])], [("y", FLOAT, [4, 1])], opset, [table])
+
+
+def test_constants_are_folded_in_the_printed_session(tmp_path: Path) -> None:
+    """With ORT_DISABLE_ALL the transpose of the weights runs each time: it alone needs 2 MB."""
+    data = head().SerializeToString()
+    (tmp_path / "head.onnx").write_bytes(data)
+    logits = 4 * 8192 * 4
+    assert peak_as_printed(tmp_path / "head.onnx", tmp_path)[0] < 2 * logits
+    found = runtime.verify(data, data, runs=1)
+    assert found.measured_peak_before_bytes == peak_as_printed(tmp_path / "head.onnx", tmp_path)[0]
+    result = optimize(data, time_limit=1.0)
+    assert result.schedule.peak == found.measured_peak_before_bytes
+    assert (runtime.measure(data, level="disabled").peak_bytes or 0) >= 8192 * 64 * 4
+
+
+def test_what_is_computed_again_is_not_merged_in_the_printed_session(tmp_path: Path) -> None:
+    node = helper.make_node
+    nodes = [node("Sin", ["x"], ["a"], "a"), node("Exp", ["a"], ["b"], "b"), node("Sin", ["x"], ["c"], "c")]
+    nodes.append(node("Add", ["b", "c"], ["y"], "y"))
+    twice = model_of(nodes, [("x", FLOAT, [64])], [("y", FLOAT, [64])])
+    path = tmp_path / "twice.onnx"
+    path.write_bytes(twice.SerializeToString())
+    assert peak_as_printed(path, tmp_path)[1] == ["a", "b", "c", "y"]
+
+
+def test_products_keep_their_place_in_the_printed_session(tmp_path: Path) -> None:
+    """MatMulAddFusion would make Gemm of the product and its bias, behind all nodes of the file."""
+    node = helper.make_node
+    weight = helper.make_tensor("w", FLOAT, [8, 8], np.ones(64, np.float32).tobytes(), raw=True)
+    bias = helper.make_tensor("v", FLOAT, [8], np.ones(8, np.float32).tobytes(), raw=True)
+    nodes = [
+        *(node("MatMul", ["x", "w"], ["m"], "m"), node("Add", ["m", "v"], ["a"], "a"), node("Sin", ["x"], ["s"], "s")),
+        node("Add", ["a", "s"], ["y"], "y"),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [4, 8])], [("y", FLOAT, [4, 8])], constants=[weight, bias])
+    path = tmp_path / "product.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert peak_as_printed(path, tmp_path)[1] == ["m", "a", "s", "y"]
+
+
+@pytest.mark.parametrize("allow", [{}, {"tile": True}, {"remat": True, "max_extra_macs": 50.0}])
+def test_the_promised_peak_is_the_one_of_the_printed_session(allow: Any, tmp_path: Path) -> None:
+    model = skip_net() if "tile" in allow else skip_connection() if allow else small_models.siblings()
+    result = optimize(model, time_limit=4.0, **allow)
+    path = tmp_path / "written.onnx"
+    result.save(path)
+    data, check = result.report.data, result.report["verification"]
+    measured, _ = peak_as_printed(path, tmp_path)
+    assert measured == check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"]
+    assert measured == data["result"]["peak_bytes"]
+    if not allow:
+        assert data["order_guarantee"]["session_options"] == []
+        return
+    assert not data["output"]["unchanged"]
+    assert data["order_guarantee"]["session_options"] == check["measured_with"]
+
+
+def skip_net() -> bytes:
+    """Return a small encoder and decoder whose first value waits until the end."""
+    rng = np.random.default_rng(0)
+    weights = [
+        helper.make_tensor(f"w{at}", FLOAT, shape, rng.standard_normal(shape).astype(np.float32).tobytes(), raw=True)
+        for at, shape in enumerate([(8, 3, 3, 3), (16, 8, 3, 3), (8, 16, 3, 3), (2, 16, 3, 3)])
+    ]
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], "a", pads=[1] * 4),
+        node("Conv", ["a", "w1"], ["b"], "b", pads=[1] * 4),
+        node("Tanh", ["b"], ["t"], "t"),
+        node("Conv", ["t", "w2"], ["c"], "c", pads=[1] * 4),
+        node("Concat", ["a", "c"], ["j"], "j", axis=1),
+        node("Conv", ["j", "w3"], ["y"], "y", pads=[1] * 4),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [1, 3, 32, 32])], [("y", FLOAT, [1, 2, 32, 32])], constants=weights)
+    return bytes(model.SerializeToString())

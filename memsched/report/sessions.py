@@ -1,0 +1,78 @@
+"""Lines on the sessions in which a written model was measured, and on the sizes for which it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["default_session_line", "measured_text", "size_lines"]
+
+Line = tuple[str, str | None]
+
+
+def measured_text(report: Mapping[str, Any]) -> str:
+    """Return both measured peaks and in which session; empty where none was measured, or nothing was changed."""
+    verification = report["verification"]
+    before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
+    with_options = len(verification.get("measured_with", ())) > 1
+    if before is None or after is None or (with_options and _unchanged(report)):
+        return ""
+    guarantee = report["order_guarantee"]
+    stated = guarantee is not None and guarantee["session_options"]
+    where = ""
+    if with_options:
+        where = " with the options below" if stated else " with the options of --order-guarantee session"
+    return f"; measured peak{where} {before:,} -> {after:,} B"
+
+
+def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
+    """Return what a session without options needs before and after, and whether that is a warning."""
+    verification = report["verification"]
+    if verification is None or verification.get("default_peak_before_bytes") is None:
+        return None, False
+    before, after = verification["default_peak_before_bytes"], verification["default_peak_after_bytes"]
+    what = "a session without options, as InferenceSession(path) opens it,"
+    if _unchanged(report):
+        return (f"{what} needs {before:,} B for this file", None), False
+    if after is None:
+        return (f"{what} cannot run the model written", "yellow"), True
+    figures = f"{before:,} -> {after:,} B"
+    with_options = len(verification.get("measured_with", ())) > 1
+    promised = verification["measured_peak_after_bytes"]
+    if after > before:
+        rest = "open this file with the options below" if with_options else "keep the file as given for such sessions"
+        if with_options and promised is not None and before <= promised:
+            rest = "keep the file as given, which needs no more so than this one with the options below"
+        return (f"{what} needs more than before: {figures}; {rest}", "yellow"), True
+    if with_options and promised is not None and before <= promised:
+        rest = "no more than this file with the options below: its optimisations save as much"
+        return (f"{what} needs {figures}: for the file as given {rest}", "yellow"), True
+    return (f"{what} needs {figures}", None), False
+
+
+def size_lines(report: Mapping[str, Any]) -> list[Line]:
+    """Return for which sizes alone the model written holds, and what other sizes gave where any are open."""
+    lines: list[Line] = []
+    held = [] if report["output"] is None else report["output"].get("fixed_dimensions", [])
+    if held:
+        sizes = ", ".join(f"{one['dimension']} = {one['size']}" for one in held)
+        lines.append(
+            (f"fixed in the file, as pieces hold for one size alone: {sizes}; ONNX Runtime refuses others", None)
+        )
+    tried = [] if report["verification"] is None else report["verification"].get("other_sizes", [])
+    for outcome, text in _OUTCOMES.items():
+        found = [f"{one['dimension']} = {one['size']}" for one in tried if one["outcome"] == outcome]
+        if found:
+            lines.append((f"tried at other sizes: {', '.join(found)}: {text}", "red" if outcome == "wrong" else None))
+    return lines
+
+
+_OUTCOMES = {
+    "refused": "refused, as they must be",
+    "equal": "the same outputs as the model as given",
+    "wrong": "WRONG",
+}
+
+
+def _unchanged(report: Mapping[str, Any]) -> bool:
+    return report["output"] is not None and bool(report["output"]["unchanged"])
