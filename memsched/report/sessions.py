@@ -15,8 +15,10 @@ def measured_text(report: Mapping[str, Any]) -> str:
     verification = report["verification"]
     before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
     with_options = len(verification.get("measured_with", ())) > 1
-    if before is None or after is None or (with_options and _unchanged(report)):
+    if before is None or after is None:
         return ""
+    if _unchanged(report) and verification.get("measured_with"):
+        return f"; measured peak in a session without options {before:,} B"
     guarantee = report["order_guarantee"]
     stated = guarantee is not None and guarantee["session_options"]
     where = ""
@@ -33,7 +35,7 @@ def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
     before, after = verification["default_peak_before_bytes"], verification["default_peak_after_bytes"]
     what = "a session without options, as InferenceSession(path) opens it,"
     if _unchanged(report):
-        return (f"{what} needs {before:,} B for this file", None), False
+        return None, False
     if after is None:
         return (f"{what} cannot run the model written", "yellow"), True
     figures = f"{before:,} -> {after:,} B"

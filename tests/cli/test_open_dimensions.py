@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched import compiler
+from memsched import compiler, writing
 from memsched.compiler import optimize
 from memsched.formats import onnx_dimensions
 from memsched.report.build import load_schema
@@ -126,7 +126,7 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
     monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path
 ) -> None:
     """It returns 512 rows for 640, and no session complains."""
-    write = compiler.write_model
+    write = writing.write_model
 
     def careless(*arguments: Any, **options: Any) -> Any:
         written = write(*arguments, **options)
