@@ -230,8 +230,7 @@ def optimize(
     end = _end_of_search(started, limits)
     within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
     request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
-    cut = tile and sizes_can_be_refused(module, options)
-    permitted = Permitted(cut, remat, max_extra_macs)
+    permitted = Permitted(tile and sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
     main = plans[0]
@@ -250,8 +249,7 @@ def optimize(
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
-        fixed = fixed_dimensions(module, written.model)
-        written = dataclasses.replace(written, unchanged=False, fixed=fixed)
+        written = dataclasses.replace(written, unchanged=False, fixed=fixed_dimensions(module, written.model))
     facts: tflm.TflmFacts | None = None
     if tflm.applies(module, prepared.target):
         written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
@@ -288,7 +286,7 @@ def optimize(
             written,
             output,
             verification,
-            (*budget_notes, *notes, *(() if cut == tile else (_NOT_CUT,))),
+            (*budget_notes, *notes, *(() if permitted.tile == tile else (_NOT_CUT,))),
         ),
         interrupted=interrupted,
         tflm=facts,
