@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +22,9 @@ __all__ = ["attempt", "frontier", "recompute"]
 
 _TRIES = 4
 """Points of the frontier that are placed in full until one meets the budget."""
+
+_SMALL_SECONDS = 1.0
+"""For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
 
 _SEARCH_SHARE = 0.6
 """Of the time that is left, for the search; orders and addresses of what it found take the rest."""
@@ -56,7 +60,7 @@ def recompute(
     small = len(graph.ops) <= SMALL
     for point in _points(found, placed.plans[0].schedule.peak, budget):
         try:
-            asked = request.as_optional(needed=small or best is None)
+            asked = _unhurried(request) if small else request.as_optional(needed=best is None)
             done = _rewritten(module, graph, point, options, prepared, asked)
         except GivenUpError:
             break
@@ -89,6 +93,15 @@ def attempt(
     if len(found.best.sequence) <= len(graph.ops):
         return None
     return _rewritten(module, graph, found.best, options, prepared, placing)
+
+
+def _unhurried(request: Request) -> Request:
+    """Return a request for a small model that is rewritten, which has a second of its own for order and addresses."""
+    asked = replace(request.as_optional(needed=True), stop=request.stop)
+    if asked.limits.time_limit is None:
+        return asked
+    left = max(request.remaining(), _SMALL_SECONDS)
+    return replace(asked, limits=replace(asked.limits, time_limit=time.monotonic() - request.started + left))
 
 
 def _search(
