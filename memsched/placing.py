@@ -16,11 +16,13 @@ from memsched.graph.limits import Limits
 from memsched.graph.model import Allocation
 from memsched.planning import (
     BASELINES,
+    SMALLER_ARENA,
     GraphPlan,
     Lowered,
     baselines,
     known_orders,
     lower_module,
+    plan_allocation,
     plan_module,
     plan_together,
 )
@@ -32,7 +34,9 @@ __all__ = [
     "GivenUpError",
     "Placed",
     "Request",
+    "as_stored",
     "place",
+    "planner_is_known",
     "prepare",
     "prepare_again",
     "required_as_given",
@@ -223,7 +227,15 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
     )
     placed = Placed((main, *plans[1:]), allocation, chosen, allocation.arena)
     needs = _needs(module, prepared.target, request)
-    return placed if needs is None else _by_planner(prepared, placed, request, needs)
+    if needs is None:
+        return placed
+    placed = _by_planner(prepared, placed, request, needs)
+    return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
+
+
+def planner_is_known(module: Module, target: Target) -> bool:
+    """Return whether the target's runtime lays tensors by a planner of its own, which is known here."""
+    return tflm.applies(module, target) or litert.applies(module, target)
 
 
 _Needs = Callable[[Sequence[GraphPlan], Allocation], int | None]
@@ -266,6 +278,33 @@ def _by_planner(prepared: Prepared, placed: Placed, request: Request, needs: _Ne
             check_allocation(plan.graph, schedule, allocation)
             best = Placed(plans, allocation, placed.chosen, required)
     return best
+
+
+def as_stored(module: Module, prepared: Prepared, request: Request) -> Placed:
+    """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
+    plans = plan_module(module, prepared.lowered, request.limits, solver="file")
+    allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    needs = _needs(module, prepared.target, request)
+    required = needs(plans, allocation) if needs is not None else None
+    return Placed(plans, allocation, None, allocation.arena if required is None else required)
+
+
+def _never_worse(found: Placed, stored: Placed) -> Placed:
+    """Return ``found``, or the file's own order where that requires less, with what was proven of all orders."""
+    if stored.required >= found.required:
+        return found
+    plans = []
+    for one, proven in zip(stored.plans, found.plans, strict=True):
+        schedule = dataclasses.replace(
+            proven.schedule,
+            order=one.schedule.order,
+            in_place=one.schedule.in_place,
+            peak=one.schedule.peak,
+            status="optimal" if one.schedule.peak == proven.schedule.lower_bound else "feasible",
+            method=f"file order{SMALLER_ARENA}" if one.schedule.peak > proven.schedule.peak else one.schedule.method,
+        )
+        plans.append(dataclasses.replace(one, schedule=schedule, checked=check_schedule(one.graph, schedule)))
+    return dataclasses.replace(stored, plans=tuple(plans))
 
 
 def _for_onnxruntime(

@@ -6,21 +6,22 @@ any other: it gets orders and addresses, and what is reported is what its file d
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memsched import tflm
-from memsched.errors import InternalError, MemschedError
+from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.graph.rewrite_checker import check_rewrite, check_written
-from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
+from memsched.placing import GivenUpError, Placed, Request, as_stored, place, planner_is_known, prepare_again
 from memsched.regions.geometry import has_windows
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
@@ -30,11 +31,9 @@ from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from memsched.tiling.rewrite import Rewritten as InPieces
 from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import Found, FrontierPoint, Search
+from memsched.trying import try_points
 
 __all__ = ["Rewritten", "attempt", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
-
-_TRIES = 4
-"""Points of the frontier that are placed in full until one meets the budget."""
 
 _AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "rows", "columns", "channels")}
 """What the axes of an image are called, by the format's layout; graphs without windows have no images."""
@@ -144,50 +143,45 @@ def tile(
     dialect = dialect_of(module, prepared.target)
     graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     total = sum(op.macs for op in graph.ops)
-    search = _search(graph, prepared.target, dialect, request, int(total * percent / 100), budget)
-    best: Rewritten | None = None
-    taken: tuple[Group, ...] = ()
-    tried: set[tuple[Group, ...]] = set()
+    most = int(total * percent / 100)
+    models = _Models(module, graph, options, prepared, request)
+
+    def enough(point: FrontierPoint) -> bool:
+        return budget is not None and bool(point.groups) and models.meets(point, budget)
+
+    search = _search(graph, prepared.target, dialect, request, most, budget, enough)
     pause, end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
+    refused: dict[str, str] = {}
     while True:
-        found = search.run(pause, end, request.effort())
-        begun = time.monotonic()
-        points = [point for point in _points(found, budget) if point.groups not in tried]
-        for point in points:
-            tried.add(point.groups)
-            try:
-                tiled = _tiled(module, graph, point, options, prepared, request.as_optional(needed=best is None))
-            except GivenUpError:
-                break
-            if best is None or _rank(tiled, budget) < _rank(best, budget):
-                best, taken = tiled, point.groups
-            if request.over() or (budget is not None and tiled.placed.required <= budget):
-                break
+        begun = now = time.monotonic()
+        try:
+            found = search.run(pause, end, request.effort())
+            begun = time.monotonic()
+            models.take_best([point for point in found.frontier if point.groups and point.extra_macs <= most], budget)
+        except UnwritableError as error:
+            search.drop(error.reasons)
+            refused.update((graph.ops[group.ops[0]].name, reason) for group, reason in error.reasons.items())
+            if not request.over():
+                continue
+            found = search.run(0.0, 0.0, 0.0)
         # The search goes on while there is time for that and for placing what it finds.
         now = time.monotonic()
         pause = end = request.deadline() - _PLACINGS * (now - begun)
         if found.exhausted or math.isinf(end) or now >= end or request.over():
             break
-    if best is not None and best.placed.required >= placed.required:
-        best = None
-    if best is None:
-        taken = ()
+    best, taken = models.taken if models.taken is not None else (None, ())
+    if best is None or best.placed.required >= placed.required:
+        best, taken = None, ()
     section = {
         "applied": best is not None,
         "max_extra_macs_percent": float(percent),
         "extra_macs": best.extra_macs if best is not None else 0,
         "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
         "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        **_section(graph, found, taken, dialect, _AXES[module.format] if has_windows(graph) else ()),
+        **_section(graph, found, refused, taken, dialect, _AXES[module.format] if has_windows(graph) else ()),
         "frontier": _frontier_rows(module, prepared, graph, found, options, request),
     }
     return best, section
-
-
-def _rank(found: Rewritten, budget: int | None) -> tuple[float, int]:
-    """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
-    required = found.placed.required
-    return (found.extra_macs, required) if budget is not None and required <= budget else (math.inf, required)
 
 
 def _frontier_rows(
@@ -202,10 +196,10 @@ def _frontier_rows(
             "extra_macs_percent": _percent(point.extra_macs, total),
         }
         if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
-            again = read_back(
-                module, in_pieces(graph, point.groups, dialect_of(module, prepared.target)).graph, options
-            )[0]
-            row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
+            dialect = dialect_of(module, prepared.target)
+            with contextlib.suppress(InternalError, ModelError):
+                again, _ = read_back(module, in_pieces(graph, point.groups, dialect).graph, options)
+                row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
         rows.append(row)
     return rows
 
@@ -235,7 +229,10 @@ def attempt(
     graph = fold_pads(in_order(module.graphs[0], placed.plans[0].schedule.order), dialect)
     most = int(sum(op.macs for op in graph.ops) * percent / 100)
     found = _search(graph, prepared.target, dialect, request, most, None).run(math.inf, math.inf, request.effort())
-    return _tiled(module, graph, found.best, options, prepared, request) if found.best.groups else None
+    models = _Models(module, graph, options, prepared, request)
+    with contextlib.suppress(UnwritableError):
+        models.take_best([found.best] if found.best.groups else [], None)
+    return models.taken[0] if models.taken is not None else None
 
 
 def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:
@@ -251,6 +248,7 @@ def _search(
     request: Request,
     most_macs: int,
     budget: int | None,
+    enough: Callable[[FrontierPoint], bool] | None = None,
 ) -> Search:
     def tell(peak: int, _: int) -> None:
         if request.on_progress:
@@ -262,54 +260,150 @@ def _search(
         dialect,
         most_macs=most_macs,
         budget=budget,
+        enough=enough,
         on_progress=tell,
         stop=request.stop,
     )
 
 
-def _points(found: Found, budget: int | None) -> Iterator[FrontierPoint]:
-    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first.
+class UnwritableError(Exception):
+    """Groups whose pieces no file could be written with, each with the reason."""
 
-    Where none is below it, those just above it follow: addresses, or the runtime's planner, may need less for them.
+    def __init__(self, reasons: Mapping[Group, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = reasons
+
+
+def _rank(found: Rewritten, budget: int | None) -> tuple[float, float]:
+    """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
+    required, work = found.placed.required, found.extra_macs
+    return (work, required) if budget is not None and required <= budget else (math.inf, required)
+
+
+class _Models:
+    """The models that points of a search become.
+
+    Attributes:
+        taken: The best so far, with its groups.
     """
-    if found.best.groups:
-        yield found.best
-    if budget is None:
-        return
-    if found.best.peak > budget:
-        above = sorted((point for point in found.frontier if point.peak > found.best.peak), key=lambda one: one.peak)
-        yield from (point for point in above[: _TRIES - 2] if point.groups)
-        return
-    lower = [point for point in found.frontier if point.peak < found.best.peak and point.groups]
-    # The last one tried is the one that needs least.
-    yield from lower if len(lower) < _TRIES else (*lower[: _TRIES - 2], lower[-1])
 
+    def __init__(
+        self, module: Module, graph: Graph, options: LoadOptions, prepared: Prepared, request: Request
+    ) -> None:
+        self._module, self._graph, self._options, self._prepared = module, graph, options, prepared
+        self._whole_request = request
+        # The last one is most often the next one, too.
+        self._written: tuple[FrontierPoint, Module, bytes, Prepared, int] | None = None
+        self._placed: tuple[FrontierPoint, Rewritten] | None = None
+        self._at_most: dict[FrontierPoint, int] = {}
+        self._requires: dict[FrontierPoint, int] = {}
+        # Where the runtime's planner is known, what a point requires at most is told without a search.
+        self._planned = planner_is_known(module, prepared.target)
+        self.taken: tuple[Rewritten, tuple[Group, ...]] | None = None
 
-def _tiled(
-    module: Module,
-    graph: Graph,
-    point: FrontierPoint,
-    options: LoadOptions,
-    prepared: Prepared,
-    request: Request,
-) -> Rewritten:
-    request.go_on()
-    made = in_pieces(graph, point.groups, dialect_of(module, prepared.target))
-    request.go_on()
-    again, data = read_back(module, made.graph, options, request.go_on)
-    request.go_on()
-    anew = prepare_again(again, prepared, request)
-    found = place(again, anew, request.within(0.5))
-    return Rewritten(again, data, anew, found, made.macs - sum(op.macs for op in graph.ops))
+    def take_best(self, points: Sequence[FrontierPoint], budget: int | None) -> None:
+        """Take the model with the least work that meets the budget, or that requires least, if it is a better one.
+
+        Args:
+            points: With rising work and falling peaks, each with groups.
+
+        Raises:
+            UnwritableError: Groups of one of them cannot be written.
+        """
+
+        def make(point: FrontierPoint) -> int:
+            if point not in self._requires:
+                made = self._model(point)
+                self._requires[point] = made.placed.required
+                if self.taken is None or _rank(made, budget) < _rank(self.taken[0], budget):
+                    self.taken = made, point.groups
+            return self._requires[point]
+
+        at_most = self._required_at_most if self._planned else None
+        with contextlib.suppress(GivenUpError):
+            try_points(points, budget, make, at_most=at_most, over=self._whole_request.over)
+
+    def meets(self, point: FrontierPoint, budget: int) -> bool:
+        """Return whether the point's model requires at most ``budget`` bytes; True where the time is up, too.
+
+        Raises:
+            UnwritableError: Groups of it cannot be written.
+        """
+        try:
+            required = self._required_at_most(point) if self._planned else self._model(point).placed.required
+        except GivenUpError:
+            return True
+        return required <= budget
+
+    def _request(self) -> Request:
+        return self._whole_request.as_optional(needed=self.taken is None)
+
+    def _required_at_most(self, point: FrontierPoint) -> int:
+        """Return the bytes that the point's model requires in the order in which it is made."""
+        if point not in self._at_most:
+            again, _, anew, _ = self._made(point)
+            self._at_most[point] = as_stored(again, anew, self._request()).required
+        return self._at_most[point]
+
+    def _model(self, point: FrontierPoint) -> Rewritten:
+        if self._placed is None or self._placed[0] != point:
+            again, data, anew, extra = self._made(point)
+            self._placed = point, Rewritten(again, data, anew, place(again, anew, self._request().within(0.5)), extra)
+        return self._placed[1]
+
+    def _made(self, point: FrontierPoint) -> tuple[Module, bytes, Prepared, int]:
+        if self._written is None or self._written[0] != point:
+            request = self._request()
+            request.go_on()
+            try:
+                again, data, macs = self._file(point.groups, request)
+            except (InternalError, ModelError):
+                raise UnwritableError(self._at_fault(point.groups, request)) from None
+            request.go_on()
+            anew = prepare_again(again, self._prepared, request)
+            self._written = point, again, data, anew, macs - sum(op.macs for op in self._graph.ops)
+        return self._written[1:]
+
+    def _file(self, groups: Sequence[Group], request: Request) -> tuple[Module, bytes, int]:
+        made = in_pieces(self._graph, groups, dialect_of(self._module, self._prepared.target))
+        request.go_on()
+        return *read_back(self._module, made.graph, self._options, request.go_on), made.macs
+
+    def _at_fault(self, groups: Sequence[Group], request: Request) -> Mapping[Group, str]:
+        """Return those of ``groups`` that cannot be written, alone or beside the others."""
+        good: list[Group] = []
+        reasons: dict[Group, str] = {}
+        for group in groups:
+            reason = self._reason([*good, group], request)
+            if reason is None:
+                good.append(group)
+            else:
+                pieces = " x ".join(map(str, group.counts))
+                reasons[group] = f"{len(group.ops)} layers from here in {pieces} pieces cannot be written: {reason}"
+        return reasons
+
+    def _reason(self, groups: Sequence[Group], request: Request) -> str | None:
+        """Return why a model with ``groups`` in pieces cannot be written; None where it can."""
+        try:
+            self._file(groups, request)
+        except (InternalError, ModelError) as error:
+            return str(error)
+        return None
 
 
 def _section(
-    graph: Graph, found: Found, groups: Sequence[Group], dialect: Dialect, axes: Sequence[str]
+    graph: Graph,
+    found: Found,
+    refused: Mapping[str, str],
+    groups: Sequence[Group],
+    dialect: Dialect,
+    axes: Sequence[str],
 ) -> Mapping[str, Any]:
     kinds = {op.name: op.type for op in graph.ops}
+    refusals = {**dict(found.refusals), **refused}
     return {
         "groups": [_group_section(graph, group, dialect, axes) for group in groups],
-        "refusals": [_refusal_section(name, kinds[name], reason) for name, reason in found.refusals],
+        "refusals": [_refusal_section(name, kinds[name], reason) for name, reason in refusals.items()],
         "judged": found.judged,
         "exhausted": found.exhausted,
     }

@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,9 @@ _LEAST_EFFORT = 0.5
 
 _WORK_BESIDE = 10
 """What judging a way costs whatever its pieces, in ops of pieces."""
+
+_MOST_DROPPED = 3
+"""Ways of cutting the same ops that are found not to work before all are given up."""
 
 _OPS_PER_WORK = 50
 """Ops of the graph that are looked through for an interval in the time of one op of a piece."""
@@ -130,6 +134,8 @@ class Search:
         graph: Not lowered, its ops in order of execution.
         most_macs: Extra multiply-accumulates permitted.
         budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
+        enough: Whether a point without extra work, whose peak is within the budget, ends the search; without it any
+            does.
         on_progress: Told the best peak and its extra work whenever they change.
         stop: Asked often; True ends the search with what was found.
     """
@@ -142,6 +148,7 @@ class Search:
         *,
         most_macs: int,
         budget: int | None = None,
+        enough: Callable[[FrontierPoint], bool] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> None:
@@ -158,6 +165,8 @@ class Search:
         self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
         self._tell = on_progress or (lambda _peak, _macs: None)
         self._stop = stop or (lambda: False)
+        self._enough = enough or (lambda _: True)
+        self._dropped: Counter[tuple[int, int]] = Counter()
         self._waiting_ways: Iterator[Group] | None = None
 
     @functools.cached_property
@@ -212,6 +221,18 @@ class Search:
                 return self._found(exhausted=False)
         return self._found(exhausted=True)
 
+    def drop(self, groups: Iterable[Group]) -> None:
+        """Forget ``groups``, which cannot be made after all, and of ops with which that happens often all ways."""
+        for group in groups:
+            pair = group.ops[0], group.ops[-1]
+            self._dropped[pair] += 1
+            often = self._dropped[pair] >= _MOST_DROPPED
+            self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group != group and not often]
+            self._judged[group] = None
+        self._choose()
+        # A search that had ended has something to look for again.
+        self._waiting_ways = self._proposals()
+
     def _late(self, pause: float, end: float) -> bool:
         now = time.monotonic()
         if now < pause or self._helps():
@@ -241,8 +262,8 @@ class Search:
         # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
         best = self._best
         if self._budget is not None:
-            free = self._within(self._budget)
-            if free is not None and not free.extra_macs:
+            free = self._least_peak(self._peaks(), 0)
+            if free.peak <= self._budget and self._enough(free):
                 return
         # The peak lies in a step of its own, or in a group: look there first.
         waiting = self._waiting(best)
@@ -366,6 +387,9 @@ class Search:
         first, last = group.ops[0], group.ops[-1]
         interval = self._interval(first, last)
         self._work += len(group.ops) * math.prod(group.counts) + _WORK_BESIDE
+        if self._dropped[first, last] >= _MOST_DROPPED:
+            self._judged[group] = None
+            return
         judged = self._intervals.judge(interval, group, self._most, self._curves.get((first, last), ()))
         if isinstance(judged, Refusal):
             self._judged[group] = None
@@ -378,7 +402,7 @@ class Search:
 
     def _choose(self) -> None:
         """Set the point of least peak that what was judged so far gives."""
-        point = self._least_peak(self._peaks())
+        point = self._least_peak(self._peaks(), self._most)
         if (point.peak, point.extra_macs) != (self._best.peak, self._best.extra_macs):
             self._tell(point.peak, point.extra_macs)
         self._best = point
@@ -394,14 +418,14 @@ class Search:
         values = {*self._footprints, *(judged.peak for curve in self._curves.values() for judged in curve)}
         return sorted(values)
 
-    def _least_peak(self, peaks: list[int]) -> FrontierPoint:
-        """Return the point of least peak within the limit of work; the work falls as the peak rises."""
+    def _least_peak(self, peaks: list[int], most: int) -> FrontierPoint:
+        """Return the point of least peak with at most ``most`` extra work, which falls as the peak rises."""
         low, high = 0, len(peaks) - 1
         best = FrontierPoint(max(self._footprints, default=0), 0, ())
         while low <= high:
             middle = (low + high) // 2
             point = self._cheapest(peaks[middle])
-            if point is not None and point.extra_macs <= self._most:
+            if point is not None and point.extra_macs <= most:
                 best, high = point, middle - 1
             else:
                 low = middle + 1

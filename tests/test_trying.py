@@ -1,0 +1,124 @@
+"""Budgets: what decides is what the runtime requires, and a larger one is never met less often than a smaller one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memsched
+from memsched.trying import try_points
+from tests.test_tflm import random_model
+from tests.tiling.random_nets import tflite_net
+
+STEPS = 13
+
+
+@dataclass(frozen=True)
+class Point:
+    peak: int
+    required: int
+    at_most: int
+
+
+@st.composite
+def frontiers(draw: st.DrawFn) -> list[Point]:
+    peaks = sorted(draw(st.lists(st.integers(1, 60), unique=True, max_size=14)), reverse=True)
+    points = []
+    for peak in peaks:
+        # Another order may even need less than the one in which the point was made.
+        required = max(1, peak + draw(st.integers(-4, 30)))
+        points.append(Point(peak, required, required + draw(st.integers(0, 8))))
+    return points
+
+
+def least_required(points: list[Point], budget: int | None, quick: bool) -> int | None:
+    made: list[Point] = []
+
+    def make(point: Point) -> int:
+        assert point not in made
+        made.append(point)
+        return point.required
+
+    try_points(points, budget, make, at_most=(lambda point: point.at_most) if quick else None)
+    met = [point for point in made if budget is not None and point.required <= budget]
+    assert met in ([], made[-1:])
+    return min((point.required for point in made), default=None)
+
+
+@given(frontiers(), st.booleans())
+def test_a_larger_budget_is_met_where_a_smaller_one_is(points: list[Point], quick: bool) -> None:
+    met = [(least_required(points, budget, quick) or 1000) <= budget for budget in range(100)]
+    assert met == sorted(met)
+    assert not points or met[-1]
+
+
+@given(frontiers())
+def test_what_is_known_to_fit_is_found(points: list[Point]) -> None:
+    for budget in range(0, 100, 3):
+        fits = any(point.peak <= budget and point.at_most <= budget for point in points)
+        assert not fits or (least_required(points, budget, True) or 1000) <= budget
+
+
+def test_the_least_work_that_fits_is_taken_and_nothing_else_is_made() -> None:
+    points = [Point(50, 80, 80), Point(40, 55, 60), Point(30, 31, 31), Point(20, 90, 90)]
+    made: list[Point] = []
+
+    def make(point: Point) -> int:
+        made.append(point)
+        return point.required
+
+    try_points(points, 60, make, at_most=lambda point: point.at_most)
+    assert made == points[1:2]
+
+
+def required(data: bytes, target: str, budget: int | None) -> tuple[int, bool]:
+    result = memsched.optimize(
+        data,
+        target=target,
+        budget=budget,
+        tile=True,
+        max_extra_macs=50.0,
+        verify=False,
+        time_limit=None,
+        solver="greedy",
+    )
+    section = result.report["budget"]
+    if section is not None:
+        return section["required_bytes"], section["met"]
+    return result.report["tflm"]["head_bytes"], True
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "differ"),
+    [
+        (tflite_net(20), "tflm", True),
+        (random_model(19), "tflm", True),
+        (tflite_net(0), "litert", False),
+    ],
+    ids=["pieces", "branches", "litert"],
+)
+def test_budgets_of_real_models_are_met_monotonically(data: bytes, target: str, differ: bool) -> None:
+    given_report = memsched.analyze(data, target=target, budget=0).report
+    as_given, peak = given_report["budget"]["required_bytes"], given_report["result"]["peak_bytes"]
+    assert (as_given > 1.04 * peak) is differ
+    rows = [required(data, target, as_given * step // STEPS) for step in range(1, STEPS + 1)]
+    met = [one for _, one in rows]
+    assert met == sorted(met)
+    assert met[-1]
+    assert max(needed for needed, _ in rows) <= as_given
+    # What is written where nothing fits is no worse than what a budget leads to.
+    assert not met[0]
+    assert rows[0][0] <= min(needed for needed, _ in rows) * 1.02
+
+
+def test_between_the_peak_and_what_the_planner_requires_pieces_are_found() -> None:
+    """The peak as given is within the budget, and so is a model in pieces; the file's head is not."""
+    data = tflite_net(20)
+    report = memsched.analyze(data, target="tflm", budget=0).report
+    between = (report["result"]["peak_bytes"] + report["budget"]["required_bytes"]) // 2
+    needed, met = required(data, "tflm", between)
+    assert met
+    assert needed <= between
