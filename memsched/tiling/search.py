@@ -47,8 +47,11 @@ _STEPS_AT_ONCE = 4
 _WORK_PER_SECOND = 20_000
 """Ops of pieces that an idle machine judges in a second."""
 
-_LEAST_EFFORT = 0.5
-"""Of a search that was begun, although its time is up, as long as nothing was found."""
+_LEAST_EFFORT = 1.0
+"""Of a search that was begun, whatever the time: what is found first is often little, and much more comes soon."""
+
+_LEAST_EFFORT_FOR_NOTHING = 2.0
+"""The same as long as nothing was found: a peak that every layer has falls only when all of them are in pieces."""
 
 _WORK_BESIDE = 10
 """What judging a way costs whatever its pieces, in ops of pieces."""
@@ -203,8 +206,9 @@ class Search:
         """Try what may help until nothing is left or the time is up, and return what is found by then.
 
         Args:
-            pause: On the clock of `time.monotonic`: pause then, if there are groups that need less.
-            end: On that clock, not before ``pause``: end then, if a fixed least amount of work has found none.
+            pause: On the clock of `time.monotonic`: pause then, if there are groups that need less and a fixed least
+                amount of work was done.
+            end: On that clock, not before ``pause``: end then, if twice as much work has found none.
             effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
                 nothing is tried.
         """
@@ -235,9 +239,9 @@ class Search:
 
     def _late(self, pause: float, end: float) -> bool:
         now = time.monotonic()
-        if now < pause or self._helps():
-            return now >= pause
-        return now >= end and self._work >= _LEAST_EFFORT * _WORK_PER_SECOND
+        if now < pause or self._work < _LEAST_EFFORT * _WORK_PER_SECOND:
+            return False
+        return self._helps() or (now >= end and self._work >= _LEAST_EFFORT_FOR_NOTHING * _WORK_PER_SECOND)
 
     def _helps(self) -> bool:
         """Whether there are groups that need less than the graph as it is."""
