@@ -52,8 +52,8 @@ _DEFAULT_TARGET = "coral_edgetpu"
 _SCHEDULING_SHARE = 0.5
 """Of the time, for stages; the rest orders the segments."""
 
-_ORDER_SECONDS = 1.0
-"""For the order of one stage that is looked at; nearly always it is proven in milliseconds."""
+_ORDER_EFFORT = 1.0
+"""As `Limits.effort`, for the order of one stage that is looked at; nearly always it is proven in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,11 @@ def _stage_memory(
         graph: As read, without the target's rules.
     """
     readers, values = readers_of(graph), _values_of(graph)
-    limits = replace(limits, time_limit=_ORDER_SECONDS)
+    deadline = limits.deadline(time.monotonic())
+    limits = replace(limits, time_limit=None, effort=_ORDER_EFFORT)
+
+    def over() -> bool:
+        return time.monotonic() >= deadline or (stop is not None and stop())
 
     def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
         part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
@@ -312,7 +316,7 @@ def _stage_memory(
         peak = evaluate(storage, range(len(part.ops))).peak
         if not reorder or peak <= largest_step(storage):
             return peak, peak
-        found = schedule_graph(part, limits, stop=stop, storage=storage).schedule
+        found = schedule_graph(part, limits, stop=over, storage=storage).schedule
         return found.peak, found.lower_bound
 
     return cost

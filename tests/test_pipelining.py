@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,20 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from memsched import pipelining
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints
 from memsched.graph.stages_checker import check_stages
 from memsched.pipeline_sections import file_names, report_of
 from memsched.pipelining import Staged, network_of, pipeline
 from memsched.runtimes import segments as runner
 from memsched.runtimes.values import Verification
+from memsched.targets.load import load_target
 from scripts.differential.stages import counted
+from scripts.networks.catalogue import build
 from tests.distributed_nets import random_net
 from tests.pipeline.networks import all_schedules
 from tests.small_models import branches, floats, model_of
@@ -49,6 +54,17 @@ def check(staged: Staged) -> None:
     assert staged.verification is not None
     assert staged.verification.outputs_equal
     assert [len(segment.segment.ops) for segment in staged.segments] == [len(part.layers) for part in staged.figures]
+
+
+@pytest.mark.parametrize("name", ["hrnet_w18_small_v1", "randwire1"])
+def test_what_a_stage_needs_does_not_depend_on_the_clock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour passes whenever it is looked at, and there is no limit of time."""
+    graph = load_module(build(name).SerializeToString(), name, LoadOptions()).graph
+    hours = itertools.count(0, 3600)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(hours)))
+    cost = pipelining._stage_memory(graph, load_target("coral_edgetpu"), Limits(None), reorder=True, stop=None)
+    peak, bound = cost(range(len(graph.ops)), [])
+    assert peak == bound
 
 
 def test_the_network_of_a_model() -> None:

@@ -91,6 +91,7 @@ class Boundaries:
         found: Pairs (set, sum of weights), ascending; nothing and everything are among them.
         price: What a stage costs; None for its loads.
         slack: A stage may cost this much less than its loads, if there is a price.
+        most_pairs: Of sets that one dynamic program may look at; None for some seconds of them.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class Boundaries:
         *,
         price: Price | None = None,
         slack: int = 0,
+        most_pairs: int | None = None,
     ) -> None:
         self.count = len(found)
+        self._most_pairs = _MOST_PAIRS if most_pairs is None else most_pairs
         self._condensed = condensed
         self._price, self._slack = price, slack
         self._shared = [(size, mask_of(groups)) for size, groups in loads.shared]
@@ -292,7 +295,7 @@ class Boundaries:
 
     def _spend(self, pairs: int, deadline: float) -> None:
         self._pairs += pairs
-        if self._pairs > _MOST_PAIRS or time.monotonic() > deadline:
+        if self._pairs > self._most_pairs or time.monotonic() > deadline:
             raise ExhaustedError
 
 

@@ -43,10 +43,12 @@ _MOST_TIMED_PLACES = 8_000
 _MOST_MEASURED_PLACES = 60
 """The same for stages whose memory is measured, which takes milliseconds each."""
 
-_START_SECONDS = 2.0
+_START_PAIRS = 2_000_000
+_START_EFFORT = 2.0
+"""For a schedule from which the search by price starts: pairs of sets, and CP-SAT's own measure, about its seconds."""
 
 _PEAK_SHARE = 0.5
-"""Of the time, for the peak; the rest is for communication."""
+"""Of the time and of the effort, for the peak; the rest is for communication."""
 
 _DEFAULT_LIMITS = Limits(60.0)
 
@@ -131,14 +133,23 @@ def _priced(
     """Return the best schedule by ``price``, from those that balance parameters and computing."""
     starts = []
     for loads in (parameters_of(network, condensed), macs_of(network, condensed)):
-        # One kind of work balanced at a time is only a start: it gets a little of the time.
-        until = min(deadline, time.monotonic() + _START_SECONDS)
-        starts += [even_split(condensed, loads.weights, count), _solve(condensed, loads, count, seed, until).stages]
+        # One kind of work balanced at a time is only a start: it gets a little work.
+        start = _solve(condensed, loads, count, seed, deadline, most_pairs=_START_PAIRS, effort=_START_EFFORT)
+        starts += [even_split(condensed, loads.weights, count), start.stages]
     most = _MOST_TIMED_PLACES if isinstance(price, TimePrice) else _MOST_MEASURED_PLACES
     return solve_priced(condensed, price, starts, count, most_places=most, deadline=deadline)
 
 
-def _solve(condensed: Condensed, loads: Loads, count: int, seed: int, deadline: float) -> Solved:
+def _solve(
+    condensed: Condensed,
+    loads: Loads,
+    count: int,
+    seed: int,
+    deadline: float,
+    *,
+    most_pairs: int | None = None,
+    effort: float | None = None,
+) -> Solved:
     start = even_split(condensed, loads.weights, count)
     if condensed.alike(count):
         peak = max(loads.of(start, count))
@@ -152,14 +163,15 @@ def _solve(condensed: Condensed, loads: Loads, count: int, seed: int, deadline: 
     places = all_places(condensed, loads, _MOST_BOUNDARIES)
     if places is not None:
         try:
-            return _by_boundaries(Boundaries(condensed, loads, places), condensed, loads, start, count, deadline)
+            program = Boundaries(condensed, loads, places, most_pairs=most_pairs)
+            return _by_boundaries(program, condensed, loads, start, count, deadline)
         except ExhaustedError:
             pass
     if len(condensed.groups) * count > _MOST_BOOLEANS:
         peak = max(loads.of(start, count))
         proof = "the largest group of layers or an even share of all; too large to search for less"
         return Solved(start, peak, loads.floor(count), 0, proof)
-    return _by_cpsat(condensed, loads, start, count, seed, deadline)
+    return _by_cpsat(condensed, loads, start, count, seed, deadline, effort)
 
 
 def _by_boundaries(
@@ -176,7 +188,13 @@ def _by_boundaries(
 
 
 def _by_cpsat(
-    condensed: Condensed, loads: Loads, start: Sequence[int], count: int, seed: int, deadline: float
+    condensed: Condensed,
+    loads: Loads,
+    start: Sequence[int],
+    count: int,
+    seed: int,
+    deadline: float,
+    effort: float | None,
 ) -> Solved:
     high, low = max(loads.of(start, count)), loads.floor(count)
     stages: Sequence[int] = start
@@ -184,12 +202,16 @@ def _by_cpsat(
     proof = "the largest group of layers or an even share of all"
     if high > low:
         halfway = now + _PEAK_SHARE * (deadline - now)
-        solution = formulation.least_peak(condensed, loads, start, low, high, seed=seed, deadline=halfway)
+        half = None if effort is None else _PEAK_SHARE * effort
+        solution = formulation.least_peak(condensed, loads, start, low, high, seed=seed, deadline=halfway, effort=half)
         if solution.bound > low:
             low, proof = solution.bound, "CP-SAT"
         stages = solution.stages or stages
     peak = max(loads.of(stages, count))
-    solution = formulation.least_communication(condensed, loads, stages, peak, seed=seed, deadline=deadline)
+    rest = None if effort is None else (1 - _PEAK_SHARE) * effort
+    solution = formulation.least_communication(
+        condensed, loads, stages, peak, seed=seed, deadline=deadline, effort=rest
+    )
     stages = solution.stages or stages
     peak = max(loads.of(stages, count))
     return Solved(stages, peak, low, solution.bound, f"peak: {proof}; communication: CP-SAT")

@@ -39,26 +39,49 @@ class Solution:
 
 
 def least_peak(
-    condensed: Condensed, loads: Loads, hint: Sequence[int], low: int, high: int, *, seed: int, deadline: float
+    condensed: Condensed,
+    loads: Loads,
+    hint: Sequence[int],
+    low: int,
+    high: int,
+    *,
+    seed: int,
+    deadline: float,
+    effort: float | None = None,
 ) -> Solution:
-    """Return the least cost of the largest stage, known to be from ``low`` to ``high``, with groups' stages."""
+    """Return the least cost of the largest stage, known to be from ``low`` to ``high``, with groups' stages.
+
+    Args:
+        effort: In CP-SAT's own measure, about seconds of an idle machine.
+    """
     model = _Model(condensed, hint)
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
     peak = model.model.new_int_var(-(-low // unit), high // unit, "peak")
     model.limit(loads, unit, peak)
     model.model.minimize(peak)
-    return model.search(unit, seed, deadline)
+    return model.search(unit, seed, deadline, effort)
 
 
 def least_communication(
-    condensed: Condensed, loads: Loads, hint: Sequence[int], limit: int, *, seed: int, deadline: float
+    condensed: Condensed,
+    loads: Loads,
+    hint: Sequence[int],
+    limit: int,
+    *,
+    seed: int,
+    deadline: float,
+    effort: float | None = None,
 ) -> Solution:
-    """Return the least communication where no stage costs more than ``limit``, with groups' stages."""
+    """Return the least communication where no stage costs more than ``limit``, with groups' stages.
+
+    Args:
+        effort: As for `least_peak`.
+    """
     model = _Model(condensed, hint)
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
     model.limit(loads, unit, limit // unit)
     size = model.minimise_communication()
-    return model.search(size, seed, deadline)
+    return model.search(size, seed, deadline, effort)
 
 
 class _Model:
@@ -133,7 +156,7 @@ class _Model:
             self.model.add(crosses >= made - self._before[reader][boundary])
         return crosses
 
-    def search(self, unit: int, seed: int, deadline: float) -> Solution:
+    def search(self, unit: int, seed: int, deadline: float, effort: float | None) -> Solution:
         """Run CP-SAT in another thread, so that Ctrl-C is heard; one worker, so that the result is always the same."""
         from ortools.sat.python import cp_model
 
@@ -145,6 +168,8 @@ class _Model:
         solver.parameters.catch_sigint_signal = False
         if deadline < math.inf:
             solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
+        if effort is not None:
+            solver.parameters.max_deterministic_time = effort
         with ThreadPoolExecutor(max_workers=1) as threads:
             running = threads.submit(solver.solve, self.model)
             try:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.errors import UsageError
+from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, Skips, StageSchedule, figures
 from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact
 from memsched.pipeline.condense import condense
+from memsched.pipeline.priced import Solved
+from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.simulate import simulate
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
@@ -115,6 +120,25 @@ def test_a_wide_network_is_refined_from_better_starts() -> None:
     assert 0 < found.lower_bound < found.objective
     assert "one topological order" in found.proof
     assert found.objective <= nanoseconds(net, exact.schedule(net, Constraints(4)).stages, CORAL)
+
+
+@pytest.mark.parametrize("net", [random_network(100, 2, seed=0), keras_network("Xception")], ids=["wide", "narrow"])
+def test_starts_do_not_depend_on_the_clock(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour passes whenever it is looked at, and there is no limit of time."""
+    assert CORAL is not None
+    known: list[list[Sequence[int]]] = []
+
+    def solve(*arguments: Any, **options: Any) -> Solved:
+        known.append(list(arguments[2]))
+        return solve_priced(*arguments, **options)
+
+    monkeypatch.setattr(exact, "solve_priced", solve)
+    found = exact.schedule(net, Constraints(4), balance="time", rules=CORAL, limits=Limits(None))
+    hours = itertools.count(0, 3600)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(hours)))
+    again = exact.schedule(net, Constraints(4), balance="time", rules=CORAL, limits=Limits(None))
+    assert known[0] == known[1]
+    assert (again.stages, again.status) == (found.stages, found.status)
 
 
 def test_stages_whose_order_is_not_proven_prove_nothing() -> None:
