@@ -22,7 +22,8 @@ def check_rewrite(before: Graph, after: Graph) -> None:
     """Check that ``after`` is ``before`` with some ops replaced by pieces, copies and what joins them.
 
     Every op that is neither untouched nor a piece or copy of an op of ``before`` must be a helper, which has no
-    multiply-accumulates; every piece must be as large as its region says; the interface stays.
+    multiply-accumulates; every piece must be as large as its region says; what every op makes is read, unless nothing
+    read it before; the interface stays.
 
     Raises:
         InternalError: It is not.
@@ -44,6 +45,16 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             raise InternalError(f"tensor '{tensor.name}' is made by no op")
     if _interface(before) != _interface(after):
         raise InternalError("the rewritten graph has other inputs, outputs or variables")
+    unread = {op.name for op in _unread(before)}
+    for op in _unread(after):
+        if (op.origin or op.name) not in unread:
+            raise InternalError(f"op '{op.name}' computes what nothing reads")
+
+
+def _unread(graph: Graph) -> list[Op]:
+    """Return the ops that make something, of which neither an op reads anything nor the graph gives it out."""
+    used = {*graph.outputs, *graph.variables, *(tensor for op in graph.ops for tensor in op.inputs)}
+    return [op for op in graph.ops if op.outputs and used.isdisjoint(op.outputs)]
 
 
 def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsched.errors import InternalError
-from memsched.graph.dag import producers
 from memsched.graph.liveness import Storage, match_in_place
 from memsched.graph.model import Graph
+from memsched.remat.unread import operands
 
-__all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory", "operands"]
+__all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,6 @@ class Memory:
     def peak(self) -> int:
         """The largest footprint, bytes."""
         return max(self.merged, default=0)
-
-
-def operands(graph: Graph) -> list[tuple[int, ...]]:
-    """Return, per op, the ops whose outputs it reads, ascending."""
-    producer = producers(graph)
-    return [tuple(sorted({producer[tensor] for tensor in op.inputs if producer[tensor] >= 0})) for op in graph.ops]
 
 
 def annotate(graph: Graph, sequence: Sequence[int]) -> AnnotatedSchedule:

@@ -111,7 +111,8 @@ def least_cost(
     bound = max(0, math.ceil(solver.best_objective_bound * model.unit - 1e-6))
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return CopyResult(None, 0, bound, "unknown", seconds)
-    sequence = tuple(tracer.needed(model.sequence(solver)))
+    # What is proven holds for this order of first executions; without those that nothing reads it is another one.
+    sequence = tuple(tracer.needed(model.sequence(solver), firsts=True))
     if groups is None and tracer.run(sequence).peak > budget and not any(op.views for op in tracer.graph.ops):
         raise InternalError("CP-SAT's sequence exceeds the budget of memory")
     done = status == cp_model.OPTIMAL

@@ -13,6 +13,7 @@ from typing import Final
 from memsched.errors import InternalError
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.remat.unread import Readers
 
 __all__ = ["Rematerialised", "extra_bytes", "rematerialise", "repeatable"]
 
@@ -76,7 +77,9 @@ def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Re
     Raises:
         InternalError: An op is missing, or comes before its inputs.
     """
-    kept = _needed(graph, sequence)
+    readers = Readers.of(graph)
+    _check_order(graph, readers.operands, sequence)
+    kept = readers.needed(sequence)
     tensors = list(graph.tensors)
     names = {tensor.name for tensor in tensors} | {op.name for op in graph.ops}
     current: dict[int, int] = {tensor: tensor for tensor in (*graph.inputs, *graph.variables)}
@@ -131,31 +134,14 @@ def extra_bytes(graph: Graph, op: int) -> int:
     return sum(graph.tensors[tensor].size for tensor in (*value.inputs, *value.outputs))
 
 
-def _needed(graph: Graph, sequence: Sequence[int]) -> list[int]:
-    """Return the sequence without repetitions whose values nothing reads before they are computed anew."""
-    producer = {tensor: number for number, op in enumerate(graph.ops) for tensor in op.outputs}
-    latest: dict[int, int] = {}
-    readers: list[set[int]] = []
-    for step, number in enumerate(sequence):
-        reads = set()
-        for tensor in graph.ops[number].inputs:
-            maker = producer.get(tensor)
-            if maker is None:
-                continue
-            if maker not in latest:
-                raise InternalError(f"op '{graph.ops[number].name}' comes before its input")
-            reads.add(latest[maker])
-        readers.append(reads)
-        latest[number] = step
-    if len(latest) != len(graph.ops):
+def _check_order(graph: Graph, reads: Sequence[Sequence[int]], sequence: Sequence[int]) -> None:
+    done: set[int] = set()
+    for number in sequence:
+        if not done.issuperset(reads[number]):
+            raise InternalError(f"op '{graph.ops[number].name}' comes before its input")
+        done.add(number)
+    if len(done) != len(graph.ops):
         raise InternalError("a sequence does not execute every op")
-    first = {number: step for step, number in reversed(list(enumerate(sequence)))}
-    wanted = set(first.values())
-    # Backwards: a repetition is needed when something that is needed reads it.
-    for step in range(len(sequence) - 1, -1, -1):
-        if step in wanted:
-            wanted |= readers[step]
-    return [number for step, number in enumerate(sequence) if step in wanted]
 
 
 def _copy(tensor: Tensor, run: int, names: set[str]) -> Tensor:

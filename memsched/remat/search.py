@@ -449,11 +449,12 @@ class _Search:
             found = self._offer([first[op] for op in result.sequence], "CP-SAT")
             if found.peak <= budget and found.cost < point.cost:
                 point = found
-        self._prove(point, result, budget, groups is not None)
+        if groups is None and tuple(dict.fromkeys(self._numbered(point).sequence)) == first:
+            self._prove(point, result, budget)
 
-    def _prove(self, point: Point, result: CopyResult, budget: int, grouped: bool) -> None:
-        """Note what CP-SAT proved on the point of the frontier that meets the budget."""
-        if not result.cost_bound or grouped:
+    def _prove(self, point: Point, result: CopyResult, budget: int) -> None:
+        """Note what CP-SAT proved on the point of the frontier that meets the budget, in its order of executions."""
+        if not result.cost_bound:
             return
         for place, known in enumerate(self._frontier):
             if known.sequence == point.sequence and known.peak <= budget:

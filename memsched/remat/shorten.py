@@ -6,28 +6,12 @@ from collections.abc import Sequence
 
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from memsched.remat.annotate import annotate, footprints, operands
+from memsched.remat.annotate import annotate, footprints
+from memsched.remat.unread import Readers
 
-__all__ = ["shorten", "without_unread"]
+__all__ = ["shorten"]
 
 _PASSES = 8
-
-
-def without_unread(graph: Graph, sequence: Sequence[int]) -> list[int]:
-    """Return ``sequence`` without the repetitions whose outputs nothing reads."""
-    reads = operands(graph)
-    latest: dict[int, int] = {}
-    wanted = bytearray(len(sequence))
-    sources: list[list[int]] = []
-    for step, op in enumerate(sequence):
-        wanted[step] = op not in latest
-        sources.append([latest[source] for source in reads[op]])
-        latest[op] = step
-    for step in range(len(sequence) - 1, -1, -1):
-        if wanted[step]:
-            for source in sources[step]:
-                wanted[source] = 1
-    return [op for step, op in enumerate(sequence) if wanted[step]]
 
 
 def shorten(graph: Graph, storage: Storage, sequence: Sequence[int], budget: int, cost: Sequence[int]) -> list[int]:
@@ -39,10 +23,11 @@ def shorten(graph: Graph, storage: Storage, sequence: Sequence[int], budget: int
     Args:
         cost: Of one execution, per op.
     """
-    best = without_unread(graph, sequence)
+    readers = Readers.of(graph)
+    best = readers.needed(sequence)
     limit = max([budget, *footprints(graph, storage, best)])
     for _ in range(_PASSES):
-        shorter = without_unread(graph, _keep(graph, storage, best, limit, cost))
+        shorter = readers.needed(_keep(graph, storage, best, limit, cost))
         if len(shorter) == len(best) or max(footprints(graph, storage, shorter)) > limit:
             break
         best = shorter

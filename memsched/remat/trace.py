@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from memsched.graph.liveness import match_in_place
 from memsched.graph.model import Graph
+from memsched.remat.unread import Readers
 
 __all__ = ["Run", "Tracer"]
 
@@ -91,6 +92,7 @@ class Tracer:
         whole = [tensor.size for tensor in graph.tensors]
         sizes = [0 if tensor.external else tensor.size for tensor in graph.tensors]
         self.reads = tuple(tuple(dict.fromkeys(op.inputs)) for op in graph.ops)
+        self._readers = Readers.of(graph)
         self.producer = [-1] * len(graph.tensors)
         for number, op in enumerate(graph.ops):
             for tensor in op.outputs:
@@ -122,7 +124,7 @@ class Tracer:
         """Return what ``sequence`` needs.
 
         Args:
-            sequence: Every op at least once and after its inputs, no repetition useless.
+            sequence: Every op at least once and after its inputs, no execution useless.
             uses: List the uses of each buffer.
         """
         self.steps += len(sequence)
@@ -173,22 +175,9 @@ class Tracer:
             return [bytes_ + workspace[op] for bytes_, op in zip(footprints, sequence, strict=True)]
         return footprints
 
-    def needed(self, sequence: Sequence[int]) -> list[int]:
-        """Return ``sequence`` without repetitions whose values nothing reads before they are computed anew."""
-        latest = [-1] * self.count
-        readers: list[list[int]] = []
-        wanted = [False] * len(sequence)
-        producer = self.producer
-        for step, op in enumerate(sequence):
-            readers.append([latest[producer[tensor]] for tensor in self.reads[op] if producer[tensor] >= 0])
-            if latest[op] < 0:
-                wanted[step] = True
-            latest[op] = step
-        for step in range(len(sequence) - 1, -1, -1):
-            if wanted[step]:
-                for read in readers[step]:
-                    wanted[read] = True
-        return [op for step, op in enumerate(sequence) if wanted[step]]
+    def needed(self, sequence: Sequence[int], *, firsts: bool = False) -> list[int]:
+        """Return ``sequence`` without executions whose values nothing reads; see `Readers.needed`."""
+        return self._readers.needed(sequence, firsts=firsts)
 
     def cost(self, sequence: Sequence[int]) -> int:
         """Return what the repetitions cost."""

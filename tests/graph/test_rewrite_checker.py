@@ -139,8 +139,12 @@ def test_what_an_op_reads_may_have_another_name_but_not_another_size() -> None:
 
 def test_a_copy_may_be_read_instead() -> None:
     other = replace(BEFORE.tensors[1], name="copy")
-    ops = (*OPS[:1], replace(OPS[0], name="again", outputs=(3,), origin="relu"), replace(OPS[1], inputs=(3,)))
-    check_rewrite(BEFORE, replace(BEFORE, tensors=(*TENSORS, other), ops=ops))
+    before = replace(BEFORE, ops=(*OPS, Op("print", "Print", (1,), (), positions=(0,))))
+    copy = replace(OPS[0], name="again", outputs=(3,), origin="relu")
+    reading = (replace(OPS[1], inputs=(3,)), before.ops[2])
+    check_rewrite(before, replace(before, tensors=(*TENSORS, other), ops=(OPS[0], copy, *reading)))
+    with pytest.raises(InternalError, match="op 'again' computes what nothing reads"):
+        check_rewrite(before, replace(before, tensors=(*TENSORS, other), ops=(OPS[0], copy, *before.ops[1:])))
 
 
 def test_an_op_without_outputs_may_be_repeated() -> None:

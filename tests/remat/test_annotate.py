@@ -8,8 +8,9 @@ import pytest
 
 from memsched.errors import InternalError
 from memsched.graph.liveness import Storage
-from memsched.remat.annotate import annotate, memory, operands
-from memsched.remat.shorten import shorten, without_unread
+from memsched.remat.annotate import annotate, memory
+from memsched.remat.shorten import shorten
+from memsched.remat.unread import Readers, operands
 from tests.remat.dags import graph_of, training
 from tests.remat.test_rewrite import example
 
@@ -49,8 +50,20 @@ def test_wrong_sequences_are_refused() -> None:
         annotate(example(), [0, 1, 2, 3])
 
 
-def test_unread_repetitions_go() -> None:
-    assert without_unread(example(), [0, 1, 0, 2, 1, 1, 3, 4, 2]) == [0, 1, 0, 2, 1, 3, 4]
+def test_unread_executions_go() -> None:
+    readers = Readers.of(example())
+    assert readers.needed([0, 1, 0, 2, 1, 1, 3, 4, 2]) == [0, 1, 0, 2, 1, 3, 4]
+    # The first executions of 103 and 105 are read by nobody but each other.
+    assert readers.needed([0, 1, 0, 1, 2, 3, 4]) == [0, 1, 2, 3, 4]
+
+
+def test_what_the_model_itself_computes_for_nobody_stays() -> None:
+    graph = example()
+    aside = replace(graph, ops=(*graph.ops, replace(graph.ops[1], name="aside", outputs=(5,))))
+    aside = replace(aside, tensors=(*graph.tensors, replace(graph.tensors[4], name="aside")))
+    readers = Readers.of(aside)
+    assert readers.ends == (False, False, False, False, True, True)
+    assert readers.needed([0, 5, 0, 1, 2, 3, 4, 5]) == [0, 5, 0, 1, 2, 3, 4]
 
 
 def test_what_fits_is_kept() -> None:

@@ -23,10 +23,11 @@ def test_the_least_cost_of_every_budget(target: str, copies: int) -> None:
     for seed in range(12):
         graph = tiny(random.Random(seed), 5 if copies == 2 else 4)
         tracer = tracer_of(graph, rules)
-        all_ = {judge(graph, tracer.needed(one), rules, PLAIN) for one in set(every_sequence(graph, copies))}
-        peaks = sorted({point.peak for point in all_})
+        kept = {tuple(tracer.needed(one, firsts=True)) for one in set(every_sequence(graph, copies))}
+        all_ = {(tracer.run(one).peak, tracer.cost(one)) for one in kept}
+        peaks = sorted({peak for peak, _ in all_})
         for budget in [peaks[0] - 1, *peaks[:4]]:
-            costs = [point.cost for point in all_ if point.peak <= budget]
+            costs = [cost for peak, cost in all_ if peak <= budget]
             found = least_cost(tracer, budget, LIMITS, copies=copies)
             if not costs:
                 assert found.status == "infeasible"

@@ -25,7 +25,7 @@ from memsched.remat.path import path_decomposition
 from memsched.remat.recursion import Recursion
 from memsched.remat.rewrite import Rematerialised, rematerialise, repeatable
 from memsched.remat.separator import tree_decomposition, undirected
-from memsched.remat.shorten import without_unread
+from memsched.remat.unread import Readers
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 from tests.remat.dags import FAMILIES, graph_of, grid, training, tree
@@ -121,7 +121,7 @@ def test_the_recursion_keeps_to_the_theory(decomposition: str, family: str) -> N
     found = full_schedule(graph, decomposition)  # type: ignore[arg-type]
     assert found is not None
     # The plain recursion may compute what nothing reads.
-    check(graph, annotate(graph, without_unread(graph, found.sequence)))
+    check(graph, annotate(graph, Readers.of(graph).needed(found.sequence)))
     neighbours = undirected(preds)
     tree_of, path_of = tree_decomposition(preds), path_decomposition(neighbours, [range(len(preds))])
     assert tree_of is not None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
+from memsched.graph.rewrite_checker import check_rewrite
 from memsched.remat.cost import judge, least_peak, work_of
 from memsched.remat.greedy import Reached, reduce_to
 from memsched.remat.local import improve, prune
@@ -48,6 +49,7 @@ def test_the_tracer_is_liveness_of_the_rewritten_graph(seed: int) -> None:
     tracer = Tracer(graph, work_of(graph).costs, repeatable(graph, custom=True))
     found = rematerialise(graph, sequence, PLAIN)
     assert tuple(tracer.needed(sequence)) == found.sequence
+    check_rewrite(graph, found.graph)
     if any(graph.tensors[o].size > graph.tensors[s].size for op in graph.ops for o, s in op.views):
         return
     ops = []

@@ -46,6 +46,25 @@ def test_what_nobody_reads_again_is_left_out() -> None:
     assert rematerialise(example(), [0, 1, 2, 3, 4], PLAIN).graph == example()
 
 
+def test_a_first_execution_that_nobody_reads_is_left_out() -> None:
+    found = rematerialise(example(), [0, 1, 2, 1, 0, 1, 3, 0, 4], PLAIN)
+    assert found.sequence == (0, 1, 2, 0, 1, 3, 0, 4)
+    # 103 and 105 are first read when they were computed twice: the second execution is the first that is left.
+    found = rematerialise(example(), [0, 1, 0, 1, 2, 3, 4], PLAIN)
+    assert (found.graph, found.extra_macs, found.extra_bytes) == (example(), 0, 0)
+
+
+def test_a_rewritten_graph_computes_nothing_for_nobody() -> None:
+    graph = example()
+    copy = replace(graph.ops[1], name="105#again1", outputs=(5,), origin="105")
+    unread = replace(graph, tensors=(*graph.tensors, replace(graph.tensors[1], name="t105#again1")))
+    with pytest.raises(InternalError, match="computes what nothing reads"):
+        check_rewrite(graph, replace(unread, ops=(*graph.ops, copy)))
+    # What the model itself computes for nobody stays.
+    aside = replace(unread, ops=(*graph.ops, replace(copy, name="aside", origin=None)))
+    check_rewrite(aside, aside)
+
+
 def test_copies_share_bytes_as_their_originals_do() -> None:
     graph = example()
     ops = (graph.ops[0], replace(graph.ops[1], views=((1, 0),)), *graph.ops[2:4])
