@@ -136,7 +136,8 @@ class _GraphBuilder:
         known = self.sizes.get(found)
         if known is not None:
             self.index_of[name] = len(self.tensors)
-            self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external))
+            stated = None if external else self.shapes.unstated(self.index, name, len(known[0]))
+            self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
             return
         dims = found.lengths()
         size, sized = 0, True
@@ -158,7 +159,8 @@ class _GraphBuilder:
             if not external:  # captures are open where they are made
                 self.built.open.append(OpenValue(self.index, name, found, producer))
         self.index_of[name] = len(self.tensors)
-        self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external))
+        stated = None if external or dims is None else self.shapes.unstated(self.index, name, len(dims))
+        self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external, stated))
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
         constants = self.scope.constants

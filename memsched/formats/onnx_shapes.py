@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
@@ -43,11 +43,14 @@ class Shapes:
         types: Per scope (as `analyse` lists them) and name.
         reasons: Per node name what ONNX's inference complained about.
         notes: Contradictions that were settled, and what was assumed.
+        stated: Per scope what the file tells by itself, as a runtime knows it that opens the file; lengths are
+            numbers, the file's own names, or "". Empty: ``types`` are just that.
     """
 
     types: list[dict[str, ValueType]] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    stated: list[dict[str, ValueType]] = field(default_factory=list)
 
     def of(self, scopes: Sequence[Scope], index: int, name: str) -> ValueType:
         """Return the type of ``name`` as graph ``index`` sees it."""
@@ -56,6 +59,13 @@ class Shapes:
                 return self.types[index].get(name, ValueType())
             index = scopes[index].parent
         return ValueType()
+
+    def unstated(self, index: int, name: str, rank: int) -> tuple[int | str, ...] | None:
+        """Return what the file itself tells of the ``rank`` dimensions of a value of graph ``index``; None: all."""
+        found = self.stated[index].get(name, ValueType()) if self.stated else None
+        if found is None or found.known():
+            return None
+        return ("",) * rank if found.dims is None or len(found.dims) != rank else found.dims
 
 
 def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> Shapes:
@@ -71,8 +81,31 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
         if not (inference.admit() or inference.state() or inference.fold()):
             break
         inference.run()
-    inference.ask_runtime()
-    return inference.result()
+    asked = inference.ask_runtime()
+    result = inference.result()
+    if asked or options.dims or options.input_shapes:
+        result.stated = _stated(light, scopes)
+    return result
+
+
+def _stated(light: ModelProto, scopes: Sequence[Scope]) -> list[dict[str, ValueType]]:
+    """Return what ``light`` tells without any statement: what a runtime plans with, which folds constants as well."""
+    alone = _Inference(light, scopes, LoadOptions())
+    named = alone.statements.symbols()
+    alone.run()
+    for _ in range(_ROUNDS):
+        if not (alone.admit() or onnx_folding.fold(alone.model, scopes, alone.shapes.types)):
+            break
+        alone.run()
+    return [
+        {name: replace(found, dims=_named(found.dims, named)) for name, found in types.items()}
+        for types in alone.result().types
+    ]
+
+
+def _named(dims: tuple[int | str, ...] | None, named: Collection[str]) -> tuple[int | str, ...] | None:
+    """Return ``dims`` without the names that ONNX's inference makes up for lengths that it does not know."""
+    return None if dims is None else tuple([dim if isinstance(dim, int) or dim in named else "" for dim in dims])
 
 
 class _Inference:
@@ -151,8 +184,9 @@ class _Inference:
                 self.shapes.reasons.setdefault("", f"{again}".partition("\n")[0])
         self._absorb()
 
-    def ask_runtime(self) -> None:
-        """Ask ONNX Runtime's symbolic inference for what is still missing."""
+    def ask_runtime(self) -> bool:
+        """Ask ONNX Runtime's symbolic inference for what is still missing; return whether it answered."""
+        asked = False
         nodes = sum(len(scope.graph.node) for scope in self.scopes)
         for _ in range(2):
             if (
@@ -160,15 +194,16 @@ class _Inference:
                 or not self._needs_help()
                 or self._longest_vector() > onnx_symbolic.LONGEST_VECTOR
             ):
-                return
+                break
             helped = onnx_symbolic.infer(self.model)
             if helped is None or len(graphs_of(helped.graph)) != len(self.scopes):
-                return
-            self.model = helped
+                break
+            self.model, asked = helped, True
             self._absorb()
             if not self.state():
-                return
+                break
             self.run()
+        return asked
 
     def _longest_vector(self) -> int:
         values = itertools.chain.from_iterable(types.values() for types in self.shapes.types)

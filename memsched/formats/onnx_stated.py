@@ -46,6 +46,10 @@ class Statements:
         self._fillers: set[str] = set()
         self.notes: list[str] = []
 
+    def symbols(self) -> frozenset[str]:
+        """Return the names of dimensions that `write_dims` has met."""
+        return frozenset(self._symbols) - {""}
+
     def write_inputs(self, graph: GraphProto) -> None:
         """Write the stated shapes of the inputs of the main graph.
 

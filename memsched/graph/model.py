@@ -42,6 +42,8 @@ class Tensor:
         sized: False for a value whose size no option can state (a sequence, an optional, strings):
             it counts nothing and the report names it.
         external: The caller owns the bytes (ONNX Runtime's inputs, a body's captures); they cost nothing here.
+        stated: What the file by itself tells of ``shape`` where that is less: per axis a length, the name of an open
+            one, or "" for nothing. None: all of it.
     """
 
     name: str
@@ -50,6 +52,16 @@ class Tensor:
     dtype: str = ""
     sized: bool = True
     external: bool = False
+    stated: tuple[int | str, ...] | None = None
+
+    def shape_in_file(self) -> tuple[int | str, ...] | None:
+        """Return the shape that whoever has the file alone can rely on; None where it says nothing of an axis.
+
+        Two tensors of one such shape have equal shapes whatever sizes an inference has.
+        """
+        if self.stated is None:
+            return self.shape
+        return None if "" in self.stated else self.stated
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ With ``enable_mem_reuse``, its default, ONNX Runtime plans the buffers before it
 1. that is a graph output gets bytes of its own;
 2. is a view, or is written in place of a dying input, where the kernel permits it: as in `memsched.graph.liveness`;
 3. otherwise takes a dead buffer that was made for a tensor of the identical shape and element size, of several the
-   one that died last; scalars never do;
+   one that died last; scalars never do, nor tensors with lengths of which the file says nothing;
 4. otherwise gets new bytes.
 
 Buffers die in the order in which an op names them as inputs, then those of its unread outputs. At run time the bytes
@@ -34,7 +34,8 @@ class Planned:
     Attributes:
         storage: The graph on buffers.
         kind: Per buffer a number that buffers of one shape and element size have in common; -1 for those that are
-            neither handed on nor take what others held (scalars, graph inputs, values of unknown size).
+            neither handed on nor take what others held (scalars, graph inputs, values of unknown size, values with a
+            length that the file leaves open without a name).
         released: Per op the buffers it reads, each once, in the order in which it lets go of them.
     """
 
@@ -50,16 +51,16 @@ class Planned:
             storage: What `Storage.of(graph)` gives, where the caller has it already.
         """
         storage = storage or Storage.of(graph)
-        numbers: dict[tuple[tuple[int, ...], int], int] = {}
+        numbers: dict[tuple[tuple[int | str, ...], int], int] = {}
         kinds = []
         for tensor, size, creator in zip(storage.tensor_of, storage.sizes, storage.creator, strict=True):
-            shape = graph.tensors[tensor].shape
+            shape, in_file = graph.tensors[tensor].shape, graph.tensors[tensor].shape_in_file()
             # A buffer smaller than its tensor is what a concatenation holds beside the parts that lie in it.
             own = size == graph.tensors[tensor].size and graph.tensors[tensor].sized
-            if creator < 0 or not shape or not own or not math.prod(shape):
+            if creator < 0 or not shape or in_file is None or not own or not math.prod(shape):
                 kinds.append(-1)
             else:
-                kinds.append(numbers.setdefault((shape, size), len(numbers)))
+                kinds.append(numbers.setdefault((in_file, size), len(numbers)))
         released = []
         for op in graph.ops:
             named = [buffer for tensor in op.inputs for buffer in storage.buffers_of[tensor]]

@@ -71,7 +71,7 @@ def _tensor(tensor: Tensor, is_input: bool, target: Target) -> Tensor:
     if (size, external) == (tensor.size, tensor.external):
         return tensor
     # Not `replace`, which takes five times as long: a graph may have a million inputs.
-    return Tensor(tensor.name, size, tensor.shape, tensor.dtype, tensor.sized, external)
+    return Tensor(tensor.name, size, tensor.shape, tensor.dtype, tensor.sized, external, tensor.stated)
 
 
 @dataclass(frozen=True)

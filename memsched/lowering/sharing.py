@@ -185,7 +185,9 @@ class Sharing:
             return False
         if new.shape is None or old.shape is None or math.prod(new.shape) != math.prod(old.shape):
             return False
-        if rule.match == "shape" and new.shape != old.shape:
+        if rule.match != "bytes" and new.shape != old.shape:
+            return False
+        if rule.match == "stated_shape" and (new.shape_in_file() is None or new.shape_in_file() != old.shape_in_file()):
             return False
         return self._read_once(op, rule, source) and (not rule.sole_reader or self._sole_reader(source))
 

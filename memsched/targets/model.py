@@ -9,7 +9,7 @@ __all__ = ["InPlaceRule", "PartViewRule", "PipelineRules", "Pool", "Target", "Vi
 
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
-Match = Literal["bytes", "shape"]
+Match = Literal["bytes", "shape", "stated_shape"]
 PartKind = Literal["concatenation", "slice", "split"]
 Kernels = Literal["", "litert"]
 Planner = Literal["", "tflm"]
@@ -53,6 +53,7 @@ class InPlaceRule:
     Attributes:
         inputs: The operator's positions of the inputs that it may overwrite; None for any.
         match: "bytes": equal sizes and element counts. "shape": equal shapes and element sizes.
+            "stated_shape": the same, for every size that the file leaves open.
         elementwise: Each output element depends only on the input elements at its own place, so that the op may
             read the same bytes through another input as well.
         sole_reader: Only an input that no other op reads at all, not even earlier.

@@ -8,7 +8,7 @@ at one element at a time, where tensors are small as well as large, and are cut 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
@@ -97,7 +97,7 @@ class _Writer:
         """Return the new graph, without the tensors in ``gone``."""
         if not gone:
             tied = tuple((self._place[a], self._place[b]) for a, b in self._given.dependencies)
-            return replace(self._given, tensors=tuple(self._tensors), ops=tuple(self._ops), dependencies=tied)
+            return replace(self._given, tensors=_fixed(self._tensors), ops=tuple(self._ops), dependencies=tied)
         left = [tensor for tensor in range(len(self._tensors)) if tensor not in gone]
         number = {old: new for new, old in enumerate(left)}
 
@@ -106,7 +106,7 @@ class _Writer:
 
         return replace(
             self._given,
-            tensors=tuple(self._tensors[tensor] for tensor in left),
+            tensors=_fixed(self._tensors[tensor] for tensor in left),
             ops=tuple(replace(op, inputs=placed(op.inputs), outputs=placed(op.outputs)) for op in self._ops),
             inputs=placed(self._given.inputs),
             outputs=placed(self._given.outputs),
@@ -385,6 +385,11 @@ class _Writer:
             name = f"{wanted}.{number}"
         self._names.add(name)
         return name
+
+
+def _fixed(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return ``tensors`` as the file in pieces states them: in full, as it holds for one size alone."""
+    return tuple(tensor if tensor.stated is None else replace(tensor, stated=None) for tensor in tensors)
 
 
 def _left_behind(pieces: Sequence[Piece]) -> list[dict[int, Region]]:
