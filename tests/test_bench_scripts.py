@@ -51,7 +51,7 @@ def test_may_take_a_tenth_of_the_published_seconds_or_half_a_second(name: str) -
 
 
 def test_table_of_networks() -> None:
-    lines = list(networks.tables(["hrnet_w18_small_v1", "unetpp"], "paper", Limits(time_limit=20), 2))
+    lines = list(networks.tables(["hrnet_w18_small_v1", "unetpp"], "paper", Limits(None), 2))
     peaks, seconds, reductions = rows(lines, "hrnet_w18_small_v1")
     assert peaks[1:2] == ["150"]
     assert peaks[4:] == ["6,368.0", "7,936.0", "7,936.0", "**6,368.0**", "6,368.0", "optimal"]
@@ -79,7 +79,7 @@ def test_table_of_fusion() -> None:
 
 
 def test_table_of_cells_shows_the_gap() -> None:
-    proven = rows(list(cells.table([16], [0], "paper", Limits(time_limit=20), "exact")), "16")[0]
+    proven = rows(list(cells.table([16], [0], "paper", Limits(time_limit=600), "exact")), "16")[0]
     assert proven[7:9] == ["0.0 %", "optimal"]
     open_ = rows(list(cells.table([64], [0], "paper", Limits(time_limit=0), "auto")), "64")[0]
     assert float(open_[7].split()[0]) > 0
@@ -88,7 +88,7 @@ def test_table_of_cells_shows_the_gap() -> None:
 
 def test_ablation_of_a_small_network() -> None:
     storage = Storage.of(network("hrnet_w18_small_v1", "paper"))
-    found = {method.name: ablation.solve(storage, method, 20, 3) for method in ablation.METHODS[1:]}
+    found = {method.name: ablation.solve(storage, method, 600, 3) for method in ablation.METHODS[1:]}
     assert {cell.peak for cell in found.values()} == {6368 * 1024}
     assert all(cell.proven for cell in found.values())
     assert found["partition"].parts[0] == 3

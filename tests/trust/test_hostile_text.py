@@ -39,7 +39,7 @@ def test_csv(warm: Warm, tmp_path: Path, case: str) -> None:
     folder, text = tmp_path, CSV[case]()
     (folder / "b.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     before = snapshot(folder)
-    done = warm(folder, "allocate", "b.csv", "--capacity", "1MB", "-o", "out.csv", "--time-limit", "2")
+    done = warm(folder, "allocate", "b.csv", "--capacity", "1MB", "-o", "out.csv")
     one_line(done, 1, "b.csv")
     cheap(done)
     assert snapshot(folder) == before
