@@ -74,10 +74,14 @@ _CPSAT_SHARE: Final = 0.6
 """Of the time that is left, at most; they count their effort themselves."""
 
 _DOCUMENT_SECONDS: Final = 10.0
-"""Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left."""
+"""Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left, or where
+there is a limit of less work."""
 
 _STEPS_PER_EFFORT: Final = 40_000
 """Of one local search, where there is a limit of work: an idle machine does some ten of them in a second."""
+
+_LADDER_STEPS_PER_EFFORT: Final = 400_000
+"""Of the greedy, where there is a limit of work: what an idle machine does in a second."""
 
 _MOST_NODES: Final = 400
 """Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
@@ -312,11 +316,13 @@ class _Search:
     def _climb(self) -> None:
         """Let the greedy meet each budget of the ladder, from each order and from what met the one before."""
         starts = list(self._starts())
-        over = self._ending(_LADDER_SHARE, _LADDER_STEPS)
+        effort = self._limits.effort
+        steps = _LADDER_STEPS if effort is None else min(_LADDER_STEPS, int(effort * _LADDER_STEPS_PER_EFFORT))
+        over = self._ending(_LADDER_SHARE, steps)
         if self._budget is not None:
             # First of all what was asked for: whatever comes later can only be better.
             if self._frontier[0].peak > self._budget:
-                self._greedy(starts[0], self._budget, self._ending(1.0, _LADDER_STEPS))
+                self._greedy(starts[0], self._budget, self._ending(1.0, steps))
             for start in starts[1:]:
                 if not self._done() and not over():
                     self._greedy(start, self._budget, over)
@@ -362,7 +368,8 @@ class _Search:
         """Try the schedules by tree and path decomposition."""
         if self._tracer.count > _DOCUMENT_OPS:
             return
-        if self._deadline - time.monotonic() < _DOCUMENT_SECONDS:
+        effort = math.inf if self._limits.effort is None else self._limits.effort
+        if min(effort, self._deadline - time.monotonic()) < _DOCUMENT_SECONDS:
             self._cut = True
             return
         from memsched.remat.decompose import path_schedule, tree_schedule
