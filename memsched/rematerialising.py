@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
@@ -17,11 +20,12 @@ from memsched.remat.search import SMALL, Found, Point, search
 from memsched.rewriting import Rewritten, dialect_of, in_order, read_back
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
+from memsched.trying import try_points
 
 __all__ = ["attempt", "frontier", "recompute"]
 
-_TRIES = 4
-"""Points of the frontier that are placed in full until one meets the budget."""
+_NEVER = sys.maxsize
+"""Bytes that a model requires which cannot be written."""
 
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
@@ -52,26 +56,90 @@ def recompute(
         percent: Extra work permitted, of the model's: multiply-accumulates and bytes moved.
         budget: Bytes that the arena may have: then the least extra work that meets it is sought.
     """
-    found = _search(module, prepared, placed, request.within(_SEARCH_SHARE), percent, budget)
-    graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
-    best: Rewritten | None = None
-    used: Point | None = None
-    # What was searched in full is written in full, however little time there is: it takes next to none.
-    small = len(graph.ops) <= SMALL
-    for point in _points(found, placed.plans[0].schedule.peak, budget):
-        try:
-            asked = _unhurried(request) if small else request.as_optional(needed=best is None)
-            done = _rewritten(module, graph, point, options, prepared, asked)
-        except GivenUpError:
-            break
-        if best is None or done.placed.required < best.placed.required:
-            best, used = done, point
-        ended = request.stopped() if small else request.over()
-        if ended or (budget is not None and done.placed.required <= budget):
-            break
+    aim, peak = budget, placed.plans[0].schedule.peak
+    if budget is not None and peak <= budget < placed.required:
+        # By the peak alone it would be met: what is required follows the peak down.
+        aim = None
+    models = _Models(module, placed, options, prepared, request, budget)
+    found = _search(module, prepared, placed, request.within(_SEARCH_SHARE), percent, aim)
+    models.take_best(found, percent)
+    complete = found.settled and (found.best.cost > 0 or not found.met)
+    if aim is not None and not complete and not models.met and not models.over():
+        # As for every other budget: what one of them leads to, a larger one does, too.
+        found = _search(module, prepared, placed, request.within(_SEARCH_SHARE), percent, None)
+        models.take_best(found, percent)
+    best, used = models.taken if models.taken is not None else (None, None)
     if best is None or best.placed.required >= placed.required:
         best = used = None
-    return best, _section(module.graphs[0], found, used, placed, percent)
+    return best, _section(module.graphs[0], found, used, placed, percent, models.refused)
+
+
+class _Models:
+    """The models that points of a search become.
+
+    Attributes:
+        taken: The best so far, with its point.
+        refused: Why models could not be written, or read back, each reason once.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        placed: Placed,
+        options: LoadOptions,
+        prepared: Prepared,
+        request: Request,
+        budget: int | None,
+    ) -> None:
+        self._module, self._options, self._prepared = module, options, prepared
+        self._request, self._budget = request, budget
+        self._peak = placed.plans[0].schedule.peak
+        self._graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
+        # What was searched in full is written in full, however little time there is: it takes next to none.
+        self._small = len(self._graph.ops) <= SMALL
+        self._requires: dict[tuple[int, ...], int] = {}
+        self.taken: tuple[Rewritten, Point] | None = None
+        self.refused: list[str] = []
+
+    @property
+    def met(self) -> bool:
+        """Whether the best one meets the budget."""
+        return self.taken is not None and self._meets(self.taken[0].placed.required)
+
+    def over(self) -> bool:
+        """Whether no further model may be made."""
+        return self._request.stopped() if self._small else self._request.over()
+
+    def take_best(self, found: Found, percent: float) -> None:
+        """Take the model with the least work that meets the budget, or that requires least, if it is a better one."""
+        most = percent / 100 * found.total
+        # Where the time was too short for the best order, the search may know a better one that costs nothing.
+        points = [point for point in found.frontier if point.cost <= most and point.peak < self._peak]
+        with contextlib.suppress(GivenUpError):
+            try_points(points, self._budget, self._make, over=self.over)
+
+    def _make(self, point: Point) -> int:
+        if point.sequence not in self._requires:
+            needed = self.taken is None
+            asked = _unhurried(self._request) if self._small else self._request.as_optional(needed=needed)
+            try:
+                done = _rewritten(self._module, self._graph, point, self._options, self._prepared, asked)
+            except (InternalError, ModelError) as error:
+                if str(error) not in self.refused:
+                    self.refused.append(str(error))
+                self._requires[point.sequence] = _NEVER
+                return _NEVER
+            self._requires[point.sequence] = done.placed.required
+            if self.taken is None or self._rank(done, point) < self._rank(*self.taken):
+                self.taken = done, point
+        return self._requires[point.sequence]
+
+    def _rank(self, done: Rewritten, point: Point) -> tuple[bool, int, int]:
+        required = done.placed.required
+        return (False, point.cost, required) if self._meets(required) else (True, required, point.cost)
+
+    def _meets(self, required: int) -> bool:
+        return self._budget is not None and required <= self._budget
 
 
 def attempt(
@@ -92,7 +160,9 @@ def attempt(
     graph = in_order(_plain(module).graphs[0], placed.plans[0].schedule.order)
     if len(found.best.sequence) <= len(graph.ops):
         return None
-    return _rewritten(module, graph, found.best, options, prepared, placing)
+    with contextlib.suppress(InternalError, ModelError):
+        return _rewritten(module, graph, found.best, options, prepared, placing)
+    return None
 
 
 def _unhurried(request: Request) -> Request:
@@ -125,21 +195,6 @@ def _search(
         on_progress=tell,
         stop=request.stop,
     )
-
-
-def _points(found: Found, peak: int, budget: int | None) -> Iterator[Point]:
-    """Yield the points worth placing: the one asked for, and with a budget those below it, the cheapest first.
-
-    Args:
-        peak: Without repetitions; where the time was too short for the best order, the search may know a better one.
-    """
-    if found.best.peak < peak:
-        yield found.best
-    if budget is not None:
-        lower = [point for point in found.frontier if point.peak < min(peak, found.best.peak)]
-        lower.sort(key=lambda point: (point.cost, point.peak))
-        # The last one tried is the one that needs least.
-        yield from lower if len(lower) < _TRIES else (*lower[: _TRIES - 2], lower[-1])
 
 
 def _plain(module: Module) -> Module:
@@ -176,8 +231,15 @@ def _rewritten(
     return Rewritten(again, data, anew, place(again, anew, request.within(0.5)), made.extra_macs)
 
 
-def _section(graph: Graph, found: Found, used: Point | None, placed: Placed, percent: float) -> Mapping[str, Any]:
-    """Return what a report says of a search; ``used``: the point that the model was rewritten to."""
+def _section(
+    graph: Graph, found: Found, used: Point | None, placed: Placed, percent: float, refused: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return what a report says of a search.
+
+    Args:
+        used: The point that the model was rewritten to.
+        refused: Why points could not be used.
+    """
     macs = sum(op.macs for op in graph.ops)
     point = used or found.frontier[0]
     return {
@@ -201,6 +263,7 @@ def _section(graph: Graph, found: Found, used: Point | None, placed: Placed, per
             }
             for step in found.frontier
         ],
+        "refusals": list(refused),
         "judged": found.judged,
         "finished": found.finished,
         "settled": found.settled,

@@ -6,14 +6,18 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
+from memsched import rematerialising, rewriting
+from memsched.errors import InternalError, MemschedError, ModelError
+from memsched.graph.model import Graph
 from memsched.report.page_rewrites import rewrite_tables
-from memsched.report.remat import proof_of
+from memsched.report.remat import proof_of, remat_lines
 from tests.small_models import floats, model_of
 
 SIDE = 8
@@ -95,3 +99,87 @@ def test_the_page_says_what_was_proven() -> None:
     assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
     (table,) = rewrite_tables(result.report.data)
     assert proof_of(section)[1:] in table["text"]
+
+
+STEPS = 13
+LOOSE = """
+name = "loose"
+alignment_bytes = 512
+"""
+"""Each tensor is larger here than it says: what is required and the peak differ."""
+
+
+def budgeted(data: bytes, target: str, budget: int | None, *, tile: bool) -> tuple[int, bool]:
+    """Return the bytes that are required, and whether the budget is met."""
+    report = memsched.optimize(
+        data,
+        target=target,
+        budget=budget,
+        tile=tile,
+        remat=True,
+        max_extra_macs=1_000,
+        verify=False,
+        time_limit=None,
+        solver="greedy",
+    ).report
+    return report["budget"]["required_bytes"], report["budget"]["met"]
+
+
+@pytest.mark.parametrize(("seed", "tile"), [(4, False), (9, False), (12, False), (4, True)])
+def test_a_larger_budget_is_met_where_a_smaller_one_is(seed: int, tile: bool, tmp_path: Path) -> None:
+    target = tmp_path / "loose.toml"
+    target.write_text(LOOSE)
+    data = small_model(seed)
+    given = memsched.analyze(data, target=str(target), budget=0).report
+    as_given, peak = given["budget"]["required_bytes"], given["result"]["peak_bytes"]
+    rows = [budgeted(data, str(target), as_given * step // STEPS, tile=tile) for step in range(1, STEPS + 1)]
+    met = [one for _, one in rows]
+    assert met == sorted(met)
+    assert met[-1]
+    assert not met[0]
+    assert max(needed for needed, _ in rows) <= as_given
+    assert rows[0][0] == min(needed for needed, _ in rows)
+    assert as_given >= peak
+
+
+def test_between_the_peak_and_what_is_required_repetitions_are_found(tmp_path: Path) -> None:
+    """By the peak the budget is met as it is; the arena of the order is larger, that of repetitions is not."""
+    target = tmp_path / "loose.toml"
+    target.write_text(LOOSE)
+    tried = 0
+    for seed in range(20):
+        data = small_model(seed)
+        ordered = memsched.optimize(data, target=str(target), verify=False, time_limit=2).report
+        least = memsched.optimize(
+            data, target=str(target), verify=False, time_limit=2, remat=True, max_extra_macs=1_000, budget=1
+        ).report
+        peak, arena = ordered["result"]["peak_bytes"], ordered["result"]["arena_bytes"]
+        budget = arena - 1
+        if peak <= budget and least["budget"]["required_bytes"] <= budget:
+            tried += 1
+            assert budgeted(data, str(target), budget, tile=False)[1], seed
+    assert tried
+
+
+@pytest.mark.parametrize("fault", [InternalError, ModelError])
+def test_what_cannot_be_written_is_left_out_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, fault: type[MemschedError]
+) -> None:
+    asked = {"target": "ideal", "remat": True, "max_extra_macs": 1_000, "verify": False, "time_limit": 2}
+    whole = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
+    assert whole["remat"]["applied"]
+    copies = {copy["op"] for copy in whole["remat"]["copies"]}
+    write = rewriting.read_back
+
+    def failing(module: Any, graph: Graph, *rest: Any) -> Any:
+        if copies & {op.origin for op in graph.ops}:
+            raise fault("RESHAPE 2304 != 2295")
+        return write(module, graph, *rest)
+
+    monkeypatch.setattr(rematerialising, "read_back", failing)
+    left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
+    assert left["remat"]["refusals"] == ["RESHAPE 2304 != 2295"]
+    assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]
+    assert not copies & {copy["op"] for copy in left["remat"]["copies"]}
+    lines = [line for line, _ in remat_lines(left["remat"], 80, verbose=False)]
+    assert "repetitions that cannot be written: RESHAPE 2304 != 2295" in lines

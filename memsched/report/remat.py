@@ -41,6 +41,7 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
     else:
         lines.append((f"nothing is computed again: no repetitions that were tried need less ({limit})", None))
     lines.append((f"neither order nor repetitions bring the peak below {section['lower_bound_bytes']:,} B", None))
+    lines += [(f"repetitions that cannot be written: {reason}", None) for reason in section["refusals"]]
     if not section["finished"]:
         lines.append(
             (

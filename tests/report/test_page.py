@@ -97,6 +97,7 @@ def every_section() -> dict[str, Any]:
         "frontier": [],
         "judged": 1,
         "finished": True,
+        "refusals": [],
         "settled": False,
     }
     body = {"graph": "then", "parent": "g", "op": "if", "ops": 1, "file_peak_bytes": 2, "peak_bytes": 1}

@@ -45,6 +45,7 @@ def a_section(**more: Any) -> dict[str, Any]:
         "frontier": [{"peak_bytes": 60, "extra_macs_percent": 0.0, "extra_work_percent": 0.0}],
         "judged": 7,
         "finished": True,
+        "refusals": [],
         "settled": False,
     }
     return {**values, **more}
