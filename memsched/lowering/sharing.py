@@ -48,7 +48,8 @@ class Sharing:
         self._inputs = frozenset(graph.inputs)
         self._outputs = frozenset(graph.outputs)
         self._variables = frozenset(graph.variables)
-        self._given = frozenset(tensor for tensor, op in enumerate(producers(graph)) if op < 0)
+        self._producer = producers(graph)
+        self._given = frozenset(tensor for tensor, op in enumerate(self._producer) if op < 0)
         self._pieces: set[int] = set()
         self._readers = [0] * len(graph.tensors)
         for op in graph.ops:
@@ -63,6 +64,8 @@ class Sharing:
         for rule in self._view_rules.get(op.type, ()):
             source = _at(op, rule.input)
             if op.outputs and source is not None and self._whole_view(op.outputs[0], source):
+                if rule.after and not self._merges(op, rule, source):
+                    continue
                 self._lay(op.outputs[0], source)
                 return Views(((op.outputs[0], source),))
         for part in self._part_rules.get(op.type, ()) if op.outputs else ():
@@ -70,6 +73,15 @@ class Sharing:
             if found.pairs:
                 return found
         return _NO_VIEWS
+
+    def _merges(self, op: Op, rule: ViewRule, source: int) -> bool:
+        """Whether the runtime makes one op of ``op`` and the one before it, as the rule says."""
+        before = self._graph.ops[self._producer[source]] if self._producer[source] >= 0 else None
+        if before is None or before.type not in rule.after or len(op.inputs) > 1 or len(before.inputs) > 1:
+            return False
+        if rule.sole_reader and (self._readers[source] != 1 or source in self._outputs):
+            return False
+        return rule.constant == "any" or _for_channels(op, self._graph.tensors[source].shape)
 
     def in_place(self, op: Op) -> tuple[tuple[int, int], ...]:
         """Return the pairs (output, input) of ``op`` where the output may be written over the input."""
@@ -220,6 +232,15 @@ def _at(op: Op, position: int) -> int | None:
     """Return the tensor at the operator's own input ``position``; None for a constant or an absent one."""
     positions = op.positions or range(len(op.inputs))
     return next((tensor for tensor, at in zip(op.inputs, positions, strict=True) if at == position), None)
+
+
+def _for_channels(op: Op, shape: tuple[int, ...] | None) -> bool:
+    """Whether the constant that ``op`` reads has one value for each channel, the second axis of ``shape``."""
+    constant = op.attributes.get("constant_shape_1")
+    if shape is None or len(shape) < 2 or not isinstance(constant, tuple):
+        return False
+    wanted = (shape[1], *(1,) * (len(shape) - 2))
+    return constant in (wanted, (1, *wanted))
 
 
 def _outermost(shape: tuple[int, ...]) -> int:

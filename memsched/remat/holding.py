@@ -42,7 +42,8 @@ def relaxed(graph: Graph, target: Target) -> Graph:
     that others read as well, and a tensor lies in as many concatenations as read it.
     """
     rules = tuple(replace(rule, sole_reader=False) for rule in target.in_place)
-    lowered = apply_target(graph, replace(target, in_place=rules))
+    views = tuple(replace(rule, sole_reader=False) for rule in target.views)
+    lowered = apply_target(graph, replace(target, in_place=rules, views=views))
     joins = {name for part in target.part_views if part.kind == "concatenation" for name in part.ops}
     if not any(op.type in joins for op in lowered.ops):
         return lowered

@@ -7,6 +7,7 @@ from typing import Literal
 
 __all__ = ["InPlaceRule", "PartViewRule", "PipelineRules", "Pool", "Target", "ViewRule", "WorkspaceRule"]
 
+Constant = Literal["any", "channels"]
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
 Match = Literal["bytes", "shape", "stated_shape"]
@@ -25,10 +26,17 @@ class ViewRule:
     Attributes:
         ops: Operator names of either format.
         input: The operator's position of that input.
+        after: Only where one of these ops makes that input, and all else that the two ops read is constant: the
+            runtime makes one op of them.
+        sole_reader: Only where nothing else reads that input, which is no output of the model either.
+        constant: Of the other input "any", or "channels": one value for each channel.
     """
 
     ops: tuple[str, ...]
     input: int = 0
+    after: tuple[str, ...] = ()
+    sole_reader: bool = False
+    constant: Constant = "any"
 
 
 @dataclass(frozen=True, slots=True)
