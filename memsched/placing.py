@@ -210,7 +210,8 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         prepared.lowered,
         dataclasses.replace(request.limits, time_limit=None if request.limits.time_limit is None else left),
         solver=request.solver,
-        partitions=request.partitions,
+        # Cutting the graph is not counted as work, and a rewritten graph is made in a good order.
+        partitions=1 if request.optional and request.limits.time_limit is None else request.partitions,
         on_progress=request.on_progress,
         stop=request.stop,
     )

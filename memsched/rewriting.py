@@ -41,6 +41,9 @@ _AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "
 _SEARCH_SHARE = 0.45
 """Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
 
+_PLACING_SHARE = 0.15
+"""Of what is left, for orders and addresses of one model in pieces: it is made in a good order, and more may follow."""
+
 _PLACINGS = 2.0
 """Times as long as placing took the last time, which is kept for the next when the search goes on."""
 
@@ -348,7 +351,10 @@ class _Models:
     def _model(self, point: FrontierPoint) -> Rewritten:
         if self._placed is None or self._placed[0] != point:
             again, data, anew, extra = self._made(point)
-            self._placed = point, Rewritten(again, data, anew, place(again, anew, self._request().within(0.5)), extra)
+            self._placed = (
+                point,
+                Rewritten(again, data, anew, place(again, anew, self._request().within(_PLACING_SHARE)), extra),
+            )
         return self._placed[1]
 
     def _made(self, point: FrontierPoint) -> tuple[Module, bytes, Prepared, int]:

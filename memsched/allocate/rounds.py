@@ -30,6 +30,12 @@ _POLL_SECONDS = 0.05
 
 _FIRST_CONFLICTS = 150
 
+_EFFORT_OF_A_NODE = 2e-6
+"""Of `Limits.effort`, for each item of the problem: a node looks at all items."""
+
+_EFFORT_OF_A_CONFLICT = 1e-6
+"""The same for CP-SAT."""
+
 MOST_FOR_CPSAT = 2000
 """Blocks of which CP-SAT builds the model in a second."""
 
@@ -109,6 +115,7 @@ class Rounds:
         self._deadline = deadline
         self._stop = stop
         self._began = time.monotonic()
+        self._effort = 0.0
         self._crew: _Crew | None = None
         self.states = 0
 
@@ -125,7 +132,7 @@ class Rounds:
         bound = -(-bound // unit) * unit
         number = 0
         most = math.inf if self._limits.rounds is None else self._limits.rounds
-        while height > max(bound, enough) and number < most and not self._stop():
+        while height > max(bound, enough) and number < most and not self._ended():
             target = max(-(-bound // unit), enough // unit)
             steps = [target]
             if minimize:
@@ -138,7 +145,7 @@ class Rounds:
                     height = height_of(self._task.blocks, offsets)
                 elif outcome.status == "infeasible":
                     bound = max(bound, min(outcome.least, height) if minimize else outcome.least)
-                if outcome.status != "unknown" or self._stop():
+                if outcome.status != "unknown" or self._ended():
                     break
             else:
                 number += 1
@@ -148,6 +155,15 @@ class Rounds:
         """End the processes."""
         if self._crew is not None:
             self._crew.close()
+
+    def _ended(self) -> bool:
+        """Whether the search was asked to end, or has done all its work."""
+        return self._stop() or (self._limits.effort is not None and self._effort >= self._limits.effort)
+
+    def _count(self, made: _Try, result: _Result) -> None:
+        self.states += result.states
+        count = len(self._task.blocks)
+        self._effort += count * (result.states * _EFFORT_OF_A_NODE + made.conflicts * _EFFORT_OF_A_CONFLICT)
 
     def _tries(self, capacity: int, number: int) -> list[_Try]:
         seed = self._limits.seed
@@ -170,8 +186,8 @@ class Rounds:
             if self._limits.workers > 1 and time.monotonic() - self._began > _ALONE_SECONDS:
                 return self._together(wanted[index:])
             result = _make(self._task, one, self._deadline, self._stop)
-            self.states += result.states
-            if result.status != "unknown" or result.stopped:
+            self._count(one, result)
+            if result.status != "unknown" or result.stopped or self._ended():
                 break
         return result
 
@@ -179,9 +195,9 @@ class Rounds:
         if self._crew is None:
             self._crew = _Crew(self._task, self._limits.workers, self._deadline)
         result = _Result("unknown")
-        for result in self._crew.run(wanted, self._stop):
-            self.states += result.states
-            if result.status != "unknown" or result.stopped:
+        for one, result in zip(wanted, self._crew.run(wanted, self._stop), strict=False):
+            self._count(one, result)
+            if result.status != "unknown" or result.stopped or self._ended():
                 break
         self._crew.stop()
         return result
