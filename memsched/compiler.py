@@ -252,9 +252,10 @@ def optimize(
         written = dataclasses.replace(written, unchanged=False, fixed=fixed_dimensions(module, written.model))
     facts: tflm.TflmFacts | None = None
     if tflm.applies(module, prepared.target):
-        written, facts = tflm.finish(final.module, written, plans, options, prepared.target, plan=plan, asked=tflm_plan)
-        if final.rewritten:
-            facts = dataclasses.replace(facts, file_head=tflm.analyzed(module).file_head)
+        given = module if final.rewritten else None
+        written, facts = tflm.finish(
+            *(final.module, written, plans, options, prepared.target), plan=plan, asked=tflm_plan, given=given
+        )
     in_litert = _for_litert(module, prepared, final.placed.required)
     helpful: tuple[Mapping[str, Any], ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:

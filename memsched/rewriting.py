@@ -373,7 +373,10 @@ class _Models:
     def _file(self, groups: Sequence[Group], request: Request) -> tuple[Module, bytes, int]:
         made = in_pieces(self._graph, groups, dialect_of(self._module, self._prepared.target))
         request.go_on()
-        return *read_back(self._module, made.graph, self._options, request.go_on), made.macs
+        again, data = read_back(self._module, made.graph, self._options, request.go_on)
+        if tflm.applies(again, self._prepared.target):
+            tflm.check_kernels(self._module, again)
+        return again, data, made.macs
 
     def _at_fault(self, groups: Sequence[Group], request: Request) -> Mapping[Group, str]:
         """Return those of ``groups`` that cannot be written, alone or beside the others."""

@@ -233,6 +233,7 @@ def _tflm_section(facts: TflmFacts) -> dict[str, Any]:
         "file_head_bytes": facts.file_head,
         "order_head_bytes": facts.order_head,
         "plan_head_bytes": facts.plan_head,
+        "refused": [dataclasses.asdict(one) for one in facts.refusals],
         "dropped": [
             {"subgraph": one.subgraph, "index": one.tensor, "tensor": one.name, "size_bytes": one.size}
             for one in facts.dropped

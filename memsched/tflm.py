@@ -12,6 +12,7 @@ from memsched.formats import tflite_metadata, tflite_writer
 from memsched.formats.files import describe
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite_dead import Dropped, drop_dead_tensors
+from memsched.formats.tflite_limits import Refusal, new_refusals, refusals
 from memsched.formats.tflite_model import FileModel, parse
 from memsched.formats.tflite_persistent import estimates
 from memsched.formats.tflite_plan import (
@@ -40,6 +41,7 @@ __all__ = [
     "TflmFacts",
     "analyzed",
     "applies",
+    "check_kernels",
     "finish",
     "required_bytes",
     "wants_plan",
@@ -62,6 +64,7 @@ class TflmFacts:
         dropped: Tensors that no operator refers to, no longer in the written file.
         offsets: Our plan, per (subgraph, tensor); empty without one.
         names: The names of the tensors in ``offsets``.
+        refusals: Operators of the file as given that TFLM is known to refuse.
     """
 
     file_head: int | None
@@ -70,6 +73,7 @@ class TflmFacts:
     dropped: tuple[Dropped, ...] = ()
     offsets: Mapping[Key, int] = field(default_factory=dict)
     names: Mapping[Key, str] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
 
 
 def applies(module: Module, target: Target) -> bool:
@@ -113,9 +117,21 @@ def analyzed(module: Module) -> TflmFacts:
     """Return what TFLM makes of the file as given."""
     model = _native(module).model
     try:
-        return TflmFacts(predict(model, kernel_scratch(model)).head)
+        head: int | None = predict(model, kernel_scratch(model)).head
     except ModelError:
-        return TflmFacts(None)
+        head = None
+    return TflmFacts(head, refusals=refusals(model))
+
+
+def check_kernels(given: Module, written: Module) -> None:
+    """Check that TFLM refuses no operator of ``written`` unless it refuses such a one of ``given``.
+
+    Raises:
+        ModelError: It does; the message names the first.
+    """
+    found = new_refusals(_native(given).model, _native(written).model)
+    if found:
+        raise ModelError(f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}")
 
 
 def required_bytes(module: Module, plans: Sequence[GraphPlan], *, plan: bool) -> int | None:
@@ -153,18 +169,27 @@ def finish(
     *,
     plan: bool,
     asked: bool,
+    given: Module | None = None,
 ) -> tuple[Written, TflmFacts]:
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
         asked: The user asked for the plan; otherwise the target implies it.
+        given: The model before layers of it were rewritten, if they were.
 
     Raises:
         ModelError: The file is laid out so that a plan cannot be added, or TFLM could not execute it.
-        InternalError: The written file does not read back as planned.
+        InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
     """
     try:
-        return _finish(module, written, plans, options, target, plan=plan, asked=asked)
+        written, facts = _finish(module, written, plans, options, target, plan=plan, asked=asked)
+        if given is None:
+            return written, facts
+        added = new_refusals(_native(given).model, parse(written.model))
+        if added:
+            raise InternalError(f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written")
+        first = analyzed(given)
+        return written, replace(facts, file_head=first.file_head, refusals=first.refusals)
     except ModelError as error:
         raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
 

@@ -9,6 +9,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
+from memsched.report.refusals import refusal_lines
 from memsched.report.remat import remat_lines
 from memsched.report.sessions import default_session_line, measured_text, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
@@ -119,7 +120,8 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
     """
     rewrites = tiling_lines(report["tiling"], columns, verbose=verbose)
     rewrites += remat_lines(report["remat"], columns, verbose=verbose)
-    lines = _budget_lines(report)
+    refused = refusal_lines(report)
+    lines = [*refused, *_budget_lines(report)]
     if report["command"] == "optimize":
         lines.append(_saving_line(report))
         default, urgent = default_session_line(report)
@@ -142,6 +144,8 @@ def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[
             lines.append(default)
         if report["verification"] is not None and report["verification"].get("outputs_vary") is False:
             lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
+        # Whoever sees the end alone must not miss it.
+        lines.extend(refused[:1])
     return lines
 
 

@@ -7,9 +7,12 @@ characters are harmless there.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
+
+from memsched.report.refusals import refusal_lines
 
 __all__ = ["arena_header"]
 
@@ -83,6 +86,9 @@ def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
             f"#define {name}_ACTIVATION_BYTES {_size(head)}",
             f"#define {name}_ARENA_BYTES {name}_ACTIVATION_BYTES",
         ]
+    lines += [
+        f"/* {_comment(line)} */" for text, _ in refusal_lines(report) for line in textwrap.wrap(text, _LONGEST_NAME)
+    ]
     lines += [
         "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
         f"#define {name}_ACTIVATION_BYTES {_size(head)}",

@@ -34,6 +34,7 @@ class T:
     signature: Sequence[int] | None = None
     scales: Sequence[float] = ()
     axis: int = 0
+    zero_point: int = 0
 
 
 @dataclass
@@ -118,7 +119,7 @@ def _subgraph(model: Any, sub: Sub, codes: dict[str | int, int]) -> Any:
         if tensor.scales:
             one.quantization = schema.QuantizationParametersT()
             one.quantization.scale, one.quantization.quantizedDimension = list(tensor.scales), tensor.axis
-            one.quantization.zeroPoint = [0] * len(tensor.scales)
+            one.quantization.zeroPoint = [tensor.zero_point] * len(tensor.scales)
         graph.tensors.append(one)
     graph.operators = []
     for op in sub.ops:

@@ -1,0 +1,207 @@
+"""What TensorFlow Lite Micro's reference kernels refuse: operators, element types, numbers of inputs, scales.
+
+All of it was tried in the package tflite-micro (October 2026) with models of one operator. A combination that was not
+tried is unknown, and nothing is said about it; a kernel that runs need not compute what was meant. Optimised kernels
+and other releases may take more or less.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.formats.tflite_flatbuffer import FlatFile, Table
+from memsched.formats.tflite_kernels import operator_tensor
+from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor
+from memsched.formats.tflite_resolver import BUILTIN
+from memsched.formats.tflite_schema import QuantizationSlot, TensorSlot
+
+__all__ = ["KERNELS", "MOST_JOINED", "Kernel", "Refusal", "new_refusals", "refusals"]
+
+MOST_JOINED = 10
+"""Inputs of a CONCATENATION: kMaxInputNum of concatenation.cc."""
+
+_ABSENT = "none"
+_ELEMENTS = ("bool", "float16", "float32", "int16", "int32", "int64", "int8", "uint8")
+_SOFTMAX_BITS = 26
+"""softmax_common.cc scales differences by beta x scale x 2^26, which quantization_util.cc wants above 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What was tried of an operator.
+
+    Attributes:
+        inputs: Positions of the inputs whose element types were varied.
+        tried: Their types, then that of the first output; "none" for an input that is left out.
+        taken: Those of ``tried`` that it runs with.
+    """
+
+    inputs: tuple[int, ...]
+    tried: frozenset[tuple[str, ...]]
+    taken: frozenset[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An operator that TensorFlow Lite Micro refuses.
+
+    Attributes:
+        subgraph: Index of its subgraph.
+        operator: Its index there, in the file's order.
+        name: Of its first output; empty where it has none.
+    """
+
+    subgraph: int
+    operator: int
+    type: str
+    name: str
+    reason: str
+
+
+# Data and output of one type, then the weights' with each of them.
+_LAYERS = {"float32": ("float32",), "int16": ("int8",), "int8": ("int4", "int8")}
+_BIASES = {"CONV_2D": ("float32", "int32", "int64", _ABSENT), "DEPTHWISE_CONV_2D": ("float32", "int32", "int64")}
+_BIASES["FULLY_CONNECTED"] = _BIASES["CONV_2D"]
+_NO_SUCH_BIAS = {("CONV_2D", "int16", "float32")}
+
+_OF_ONE_TYPE = """
+    ABS:float32,int16,int8 ADD:float32,int16,int32,int8 ARG_MAX:float32,int8 ARG_MIN:float32,int8
+    AVERAGE_POOL_2D:float32,int16,int8 BATCH_TO_SPACE_ND:float32,int8
+    BROADCAST_TO:bool,float16,float32,int16,int32,int64,int8,uint8 CEIL:float32
+    CONCATENATION:bool,float32,int16,int32,int64,int8 COS:float32 DEPTH_TO_SPACE:float32,int8
+    DIV:float32,int32,int8 ELU:float32,int8 EQUAL:bool,float32,int32,int64,int8 EXP:float32
+    EXPAND_DIMS:float32,int16,int8 FLOOR:float32 FLOOR_DIV:float32 FLOOR_MOD:float32 GATHER:float32,int8
+    GREATER:float32,int16,int32,int64,int8 GREATER_EQUAL:float32,int32,int64,int8 HARD_SWISH:float32,int8
+    L2_NORMALIZATION:float32,int8 LEAKY_RELU:float32,int16,int8 LESS:float32,int32,int64,int8
+    LESS_EQUAL:float32,int32,int64,int8 LOG:float32
+    LOGICAL_AND:bool,float16,float32,int16,int32,int64,int8,uint8 LOGICAL_NOT:bool
+    LOGICAL_OR:bool,float16,float32,int16,int32,int64,int8,uint8 LOGISTIC:float32,int16,int8
+    LOG_SOFTMAX:float32 MAXIMUM:float32,int16,int32,int64,int8 MAX_POOL_2D:float32,int16,int8
+    MEAN:float32,int16,int8 MINIMUM:float32,int16,int32,int64,int8 MUL:float32,int16,int32,int8 NEG:float32
+    NOT_EQUAL:bool,float32,int32,int64,int8 PACK:float32,int16,int32,int64,int8 PAD:float32,int16,int32,int8
+    PRELU:float32,int8 REDUCE_MAX:float32,int8 REDUCE_MIN:float32,int8 RELU:float32,int16,int8
+    RELU6:float32,int16,int8 RESHAPE:bool,float16,float32,int16,int32,int64,int8,uint8
+    RESIZE_BILINEAR:float32,int8 RESIZE_NEAREST_NEIGHBOR:float32,int16,int8 ROUND:float32
+    RSQRT:float32,int16,int8 SIN:float32 SLICE:bool,float32,int16,int32,int8 SOFTMAX:float32,int16,int8
+    SPACE_TO_BATCH_ND:float32,int8 SPACE_TO_DEPTH:float32,int8 SPLIT:float32,int16,int32,int8
+    SPLIT_V:float32,int16,int32,int8 SQRT:float32 SQUARE:float32 SQUARED_DIFFERENCE:float32,int16,int32,int8
+    SQUEEZE:bool,float16,float32,int16,int32,int64,int8,uint8 STRIDED_SLICE:bool,float32,int16,int32,int8
+    SUB:float32,int16,int32,int8 SUM:float32,int16,int8 TANH:float32,int16,int8 TRANSPOSE:float32,int16,int8
+    UNPACK:float32,int16,int32,int8 ZEROS_LIKE:float32,int32,int64,int8
+"""
+"""Element types of inputs and outputs; comparisons make bool, ARG_MAX and ARG_MIN int32."""
+
+_COMPARED = frozenset({"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"})
+_OF_TWO = """
+    ADD CONCATENATION DIV EQUAL FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL LESS LESS_EQUAL LOGICAL_AND
+    LOGICAL_OR MAXIMUM MINIMUM MUL NOT_EQUAL PACK PRELU SQUARED_DIFFERENCE SUB
+"""
+
+_CONVERTED = {
+    "CAST": " ".join(f"{one}:bool,float32,int16,int32,int8" for one in ("bool", "float32", "int16", "int32", "int8")),
+    "QUANTIZE": "float32:int16,int8 int16:int16,int32,int8 int32:int16,int8 int8:int16,int32,int8,uint8 uint8:int8",
+    "DEQUANTIZE": "int16:float32 int8:float32 uint8:float32",
+}
+"""Types that are made, of which type."""
+
+
+def _kernels() -> dict[str, Kernel]:
+    found = {kind: _layer(kind) for kind in _BIASES}
+    of_two = set(_OF_TWO.split())
+    pairs = frozenset(itertools.product(_ELEMENTS, _ELEMENTS))
+    for kind, text in _CONVERTED.items():
+        rows = (row.split(":") for row in text.split())
+        found[kind] = Kernel((0,), pairs, frozenset((row[0], made) for row in rows for made in row[1].split(",")))
+    for entry in _OF_ONE_TYPE.split():
+        kind, types = entry.split(":")
+        count = 2 if kind in of_two else 1
+        made = "bool" if kind in _COMPARED else "int32" if kind in {"ARG_MAX", "ARG_MIN"} else None
+        rows_of = [frozenset((one,) * count + (made or one,) for one in some) for some in (_ELEMENTS, types.split(","))]
+        found[kind] = Kernel((1,) if kind == "SPLIT" else tuple(range(count)), *rows_of)
+    return found
+
+
+def _layer(kind: str) -> Kernel:
+    weights = ("float32", "int16", "int4", "int8", "uint8")
+    tried = itertools.product((*_LAYERS, "uint8"), weights, _BIASES[kind])
+    rows = frozenset((data, weight, bias, data) for data, weight, bias in tried)
+    taken = (row for row in rows if row[1] in _LAYERS.get(row[0], ()) and (kind, row[0], row[2]) not in _NO_SUCH_BIAS)
+    return Kernel((0, 1, 2), rows, frozenset(taken))
+
+
+KERNELS: Mapping[str, Kernel] = _kernels()
+"""Operators with what was tried of them; of all others nothing was."""
+
+
+def refusals(model: FileModel) -> tuple[Refusal, ...]:
+    """Return the operators of all subgraphs that TensorFlow Lite Micro is known to refuse, with the reasons."""
+    found = []
+    for index, graph in enumerate(model.subgraphs):
+        for number, op in enumerate(graph.operators):
+            reason = _reason(model, graph, op)
+            if reason is not None:
+                output = operator_tensor(graph, op, 0, output=True)
+                found.append(Refusal(index, number, op.type, "" if output is None else output.name, reason))
+    return tuple(found)
+
+
+def new_refusals(given: FileModel, written: FileModel) -> tuple[Refusal, ...]:
+    """Return the refusals of ``written`` for reasons for which no operator of that type is refused in ``given``."""
+    before = {(one.type, one.reason) for one in refusals(given)}
+    return tuple(one for one in refusals(written) if (one.type, one.reason) not in before)
+
+
+def _reason(model: FileModel, graph: FileSubgraph, op: FileOperator) -> str | None:
+    if op.type.startswith("CUSTOM:"):
+        return None  # A firmware may bring it.
+    if op.type not in BUILTIN:
+        return "it has no kernel for that"
+    if op.type == "CONCATENATION" and len(op.inputs) > MOST_JOINED:
+        return f"it joins {MOST_JOINED} inputs at most, not {len(op.inputs)}"
+    return _types_reason(graph, op) or (_softmax_reason(model, graph, op) if op.type == "SOFTMAX" else None)
+
+
+def _types_reason(graph: FileSubgraph, op: FileOperator) -> str | None:
+    kernel = KERNELS.get(op.type)
+    if kernel is None:
+        return None
+    tensors = [operator_tensor(graph, op, position) for position in kernel.inputs]
+    types = (*map(_type, tensors), _type(operator_tensor(graph, op, 0, output=True)))
+    if types not in kernel.tried or types in kernel.taken:
+        return None
+    if len(kernel.inputs) == 3 and types[1] != types[0] and types[0] == "float32":
+        return f"its kernel takes no {types[0]} data with {types[1]} weights (a hybrid model)"
+    if len(kernel.inputs) == 3:
+        return f"its kernel takes no {types[0]} data with {types[1]} weights and {_bias(types[2])}"
+    if len(set(types)) == 1:
+        return f"its kernel takes no {types[0]}"
+    *read, made = types
+    return f"its kernel does not make {made} of {', '.join(read)}"
+
+
+def _bias(dtype: str) -> str:
+    return "no bias" if dtype == _ABSENT else f"a bias of {dtype}"
+
+
+def _type(tensor: FileTensor | None) -> str:
+    return _ABSENT if tensor is None else tensor.dtype
+
+
+def _softmax_reason(model: FileModel, graph: FileSubgraph, op: FileOperator) -> str | None:
+    data, beta = operator_tensor(graph, op, 0), op.attributes.get("beta", 0.0)
+    if data is None or data.dtype != "int8" or not isinstance(beta, (int, float)):
+        return None
+    scales = _scales(model, data)
+    if len(scales) != 1 or beta * scales[0] * 2**_SOFTMAX_BITS > 1:
+        return None
+    return f"the scale of its input, {scales[0]:.3g}, is too small: with it, it ends the program"
+
+
+def _scales(model: FileModel, tensor: FileTensor) -> Sequence[float]:
+    file = FlatFile(model.data)
+    quantization = Table(file, tensor.table).table(TensorSlot.QUANTIZATION)
+    vector = None if quantization is None else quantization.vector(QuantizationSlot.SCALE, 4)
+    return () if vector is None else struct.unpack_from(f"<{vector.count}f", model.data, vector.start)

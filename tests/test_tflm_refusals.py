@@ -1,0 +1,63 @@
+"""What TensorFlow Lite Micro refuses is said, first and last, and nothing that it refuses is added by a rewrite."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+import memsched
+from memsched import tflm
+from memsched.errors import ModelError
+from memsched.report.build import load_schema
+from memsched.report.console import findings
+from memsched.report.header import arena_header
+from tests.formats.test_tflite_limits import join, softmax
+from tests.tflm_kernels import CASES, model
+from tests.tiling.test_unwritable import network
+
+SAID = "TensorFlow Lite Micro refuses this model: operator 0, SOFTMAX 'y'"
+
+
+def test_analyze_says_it_first_and_goes_on() -> None:
+    report = dict(memsched.analyze(softmax("INT8", 7.8e-9), target="tflm").report.data)
+    jsonschema.validate(report, load_schema())
+    assert findings(report, 100, verbose=False)[0][0].startswith(SAID)
+    (refused,) = report["tflm"]["refused"]
+    assert (refused["operator"], refused["type"], refused["name"]) == (0, "SOFTMAX", "y")
+
+
+def test_optimize_says_it_first_and_last_and_in_the_header() -> None:
+    result = memsched.optimize(softmax("INT8", 7.8e-9), target="tflm", verify=False)
+    report = dict(result.report.data)
+    jsonschema.validate(report, load_schema())
+    lines = [text for text, _ in findings(report, 100, verbose=False)]
+    assert lines[0].startswith(SAID)
+    assert lines[-1] == lines[0]
+    assert SAID[:50] in arena_header(report, "m.h")
+
+
+def test_other_targets_say_nothing() -> None:
+    assert memsched.analyze(softmax("INT8", 7.8e-9), target="litert").report.data["tflm"] is None
+
+
+def test_uint8_layers_are_refused() -> None:
+    data = model("CONV_2D", CASES["CONV_2D"], ("uint8", "uint8", "int32", "uint8"))
+    (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
+    assert refused["reason"] == "its kernel takes no uint8 data with uint8 weights and a bias of int32"
+
+
+def test_a_rewrite_must_not_add_what_is_refused() -> None:
+    given, written = memsched.load(join(10)), memsched.load(join(12))
+    with pytest.raises(ModelError, match="would refuse CONCATENATION 'y': it joins 10 inputs at most, not 12"):
+        tflm.check_kernels(given, written)
+    tflm.check_kernels(written, written)
+
+
+def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched.formats import tflite_limits
+
+    monkeypatch.setattr(tflite_limits, "MOST_JOINED", 1)
+    report = memsched.optimize(network(), tile=True, target="tflm", max_extra_macs=0.0, time_limit=20).report.data
+    assert not report["tiling"]["applied"]
+    assert any("TensorFlow Lite Micro would refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
+    assert report["tflm"]["refused"] == []
