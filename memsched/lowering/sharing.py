@@ -51,6 +51,7 @@ class Sharing:
         self._producer = producers(graph)
         self._given = frozenset(tensor for tensor, op in enumerate(self._producer) if op < 0)
         self._pieces: set[int] = set()
+        self._merged: set[int] = set()
         self._readers = [0] * len(graph.tensors)
         for op in graph.ops:
             for tensor in dict.fromkeys(op.inputs):
@@ -64,8 +65,10 @@ class Sharing:
         for rule in self._view_rules.get(op.type, ()):
             source = _at(op, rule.input)
             if op.outputs and source is not None and self._whole_view(op.outputs[0], source):
-                if rule.after and not self._merges(op, rule, source):
-                    continue
+                if rule.after:
+                    if not self._merges(op, rule, source):
+                        continue
+                    self._merged.add(op.outputs[0])
                 self._lay(op.outputs[0], source)
                 return Views(((op.outputs[0], source),))
         for part in self._part_rules.get(op.type, ()) if op.outputs else ():
@@ -76,7 +79,10 @@ class Sharing:
 
     def _merges(self, op: Op, rule: ViewRule, source: int) -> bool:
         """Whether the runtime makes one op of ``op`` and the one before it, as the rule says."""
-        before = self._graph.ops[self._producer[source]] if self._producer[source] >= 0 else None
+        first = source
+        while first in self._merged:
+            first = self._source[first]
+        before = self._graph.ops[self._producer[first]] if self._producer[first] >= 0 else None
         if before is None or before.type not in rule.after or len(op.inputs) > 1 or len(before.inputs) > 1:
             return False
         if rule.sole_reader and (self._readers[source] != 1 or source in self._outputs):

@@ -22,7 +22,9 @@ VALUE = 8 * 16 * 16 * 4
 NORMAL = ["scale", "shift", "mean", "variance"]
 
 
-def model(kind: str, inputs: Sequence[str], shape: Sequence[int], first: str = "Conv", last: str = "") -> bytes:
+def model(
+    kind: str, inputs: Sequence[str], shape: Sequence[int], first: str = "Conv", last: str = "", other: str = "c"
+) -> bytes:
     """Return a convolution "c", then ``kind`` over ``inputs``, of which "k" is a constant of ``shape``, then a mean."""
     rng = np.random.default_rng(0)
 
@@ -33,7 +35,7 @@ def model(kind: str, inputs: Sequence[str], shape: Sequence[int], first: str = "
     nodes = [node(first, ["x", "w"], ["c"], "c", pads=[1] * 4), node(kind, inputs, ["z"], "z")]
     end = "z"
     if last:
-        nodes, end = [*nodes, node(last, ["z", "c"], ["e"], "e")], "e"
+        nodes, end = [*nodes, node(last, ["z", other], ["e"], "e")], "e"
     nodes.append(node("GlobalAveragePool", [end], ["y"], "y"))
     constants = [constant("w", [8, 8, 3, 3]), *(constant(name, [8]) for name in NORMAL), constant("k", shape)]
     graph = helper.make_graph(
@@ -47,11 +49,12 @@ def model(kind: str, inputs: Sequence[str], shape: Sequence[int], first: str = "
     return bytes(made.SerializeToString())
 
 
-NORMALISED = ("BatchNormalization", ["c", *NORMAL], [1])
+NORMALISED = ("BatchNormalization", ["c", *NORMAL], [8, 1, 1])
 CASES: dict[str, tuple[tuple[Any, ...], int]] = {
     "normalised": (NORMALISED, 1),
     "transposed and normalised": ((*NORMALISED, "ConvTranspose"), 1),
     "normalised, and read by another op": ((*NORMALISED, "Conv", "Add"), 3),
+    "normalised, then scaled": ((*NORMALISED, "Conv", "Mul", "k"), 1),
     "scaled by channel": (("Mul", ["c", "k"], [8, 1, 1]), 1),
     "shifted by channel": (("Add", ["c", "k"], [1, 8, 1, 1]), 1),
     "shifted by the first input": (("Add", ["k", "c"], [8, 1, 1]), 2),
