@@ -9,6 +9,9 @@ __all__ = ["default_session_line", "measured_text", "size_lines"]
 
 Line = tuple[str, str | None]
 
+_DEFAULT_SESSION = "a session without options"
+"""What reports that lack the words speak of."""
+
 
 def measured_text(report: Mapping[str, Any]) -> str:
     """Return both measured peaks and in which session; empty where none was measured, or nothing was changed."""
@@ -33,8 +36,9 @@ def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
     if verification is None or verification.get("default_peak_before_bytes") is None:
         return None, False
     before, after = verification["default_peak_before_bytes"], verification["default_peak_after_bytes"]
-    what = "a session without options, as InferenceSession(path) opens it,"
-    if _unchanged(report):
+    what = verification.get("default_session") or _DEFAULT_SESSION
+    # LiteRT stands in for TensorFlow Lite Micro in verifying outputs; its arena is of no interest there.
+    if _unchanged(report) or report["tflm"] is not None:
         return None, False
     if after is None:
         return (f"{what} cannot run the model written", "yellow"), True
@@ -49,6 +53,8 @@ def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
     if with_options and promised is not None and before <= promised:
         rest = "no more than this file with the options below: its optimisations save as much"
         return (f"{what} needs {figures}: for the file as given {rest}", "yellow"), True
+    if after == before:
+        return (f"{what} needs {figures}: nothing is saved there", "yellow"), False
     return (f"{what} needs {figures}", None), False
 
 

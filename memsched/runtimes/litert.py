@@ -95,7 +95,7 @@ def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> 
     notes = [f"not run in {names[mode]}: {_shorten(reason)}" for mode, reason in refused.items()]
     matches, reason = _order(modes, notes)
     plain = modes["plain"]
-    notes += _sessions(plain, modes["default"])
+    notes += _session(plain)
     return Verification(
         runtime=runtime,
         runs=min(found["runs"] for found in ran.values()),
@@ -108,22 +108,21 @@ def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> 
         notes=tuple(notes),
         relative_error=max(found["relative_error"] for found in ran.values()),
         outputs_vary=next(iter(ran.values()))["vary"],
+        default_session="with its default delegates, as Interpreter(path) opens it, LiteRT's own arena",
+        default_peak_before_bytes=modes["default"].get("arena_before"),
+        default_peak_after_bytes=modes["default"].get("arena_after"),
     )
 
 
-def _sessions(plain: dict[str, Any], default: dict[str, Any]) -> list[str]:
-    """Say in which session the peaks were measured, and what is seen of them in the one that LiteRT opens by itself."""
+def _session(plain: dict[str, Any]) -> list[str]:
+    """Say in which session the peaks were measured."""
     if plain.get("arena_before") is None or plain.get("arena_after") is None:
         return []
     session = "Interpreter(..., experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"
-    notes = [f"peaks are measured without delegates: {session}"]
-    before, after = default.get("arena_before"), default.get("arena_after")
-    if before is not None and after is not None:
-        notes.append(
-            f"with its default delegates LiteRT's own arena takes {before:,} -> {after:,} B, "
-            "and what the delegate takes beside it is not known"
-        )
-    return notes
+    return [
+        f"peaks are measured without delegates: {session}",
+        "what LiteRT's default delegate takes beside the arena is not known",
+    ]
 
 
 def _near(found: dict[str, Any], tolerance: float) -> bool:

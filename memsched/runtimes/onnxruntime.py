@@ -396,6 +396,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         tuple(notes),
         relative_error=relative,
         outputs_vary=answer["vary"],
+        default_session="a session without options, as InferenceSession(path) opens it,",
         default_peak_before_bytes=given["lasting_bytes"],
         default_peak_after_bytes=default["lasting_bytes"],
         measured_with=tuple(session_instructions(guarantee)),

@@ -46,6 +46,7 @@ class Verification:
             that differ; None when it could not be run.
         measured_with: Lines of code that open the sessions in which both peaks were measured; empty where the runtime
             has no such choice.
+        default_session: The session that people open without options, in words.
         default_peak_before_bytes: What a session without options needs for the model as given, bytes, in its first run
             or in the next; None where that was not measured.
         default_peak_after_bytes: The same for the optimised model.
@@ -68,6 +69,7 @@ class Verification:
     relative_error: float | None = None
     outputs_vary: bool | None = None
     measured_with: tuple[str, ...] = ()
+    default_session: str | None = None
     default_peak_before_bytes: int | None = None
     default_peak_after_bytes: int | None = None
     other_sizes: tuple[OtherSize, ...] = ()
