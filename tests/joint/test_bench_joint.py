@@ -16,7 +16,8 @@ def test_the_table_of_models() -> None:
     ideal, runtime = cells(lines, "light_densenet121")
     # The greedy planners leave a gap, which exact packing closes without another order.
     assert ideal[3:-1] == ["7,056.0", "7,448.0", *["7,056.0"] * 4, "1.0000", "optimal"]
-    assert runtime[3:-1] == ["8,232.0", "8,624.0", *["8,232.0"] * 4, "1.0000", "optimal"]
+    # Where ONNX Runtime merges batch norms into convolutions there is none.
+    assert runtime[3:-1] == ["8,232.0"] * 6 + ["1.0000", "optimal"]
     assert lines[-1].endswith("now 1.0000 of the peaks.")
 
 
