@@ -157,7 +157,7 @@ def test_an_order_is_judged_by_what_the_runtimes_planner_makes_of_it(seed: int, 
     ("kept", "said"),
     [
         (0, None),
-        (400, r"takes about 4\d{4} B, with other pieces about 3\d{4} B, with a peak of (\d+) B: .*--budget (\d+) asks"),
+        (400, r"takes about 4\d{4} B, with other pieces about 3\d{4} B, with a peak of (\d+) B: each piece costs"),
         (2000, r"B, and 4\d{4} B as given: each piece costs bytes that stay. Leave tile out of --allow"),
     ],
 )
@@ -178,9 +178,7 @@ def test_the_whole_arena_of_pieces(
     assert len(found) == (said is not None)
     assert sum("whole arena" in note for note in report["notes"]) == len(found)
     if found and found[0].groups():
-        peak, budget = map(int, found[0].groups())
-        assert peak <= budget <= 1.05 * peak
-        assert peak in [row["peak_bytes"] for row in rows]
+        assert int(found[0].group(1)) in [row["peak_bytes"] for row in rows]
 
 
 def test_bodies_variables_and_subgraphs_that_nothing_executes() -> None:

@@ -238,8 +238,9 @@ class Layer:
 
     def only(self, *positions: int) -> None:
         """Refuse where an activation is read at another position: what it says is not known here."""
+        known = frozenset(positions)  # an op may read a million times
         for position in self.op.positions:
-            if position not in positions:
+            if position not in known:
                 raise RefusedError(f"its input {position} is computed at run time")
 
     def shape(self, position: int, rank: int | None = None) -> tuple[int, ...]:

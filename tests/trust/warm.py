@@ -17,7 +17,10 @@ import time
 from pathlib import Path
 
 SECONDS = 60
-"""After these the fork is killed; far above what any test permits."""
+"""Of a processor, after which the fork is killed; far above what any test permits."""
+
+_PATIENCE = 10
+"""Times as long on the clock, in case that it waits for ever."""
 
 
 def main() -> None:
@@ -58,7 +61,8 @@ def _child(folder: str, arguments: list[str], out: Path, err: Path) -> None:
 
     code = 70
     try:
-        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        signal.alarm(_PATIENCE * SECONDS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         gc.disable()
         os.chdir(folder)
