@@ -35,6 +35,9 @@ _MOST_OPS = 1_500
 _MOST_BYTES = 100 << 20
 """Of weights: larger files take too long to be written and read for a trial."""
 
+_MOST_INPUTS = 20 * _MOST_OPS
+"""Tensors that all ops read together, beyond which nothing is tried either."""
+
 _PIECES_EFFORT = 0.25
 """Of the search for pieces, as `Limits.effort` counts it."""
 
@@ -117,7 +120,9 @@ def suggestions(
     """
     given = required_as_given(module, prepared)
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
-    large = sum(len(graph.ops) for graph in module.graphs) > _MOST_OPS or module.weights_bytes > _MOST_BYTES
+    ops = [op for graph in module.graphs for op in graph.ops]
+    large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
+    large = large or module.weights_bytes > _MOST_BYTES
     elsewhere = target.pools or target.on_chip_bytes or request.guarantee == "default"
     if enough or large or elsewhere or request.stopped():
         return ()

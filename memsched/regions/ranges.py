@@ -156,10 +156,11 @@ def _deduce(geometry: Geometry, op: Op, region: Region) -> Needed:
             inputs.append(NeededInput(Region(ranges), tuple(span.pads for span in found)))
     if inputs and all(one.region is None for one in inputs):
         raise RefusedError("this part of its output depends on constants alone")
+    activations = frozenset(op.positions)
     weights = tuple(
         WeightSlice(position, axis, start, stop)
         for position, maps in sorted(geometry.operands.items())
-        if position not in op.positions
+        if position not in activations
         for axis, start, stop in _sliced(geometry.shapes[position], maps, spans[position])
     )
     return Needed(
