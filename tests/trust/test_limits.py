@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,15 @@ def test_no_limit_watches_nothing() -> None:
     assert memory.said(interrupted=False) is None
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Interrupt as in the foreground: jobs in a shell's background ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_before_a_search_it_is_an_error() -> None:
     with pytest.raises(MemoryLimitError, match=r"more than --memory-limit 1,024\.0 KB"), memory_limited(2**20):
         wait(300.0)
