@@ -224,7 +224,7 @@ def _rewritten(
     sequence = [number[module.graphs[0].ops[op].name] for op in point.sequence]
     request.go_on()
     made = rematerialise(graph, sequence, dialect_of(module, prepared.target))
-    again, data = read_back(_plain(module), made.graph, options, request.go_on)
+    again, data = read_back(_plain(module), made.graph, options, prepared.target, request.go_on)
     request.go_on()
     again = _with_origins(again, module)
     anew = prepare_again(again, prepared, request)

@@ -88,11 +88,12 @@ def in_order(graph: Graph, order: Sequence[int]) -> Graph:
 
 
 def read_back(
-    module: Module, graph: Graph, options: LoadOptions, go_on: Callable[[], None] = lambda: None
+    module: Module, graph: Graph, options: LoadOptions, target: Target, go_on: Callable[[], None] = lambda: None
 ) -> tuple[Module, bytes]:
     """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
 
     Args:
+        target: Whose runtime shall take all that was added.
         go_on: Called between the steps; may raise to give up.
 
     Returns:
@@ -100,6 +101,7 @@ def read_back(
 
     Raises:
         InternalError: The file does not hold the graph.
+        ModelError: The target's runtime would refuse an operator that ``module`` does not have in such a form.
     """
     check_rewrite(module.graphs[0], graph)
     order = range(len(graph.ops))
@@ -117,6 +119,8 @@ def read_back(
     except MemschedError as error:
         raise InternalError(f"the rewritten model cannot be read back: {error}") from error
     go_on()
+    if tflm.applies(again, target):
+        tflm.check_kernels(module, again)
     found = again.graphs[0]
     check_written(graph, order, found, named=module.format == "onnx")
     ops = tuple(
@@ -201,7 +205,8 @@ def _frontier_rows(
         if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
             dialect = dialect_of(module, prepared.target)
             with contextlib.suppress(InternalError, ModelError):
-                again, _ = read_back(module, in_pieces(graph, point.groups, dialect).graph, options)
+                pieces = in_pieces(graph, point.groups, dialect)
+                again, _ = read_back(module, pieces.graph, options, prepared.target)
                 row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
         rows.append(row)
     return rows
@@ -373,9 +378,7 @@ class _Models:
     def _file(self, groups: Sequence[Group], request: Request) -> tuple[Module, bytes, int]:
         made = in_pieces(self._graph, groups, dialect_of(self._module, self._prepared.target))
         request.go_on()
-        again, data = read_back(self._module, made.graph, self._options, request.go_on)
-        if tflm.applies(again, self._prepared.target):
-            tflm.check_kernels(self._module, again)
+        again, data = read_back(self._module, made.graph, self._options, self._prepared.target, request.go_on)
         return again, data, made.macs
 
     def _at_fault(self, groups: Sequence[Group], request: Request) -> Mapping[Group, str]:

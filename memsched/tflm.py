@@ -182,7 +182,7 @@ def finish(
         InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
     """
     try:
-        written, facts = _finish(module, written, plans, options, target, plan=plan, asked=asked)
+        written, facts = _finish(module, written, plans, options, target, plan=plan, asked=asked, given=given or module)
         if given is None:
             return written, facts
         added = new_refusals(_native(given).model, parse(written.model))
@@ -203,6 +203,7 @@ def _finish(
     *,
     plan: bool,
     asked: bool,
+    given: Module,
 ) -> tuple[Written, TflmFacts]:
     data, dropped = drop_dead_tensors(written.model)
     model = parse(data)
@@ -217,7 +218,7 @@ def _finish(
     offsets = _best_offsets(model, module, plans, scratch)
     data = _with_plan(data, model, encode_plan(model, offsets))
     planned = predict(parse(data), scratch)
-    if check_plan(data, target, scratch) != planned.head:
+    if check_plan(data, target, scratch, _native(given).model) != planned.head:
         raise InternalError("the written memory plan needs another arena than was planned")
     notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import jsonschema
 import pytest
 
 import memsched
 from memsched import tflm
 from memsched.errors import ModelError
+from memsched.formats.module import LoadOptions
+from memsched.formats.tflite_limits import Refusal
 from memsched.report.build import load_schema
 from memsched.report.console import findings
 from memsched.report.header import arena_header
+from memsched.rewriting import read_back
+from memsched.targets.load import load_target
 from tests.formats.test_tflite_limits import join, softmax
-from tests.tflm_kernels import CASES, model
+from tests.formats.tflite_builder import MODELS
+from tests.tflm_kernels import CASES, model, of_axes
 from tests.tiling.test_unwritable import network
 
 SAID = "TensorFlow Lite Micro refuses this model: operator 0, SOFTMAX 'y'"
@@ -33,7 +41,32 @@ def test_optimize_says_it_first_and_last_and_in_the_header() -> None:
     lines = [text for text, _ in findings(report, 100, verbose=False)]
     assert lines[0].startswith(SAID)
     assert lines[-1] == lines[0]
-    assert SAID[:50] in arena_header(report, "m.h")
+
+
+def test_the_header_of_what_is_refused_states_nothing_but_an_error() -> None:
+    report = dict(memsched.optimize(softmax("INT8", 7.8e-9), target="tflm", verify=False).report.data)
+    text = arena_header(report, "m.h")
+    (error,) = [line for line in text.splitlines() if line.startswith("#error")]
+    assert SAID[:60] in error
+    assert "is too small" in error
+    assert "_BYTES" not in text
+    if shutil.which("gcc") is not None:
+        done = subprocess.run(
+            ["gcc", "-x", "c", "-fsyntax-only", "-"], input=text, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert SAID[:60] in done.stderr
+
+
+def test_a_hybrid_layer_and_too_many_axes_are_told_with_the_reason() -> None:
+    hybrid = model("TRANSPOSE_CONV", CASES["TRANSPOSE_CONV"], ("float32", "int8", "none", "float32"))
+    for data, reason in (
+        (hybrid, "its kernel takes no float32 data with int8 weights (a hybrid model)"),
+        (of_axes("PAD", 6, "float32"), "its kernel takes 5 axes at most, not 6"),
+        (of_axes("BATCH_MATMUL", 1, "float32"), "its kernel takes 2 axes at least, not 1"),
+    ):
+        (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
+        assert refused["reason"] == reason
 
 
 def test_other_targets_say_nothing() -> None:
@@ -61,3 +94,15 @@ def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPat
     assert not report["tiling"]["applied"]
     assert any("TensorFlow Lite Micro would refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
     assert report["tflm"]["refused"] == []
+
+
+def test_repetitions_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is added by any rewrite goes through the same check, of the file read back."""
+    data = (MODELS / "person_detect.tflite").read_bytes()
+    module = memsched.load(data)
+    target = load_target("tflm")
+    assert read_back(module, module.graphs[0], LoadOptions(), target)[1]
+    monkeypatch.setattr(tflm, "new_refusals", lambda given, written: (Refusal(0, 1, "CONV_2D", "a", "so it is"),))
+    with pytest.raises(ModelError, match="would refuse CONV_2D 'a': so it is"):
+        read_back(module, module.graphs[0], LoadOptions(), target)
+    read_back(module, module.graphs[0], LoadOptions(), load_target("litert"))

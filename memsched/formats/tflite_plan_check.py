@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from memsched.errors import InternalError
+from memsched.formats.tflite_limits import new_refusals
 from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.formats.tflite_plan import Scratch, given_plan, needs_memory, predict, tensor_bytes
 from memsched.targets.model import InPlaceRule, Target
@@ -44,18 +45,23 @@ class _Piece:
     begin: int
 
 
-def check_plan(data: bytes, target: Target, scratch: Scratch) -> int:
+def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel | None = None) -> int:
     """Return the head of the arena in bytes that TFLM needs with the plan in ``data``.
 
     Args:
         data: A TFLite file with metadata ``OfflineMemoryAllocation``.
         target: Says which tensors may share bytes.
         scratch: Per (subgraph, operator) what its kernel requests.
+        given: The model before anything of it was rewritten, if it was.
 
     Raises:
-        InternalError: The plan is missing or wrong: its length, an offset, a variable, or tensors that overlap.
+        InternalError: The plan is missing or wrong: its length, an offset, a variable, or tensors that overlap; or it
+            is for an operator that TensorFlow Lite Micro refuses, as it does none of ``given``.
     """
     model = parse(data)
+    added = () if given is None else new_refusals(given, model)
+    if added:
+        raise InternalError(f"the plan is for {added[0].type} '{added[0].name}', which is refused: {added[0].reason}")
     plan = given_plan(model)
     if plan is None:
         raise InternalError("the written file holds no memory plan")

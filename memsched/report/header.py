@@ -7,7 +7,6 @@ characters are harmless there.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -27,6 +26,8 @@ def arena_header(report: Mapping[str, Any], file_name: str) -> str:
     With a target of TensorFlow Lite Micro it states the arena as a whole: the planned part (the head that was
     predicted, otherwise memsched's arena) and estimates of the persistent part and of the room for planning.
 
+    Of a model that TensorFlow Lite Micro refuses it states nothing: whoever includes it gets the reason as an error.
+
     Args:
         report: Of ``memsched optimize`` or ``memsched analyze``.
     """
@@ -37,6 +38,7 @@ def arena_header(report: Mapping[str, Any], file_name: str) -> str:
     guard = f"{_identifier(file, 'HEADER')}_"
     stem = report["model"]["path"] if report["model"]["path"] != "-" else file_name
     name = _identifier(PurePath(stem).stem, "MODEL")
+    refused = refusal_lines(report)
     sections = [
         [f"/* Written by memsched {_comment(report['memsched_version'])}; do not edit. */"],
         [f"#ifndef {guard}", f"#define {guard}"],
@@ -46,13 +48,14 @@ def arena_header(report: Mapping[str, Any], file_name: str) -> str:
             f'#define {name}_MODEL_SHA256 "{_hexadecimal(written.get("sha256") or report["model"]["sha256"])}"',
             f'#define {name}_MEMSCHED_VERSION "{_comment(report["memsched_version"])}"',
         ],
-        _sizes(report, name),
-        _checks(name),
-        _pools(report, name),
-        _tensors(report, name),
+        *(_stated(report, name) if not refused else [[f'#error "{_HARMLESS.sub("_", refused[0][0])}"']]),
         [f"#endif /* {guard} */"],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _stated(report: Mapping[str, Any], name: str) -> list[list[str]]:
+    return [_sizes(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
 
 
 def _identifier(text: str, default: str) -> str:
@@ -86,9 +89,6 @@ def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
             f"#define {name}_ACTIVATION_BYTES {_size(head)}",
             f"#define {name}_ARENA_BYTES {name}_ACTIVATION_BYTES",
         ]
-    lines += [
-        f"/* {_comment(line)} */" for text, _ in refusal_lines(report) for line in textwrap.wrap(text, _LONGEST_NAME)
-    ]
     lines += [
         "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
         f"#define {name}_ACTIVATION_BYTES {_size(head)}",

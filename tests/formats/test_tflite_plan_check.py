@@ -8,6 +8,7 @@ import pytest
 
 from memsched.errors import InternalError
 from memsched.formats.tflite_metadata import OFFLINE_PLAN
+from memsched.formats.tflite_model import parse
 from memsched.formats.tflite_plan_check import check_plan
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
@@ -170,3 +171,12 @@ def test_a_body_with_two_callers_overwrites_nothing() -> None:
     body = Sub([T("i"), T("k")], [O("RELU", [0], [1])], [0], [1])
     with pytest.raises(InternalError, match="tensor 0 'i' of subgraph 1 and tensor 1 'k' of subgraph 1"):
         check_plan(planned(0, 16, 32, 48, 64, 64, sub=main, others=(body,)), REFERENCE, {})
+
+
+def test_a_plan_for_what_is_refused_is_refused() -> None:
+    """A rewrite must not have added it; what was given already is told to the user elsewhere."""
+    plain, refused = chain("RELU"), chain("GELU")
+    data = planned(0, 32, sub=refused)
+    assert check_plan(data, PLAIN, {}) == check_plan(data, PLAIN, {}, parse(build(refused))) == 64
+    with pytest.raises(InternalError, match="GELU 't1', which is refused: it has no kernel"):
+        check_plan(data, PLAIN, {}, parse(build(plain)))

@@ -96,8 +96,10 @@ def test_only_targets_with_a_limit_nest() -> None:
 def test_tflm_loads_files_with_many_pieces_and_computes_the_same() -> None:
     data = network()
     module = load_module(data, "net.tflite", LoadOptions())
-    files = [read_back(module, joined(data, axes, counts, 10), LoadOptions())[1] for axes, counts in WAYS]
-    given, flat, *found = run_all([data, read_back(module, joined(data, (1,), (11,), None), LoadOptions())[1], *files])
+    tflm, litert = load_target("tflm"), load_target("litert")
+    files = [read_back(module, joined(data, axes, counts, 10), LoadOptions(), tflm)[1] for axes, counts in WAYS]
+    many = joined(data, (1,), (11,), None)
+    given, flat, *found = run_all([data, read_back(module, many, LoadOptions(), litert)[1], *files])
     assert flat.refused
     assert all(same_outputs(given, one) for one in found)
 
