@@ -100,6 +100,10 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dep
     return data
 
 
+_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE"})
+"""Operators that are told the shape of what they make, by their second input or (RESHAPE alone) their options."""
+
+
 class _Rewriter:
     def __init__(self, module: Module, native: TfliteNative, graph: Graph) -> None:
         self._model: FileModel = native.model
@@ -196,8 +200,13 @@ class _Rewriter:
             value = op.attributes.get(name)
             if value != origin.attributes.get(name) and not name.startswith(CONSTANT_SHAPE):
                 self._change(op, name, value, table, inputs, fields)
+        whole = self._given.tensors[origin.outputs[0]].shape or () if origin.outputs else ()
         if op.region is not None:
-            self._constants.cut(op, operator, inputs, self._given.tensors[origin.outputs[0]].shape or ())
+            self._constants.cut(op, operator, inputs, whole)
+        shape = self._graph.tensors[op.outputs[0]].shape or () if op.outputs else ()
+        if op.type in _SHAPED and shape != whole:
+            # An input for the shape comes before what the options say of it.
+            inputs[1:] = [self._constants.integers(shape, (len(shape),))]
         fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
         fields[OperatorSlot.OUTPUTS] = Numbers("int32", outputs)
         return copied(table, "Operator", fields)

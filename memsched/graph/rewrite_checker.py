@@ -45,9 +45,10 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             raise InternalError(f"tensor '{tensor.name}' is made by no op")
     if _interface(before) != _interface(after):
         raise InternalError("the rewritten graph has other inputs, outputs or variables")
-    unread = {op.name for op in _unread(before)}
+    # What joins the pieces of such an op makes the tensor that the op made.
+    unread = {name for op in _unread(before) for name in (op.name, *_made_by(before, op))}
     for op in _unread(after):
-        if (op.origin or op.name) not in unread:
+        if unread.isdisjoint((op.origin or op.name, *_made_by(after, op))):
             raise InternalError(f"op '{op.name}' computes what nothing reads")
 
 
@@ -55,6 +56,10 @@ def _unread(graph: Graph) -> list[Op]:
     """Return the ops that make something, of which neither an op reads anything nor the graph gives it out."""
     used = {*graph.outputs, *graph.variables, *(tensor for op in graph.ops for tensor in op.inputs)}
     return [op for op in graph.ops if op.outputs and used.isdisjoint(op.outputs)]
+
+
+def _made_by(graph: Graph, op: Op) -> list[str]:
+    return [graph.tensors[tensor].name for tensor in op.outputs]
 
 
 def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
