@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-from memsched import litert, tflm
+from memsched import litert, onnxruntime_plan, tflm
 from memsched.errors import UsageError
 from memsched.final import MOST_EXTRA_MACS, Final, Permitted, find
 from memsched.formats.files import load_module, read_source
@@ -142,6 +142,7 @@ def analyze(
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.section(),
         litert=_for_litert(module, prepared, None),
+        session=_for_onnxruntime(module, prepared, None, "session"),
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -225,7 +226,7 @@ def optimize(
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, order_guarantee)
     plan = tflm.wants_plan(module, prepared.target, tflm_plan)
     end = _end_of_search(started, limits)
     within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
@@ -245,6 +246,7 @@ def optimize(
         control_dependencies=control_dependencies,
         target=prepared.target.name,
         keep=chosen is not None and chosen.keep,
+        promised=budget_bytes is not None,
     )
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
@@ -257,6 +259,7 @@ def optimize(
             *(final.module, written, plans, options, prepared.target), plan=plan, asked=tflm_plan, given=given
         )
     in_litert = _for_litert(module, prepared, final.placed.required)
+    in_session = _for_onnxruntime(module, prepared, final.placed, order_guarantee)
     helpful: tuple[Mapping[str, Any], ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
         asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
@@ -296,6 +299,7 @@ def optimize(
         rewrites=final.rewrites,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
         litert=in_litert,
+        session=in_session,
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -352,6 +356,16 @@ def _for_litert(module: Module, prepared: Prepared, required: int | None) -> tup
     return given, given if required is None else required
 
 
+def _for_onnxruntime(
+    module: Module, prepared: Prepared, placed: Placed | None, guarantee: OrderGuarantee
+) -> tuple[int, int] | None:
+    """Return what the session that is promised needs for the file as given, and for a result; None elsewhere."""
+    if not onnxruntime_plan.applies(module, prepared.target, guarantee):
+        return None
+    given = required_as_given(module, prepared, guarantee)
+    return given, given if placed is None else placed.required
+
+
 def _end_of_search(started: float, limits: Limits) -> float:
     """Return when a search must end so that checking and writing end in time: they take about as long as reading."""
     if limits.time_limit is None:
@@ -397,12 +411,12 @@ def _budget(budget: int | str | None) -> int | Percentage | None:
 
 
 def _budget_bytes(
-    budget: int | Percentage | None, module: Module, prepared: Prepared
+    budget: int | Percentage | None, module: Module, prepared: Prepared, guarantee: OrderGuarantee = "session"
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the budget in bytes, and a note that says where they come from if it was a part."""
     if not isinstance(budget, Percentage):
         return budget, ()
-    given = required_as_given(module, prepared)
+    given = required_as_given(module, prepared, guarantee)
     size = budget.of(given)
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 

@@ -24,7 +24,7 @@ from memsched.schedule.reuse import least_with_reuse
 from memsched.targets.load import Target
 from memsched.writing import Guarantee
 
-__all__ = ["Chosen", "Predicted", "applies", "choose"]
+__all__ = ["Chosen", "Predicted", "applies", "choose", "required_as_stored"]
 
 _LARGEST = 20_000
 """Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
@@ -70,11 +70,14 @@ class Chosen:
 
     Attributes:
         keep: Nothing better was found for it: the file stays as it is.
+        required: Bytes that the session needs which the guarantee promises: with the options that the report lists
+            for "session", without any for the others.
     """
 
     plans: tuple[GraphPlan, ...]
     predicted: Predicted
     keep: bool
+    required: int
 
     def compared_with(self, given: Chosen) -> Chosen:
         """Return this choice for a rewritten model, held against what the model as given needs."""
@@ -154,7 +157,23 @@ def choose(
         before_requested=run.requested["given" if without_options else "file"][0],
         after_requested=run.requested[("given" if keep else guarantee) if without_options else "written"][0],
     )
-    return Chosen(run.plans("given" if keep else guarantee), predicted, keep)
+    required = peaks["session_without_reuse" if guarantee == "session" else guarantee]
+    return Chosen(run.plans("given" if keep else guarantee), predicted, keep, required)
+
+
+def required_as_stored(module: Module, lowered: Sequence[Lowered], guarantee: OrderGuarantee) -> int:
+    """Return the bytes that the session which ``guarantee`` promises needs for the file as it is: `Chosen.required`.
+
+    That session has the options that the report lists for "session", and none for the others.
+    """
+    peaks: dict[int, int] = {}
+    for index in bottom_up(module):
+        graph, with_options = lowered[index].graph, guarantee == "session"
+        planned = Planned.of(graph, lowered[index].storage)
+        bodies = [(body.graph, body.op) for body in module.bodies if body.parent == index]
+        order = priority_order(graph) if with_options else default_order(graph)
+        peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
+    return peaks[0]
 
 
 _SHOWN = ("given", "none", "default", "session", "session_without_reuse", "pins")

@@ -149,7 +149,7 @@ class Placed:
     Attributes:
         chosen: What ONNX Runtime's planner makes of the orders, where that is known.
         required: Bytes that a budget is compared with: what the file takes by its runtime's own planner, where that
-            decides (TensorFlow Lite Micro, LiteRT); the arena elsewhere.
+            is known (TensorFlow Lite Micro, LiteRT, ONNX Runtime by the order guarantee); the arena elsewhere.
     """
 
     plans: tuple[GraphPlan, ...]
@@ -166,9 +166,11 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
     return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
 
 
-def required_as_given(module: Module, prepared: Prepared) -> int:
+def required_as_given(module: Module, prepared: Prepared, guarantee: OrderGuarantee = "session") -> int:
     """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
     given = prepared.baselines["file_order"]
+    if onnxruntime_plan.applies(module, prepared.target, guarantee):
+        return onnxruntime_plan.required_as_stored(module, prepared.lowered, guarantee)
     if litert.applies(module, prepared.target):
         return litert.required_bytes(given.graph, given.schedule, given.allocation)
     head = tflm.analyzed(module).file_head if tflm.applies(module, prepared.target) else None
@@ -226,7 +228,9 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         on_progress=request.on_progress,
         stop=request.stop,
     )
-    placed = Placed((main, *plans[1:]), allocation, chosen, allocation.arena)
+    if chosen is not None:
+        return Placed((main, *plans[1:]), allocation, chosen, chosen.required)
+    placed = Placed((main, *plans[1:]), allocation, None, allocation.arena)
     needs = _needs(module, prepared.target, request)
     if needs is None:
         return placed
@@ -234,9 +238,13 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
     return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
 
 
-def planner_is_known(module: Module, target: Target) -> bool:
+def planner_is_known(module: Module, target: Target, guarantee: OrderGuarantee) -> bool:
     """Return whether the target's runtime lays tensors by a planner of its own, which is known here."""
-    return tflm.applies(module, target) or litert.applies(module, target)
+    return (
+        tflm.applies(module, target)
+        or litert.applies(module, target)
+        or onnxruntime_plan.applies(module, target, guarantee)
+    )
 
 
 _Needs = Callable[[Sequence[GraphPlan], Allocation], int | None]
@@ -256,6 +264,9 @@ def required_for(
     module: Module, prepared: Prepared, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
 ) -> int | None:
     """Return the bytes that a file in the orders of ``plans`` requires; None where its runtime could not load it."""
+    chosen = _for_onnxruntime(module, prepared, tuple(plans), dataclasses.replace(request, solver="auto"))
+    if chosen is not None:
+        return chosen.required
     needs = _needs(module, prepared.target, request)
     return allocation.arena if needs is None else needs(plans, allocation)
 
@@ -285,9 +296,12 @@ def as_stored(module: Module, prepared: Prepared, request: Request) -> Placed:
     """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
     plans = plan_module(module, prepared.lowered, request.limits, solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    if onnxruntime_plan.applies(module, prepared.target, request.guarantee):
+        required = onnxruntime_plan.required_as_stored(module, prepared.lowered, request.guarantee)
+        return Placed(plans, allocation, None, required)
     needs = _needs(module, prepared.target, request)
-    required = needs(plans, allocation) if needs is not None else None
-    return Placed(plans, allocation, None, allocation.arena if required is None else required)
+    found = needs(plans, allocation) if needs is not None else None
+    return Placed(plans, allocation, None, allocation.arena if found is None else found)
 
 
 def _never_worse(found: Placed, stored: Placed) -> Placed:

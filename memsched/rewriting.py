@@ -306,7 +306,7 @@ class _Models:
         self._at_most: dict[FrontierPoint, int] = {}
         self._requires: dict[FrontierPoint, int] = {}
         # Where the runtime's planner is known, what a point requires at most is told without a search.
-        self._planned = planner_is_known(module, prepared.target)
+        self._planned = planner_is_known(module, prepared.target, request.guarantee)
         self.taken: tuple[Rewritten, tuple[Group, ...]] | None = None
 
     def take_best(self, points: Sequence[FrontierPoint], budget: int | None) -> None:

@@ -68,6 +68,8 @@ class Outcome:
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
         litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
+        session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
+            with; None for another runtime.
     """
 
     command: str
@@ -88,6 +90,7 @@ class Outcome:
     on_chip: Mapping[str, Any] | None = None
     frontier: Sequence[Mapping[str, Any]] | None = None
     litert: tuple[int, int] | None = None
+    session: tuple[int, int] | None = None
     suggestions: Sequence[Mapping[str, Any]] = ()
 
 
@@ -124,6 +127,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report:
         extra_macs=outcome.rewrites.extra_macs,
         on_chip=outcome.on_chip,
         litert=outcome.litert,
+        session=outcome.session,
         suggestions=outcome.suggestions,
         seed=seed,
         seconds=seconds,
@@ -172,8 +176,8 @@ def _guarantee_section(written: Written) -> dict[str, Any]:
     guarantee = written.guarantee
     return {
         "kind": guarantee.kind,
-        # Nothing has to be done for the file as given.
-        "session_options": [] if written.unchanged else list(guarantee.session_options),
+        # Nothing has to be done for the file as given, unless its session's figure was compared with a budget.
+        "session_options": list(guarantee.session_options) if written.opened_with_options else [],
         "pins": guarantee.pins,
         "predicted_peak_bytes": None if guarantee.predicted is None else dict(guarantee.predicted),
     }

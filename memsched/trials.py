@@ -118,7 +118,7 @@ def suggestions(
         target: With all of its rules, whether they were permitted or not.
         placed: What the file written requires, or the one given.
     """
-    given = required_as_given(module, prepared)
+    given = required_as_given(module, prepared, request.guarantee)
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
     ops = [op for graph in module.graphs for op in graph.ops]
     large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
@@ -132,7 +132,6 @@ def suggestions(
         started=now,
         limits=Limits(0.0, request.limits.seed, effort=_PIECES_EFFORT),
         solver="file",
-        guarantee="none",
         on_progress=None,
         end=math.inf,
     )

@@ -87,7 +87,7 @@ def _verify_onnx(
     if found.outputs_equal is None:
         return found
     if written.unchanged:
-        return found if promised.kind in {"pins", "default"} else _as_opened(found)
+        return found if promised.kind in {"pins", "default"} or written.opened_with_options else _as_opened(found)
     sizes, notes = onnxruntime.try_other_sizes(
         data,
         written.model,

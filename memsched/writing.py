@@ -44,6 +44,7 @@ class Written:
     Attributes:
         unchanged: They are the input's.
         notes: What the report must say of the writing.
+        promised: What a session with the options of the guarantee needs is told of the file, changed or not.
         fixed: Dimensions that the model as given leaves open, names to sizes; another size would be wrong.
     """
 
@@ -52,6 +53,12 @@ class Written:
     guarantee: Guarantee
     notes: tuple[str, ...] = ()
     fixed: Mapping[str, int] = field(default_factory=dict)
+    promised: bool = False
+
+    @property
+    def opened_with_options(self) -> bool:
+        """Whether the figures that are told of the file hold for the options of its guarantee."""
+        return not self.unchanged or (self.promised and self.guarantee.kind == "session")
 
 
 def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
@@ -76,11 +83,13 @@ def write_model(
     control_dependencies: bool,
     target: str,
     keep: bool = False,
+    promised: bool = False,
 ) -> Written:
     """Return the model in the plans' orders; ``data``, byte for byte, where no order changed and nothing is added.
 
     Args:
         keep: Nothing is better than the file as given: return it, whatever was asked for.
+        promised: As `Written.promised`.
 
     Raises:
         InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
@@ -91,7 +100,7 @@ def write_model(
         return Written(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
     if guarantee == "pins":
         return _write_pinned(module, data, plans, options, target)
-    return _write_onnx(module, data, plans, options, guarantee, target)
+    return dataclasses.replace(_write_onnx(module, data, plans, options, guarantee, target), promised=promised)
 
 
 def fixed_dimensions(given: Module, model: bytes) -> dict[str, int]:

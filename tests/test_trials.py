@@ -58,10 +58,7 @@ def long_skip() -> bytes:
 
 def required(report: Mapping[str, Any]) -> int:
     """Return the figure that budgets are compared with."""
-    if report["budget"] is not None:
-        return int(report["budget"]["required_bytes"])
-    head = None if report["tflm"] is None else report["tflm"]["head_bytes"]
-    return int(report["result"]["arena_bytes"] if head is None else head)
+    return int(report["result"]["required_bytes"])
 
 
 SOURCES = {

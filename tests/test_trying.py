@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
+from memsched.formats.module import OrderGuarantee
 from memsched.trying import try_points
 from tests.test_tflm import random_model
-from tests.tiling.random_nets import tflite_net
+from tests.tiling.random_nets import onnx_net, tflite_net
 
 STEPS = 13
 
@@ -122,3 +123,63 @@ def test_between_the_peak_and_what_the_planner_requires_pieces_are_found() -> No
     needed, met = required(data, "tflm", between)
     assert met
     assert needed <= between
+
+
+def in_onnxruntime(data: bytes, guarantee: OrderGuarantee, budget: int, *, verify: bool = False) -> memsched.Report:
+    return memsched.optimize(
+        data,
+        budget=budget,
+        tile=True,
+        max_extra_macs=50.0,
+        order_guarantee=guarantee,
+        verify=verify,
+        time_limit=None,
+        solver="greedy",
+    ).report
+
+
+@pytest.mark.parametrize(("number", "guarantee"), [(0, "pins"), (2, "session"), (3, "default")])
+def test_budgets_are_met_monotonically_where_sessions_and_arenas_differ(number: int, guarantee: OrderGuarantee) -> None:
+    """Sessions align nothing, and those without options hand dead buffers on: they need less than arenas, or more."""
+    data = onnx_net(number)
+    least = in_onnxruntime(data, guarantee, 0)
+    as_given, needed = (least["result"]["session_bytes"][when] for when in ("before", "after"))
+    assert needed != least["result"]["arena_bytes"]
+    steps = 4
+    rows = [in_onnxruntime(data, guarantee, as_given * step // steps)["budget"] for step in range(1, steps + 1)]
+    met = [row["met"] for row in rows]
+    assert met == sorted(met)
+    assert met[-1]
+    assert max(row["required_bytes"] for row in rows) <= as_given
+    assert in_onnxruntime(data, guarantee, needed)["budget"]["met"]
+
+
+def test_what_decides_is_what_the_session_shows() -> None:
+    """The arena of this model in pieces is nine times as large as what is requested: small tensors, each aligned."""
+    report = in_onnxruntime(onnx_net(2), "session", 1840, verify=True)
+    assert report["budget"] == {"budget_bytes": 1840, "required_bytes": 1840, "exceeded_bytes": 0, "met": True}
+    assert report["verification"]["measured_peak_after_bytes"] == report["result"]["required_bytes"] == 1840
+    assert report["result"]["arena_bytes"] > 9 * 1840
+
+
+def test_a_file_that_stays_as_it_is_meets_a_budget_with_the_options_that_are_printed() -> None:
+    needed = in_onnxruntime(onnx_net(1), "session", 0)["result"]["session_bytes"]["before"]
+    report = memsched.optimize(onnx_net(1), budget=needed).report
+    assert report["output"]["unchanged"]
+    assert report["budget"]["met"]
+    assert report["order_guarantee"]["session_options"] == report["verification"]["measured_with"]
+    assert len(report["order_guarantee"]["session_options"]) > 1
+    assert report["verification"]["measured_peak_after_bytes"] == report["budget"]["required_bytes"] == needed
+    # Without a budget nothing is claimed of such a session, and nothing has to be done.
+    assert memsched.optimize(onnx_net(1)).report["order_guarantee"]["session_options"] == []
+
+
+def test_a_session_that_needs_more_than_was_predicted_does_not_meet_the_budget() -> None:
+    """Without options the runtime lays convolutions out anew, which no prediction of a file's order knows."""
+    given = in_onnxruntime(onnx_net(0), "none", 0)["result"]["session_bytes"]["before"]
+    predicted = in_onnxruntime(onnx_net(0), "none", given)
+    report = in_onnxruntime(onnx_net(0), "none", given, verify=True)
+    assert predicted["budget"]["met"]
+    shown = report["verification"]["default_peak_after_bytes"]
+    assert report["budget"]["required_bytes"] == max(shown, predicted["budget"]["required_bytes"])
+    assert report["budget"]["met"] == (report["budget"]["required_bytes"] <= given)

@@ -72,6 +72,7 @@ class Facts:
     extra_macs: int = 0
     on_chip: Mapping[str, Any] | None = None
     litert: tuple[int, int] | None = None
+    session: tuple[int, int] | None = None
     suggestions: Sequence[Mapping[str, Any]] = ()
 
 
@@ -127,17 +128,39 @@ def _result(facts: Facts) -> dict[str, Any]:
         "proof": facts.schedule.proof,
         "method": facts.schedule.method,
         "arena_bytes": facts.allocation.arena,
-        "litert_bytes": None if facts.litert is None else dict(zip(("before", "after"), facts.litert, strict=True)),
+        "litert_bytes": _before_and_after(facts.litert),
+        "session_bytes": _before_and_after(facts.session),
+        "required_bytes": _required(facts),
         "reduction_percent": round(100 * (before - peak) / before, 2) if before else 0.0,
         "extra_macs_percent": round(100 * facts.extra_macs / macs, 3) if macs else 0.0,
         "interrupted": facts.interrupted,
     }
 
 
+def _before_and_after(figures: tuple[int, int] | None) -> dict[str, int] | None:
+    return None if figures is None else dict(zip(("before", "after"), figures, strict=True))
+
+
 def _required(facts: Facts) -> int:
-    """Return what the model written takes: its runtime's own planner decides, where that is known."""
+    """Return what the model written takes: its runtime's own planner decides, where that is known.
+
+    Where the very session that is promised showed more, that decides.
+    """
+    if facts.session is not None:
+        return max(facts.session[1], _shown_in_session(facts) or 0)
     head = facts.tflm["head_bytes"] if facts.tflm is not None else facts.litert[1] if facts.litert is not None else None
     return facts.allocation.arena if head is None else int(head)
+
+
+def _shown_in_session(facts: Facts) -> int | None:
+    """Return the bytes that ONNX Runtime was seen to need as the order guarantee says; None where it was not run so."""
+    if facts.verification is None or facts.order_guarantee is None:
+        return None
+    with_options = facts.order_guarantee["kind"] == "session"
+    if with_options and not facts.order_guarantee["session_options"]:
+        return None
+    shown: int | None = facts.verification[f"{'measured' if with_options else 'default'}_peak_after_bytes"]
+    return shown
 
 
 def _budget(budget: int | None, required: int) -> dict[str, Any] | None:

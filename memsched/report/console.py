@@ -11,7 +11,7 @@ from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
 from memsched.report.refusals import refusal_lines
 from memsched.report.remat import remat_lines
-from memsched.report.sessions import default_session_line, measured_text, size_lines
+from memsched.report.sessions import default_session_line, measured_text, memory_named, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.units import format_size
@@ -245,13 +245,13 @@ def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     required, available = budget["required_bytes"], budget["budget_bytes"]
     if budget["met"]:
         spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
-        return [(f"budget met: the arena takes {required:,} of {available:,} B, {spare}", "green")]
+        return [(f"budget met: {memory_named(report)} takes {required:,} of {available:,} B, {spare}", "green")]
     lines: list[tuple[str, str | None]] = [(budget_verdict(report), "red")]
     return lines
 
 
 def budget_verdict(report: Mapping[str, Any]) -> str:
-    """Return in a line by how much the arena exceeds the budget, and whether another order could meet it."""
+    """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
     budget, bound = report["budget"], report["result"]["lower_bound_bytes"]
     available = budget["budget_bytes"]
     if was_rewritten(report):
@@ -263,7 +263,8 @@ def budget_verdict(report: Mapping[str, Any]) -> str:
     else:
         verdict = "it is not proven that no order can meet it"
     return (
-        f"budget exceeded: the arena requires {budget['required_bytes']:,} B, {available:,} B are available, "
+        f"budget exceeded: {memory_named(report)} requires {budget['required_bytes']:,} B, "
+        f"{available:,} B are available, "
         f"{budget['exceeded_bytes']:,} B too many; {verdict}"
     )
 

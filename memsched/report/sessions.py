@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["default_session_line", "measured_text", "size_lines"]
+__all__ = ["default_session_line", "measured_text", "memory_named", "size_lines"]
 
 Line = tuple[str, str | None]
 
 _DEFAULT_SESSION = "a session without options"
 """What reports that lack the words speak of."""
+
+
+def memory_named(report: Mapping[str, Any]) -> str:
+    """Return in words what a budget is compared with."""
+    if report["result"].get("session_bytes") is None:
+        return "the arena"
+    guarantee = report["order_guarantee"]
+    if guarantee is None:
+        return "a session with the options of --order-guarantee session"
+    with_options = guarantee["kind"] == "session" and guarantee["session_options"]
+    return "a session with the options below" if with_options else "a session without options"
 
 
 def measured_text(report: Mapping[str, Any]) -> str:
@@ -20,10 +31,10 @@ def measured_text(report: Mapping[str, Any]) -> str:
     with_options = len(verification.get("measured_with", ())) > 1
     if before is None or after is None:
         return ""
-    if _unchanged(report) and verification.get("measured_with"):
-        return f"; measured peak in a session without options {before:,} B"
     guarantee = report["order_guarantee"]
     stated = guarantee is not None and guarantee["session_options"]
+    if _unchanged(report) and verification.get("measured_with") and not stated:
+        return f"; measured peak in a session without options {before:,} B"
     where = ""
     if with_options:
         where = " with the options below" if stated else " with the options of --order-guarantee session"

@@ -160,7 +160,7 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
     assert "no rewrite that was tried meets it" in missed.out
     report = report_of(tmp_path / "net_memsched.json")
     assert report["tiling"]["applied"]
-    assert report["budget"]["required_bytes"] == report["result"]["arena_bytes"] < 24576
+    assert report["budget"]["required_bytes"] == report["result"]["session_bytes"]["after"] < 24576
     assert report["at_fault"][0]["tensor"] in missed.out
     assert onnx.load(tmp_path / "net_memsched.onnx").graph.node[-1].op_type == "Tanh"
 
