@@ -29,7 +29,7 @@ PAGES = tuple(
 CHECKED = (
     r"make ",
     r"pip install ",
-    r"python (-m scripts\.|scripts/)",
+    r"python (-m (scripts|tests\.tools)\.|scripts/)",
     r".*--dask ",
     r".*memsched --completion ",
 )
@@ -51,7 +51,7 @@ SLOW = (
 """Page and part of commands that take more than some seconds, or need what those write: `make test-docs`."""
 
 TIMED = (
-    ("docs/distribute.md", "python -m scripts.bench_cluster_runs resnet50 --save"),
+    ("docs/distribute.md", "python -m scripts.bench.cluster_runs resnet50 --save"),
     ("docs/distribute.md", "memsched distribute resnet50.onnx"),
     ("docs/distribute.md", "memsched distribute models/networks/unetpp.onnx"),
     ("docs/distribute.md", "from memsched import distributing"),
@@ -91,7 +91,7 @@ class Command:
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-_MENTION = re.compile(r"`((?:memsched [a-z]|make [a-z]|python -m scripts\.)[^`]*)`")
+_MENTION = re.compile(r"`((?:memsched [a-z]|make [a-z]|python -m (?:scripts|tests\.tools)\.)[^`]*)`")
 
 
 def _blocks(page: str) -> Iterator[tuple[str, int, list[str]]]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from memsched.graph.dag import validate
 from memsched.graph.limits import Limits
-from scripts.bench_decompose import table
-from scripts.training_graphs import training_graph
+from scripts.bench.decompose import table
+from scripts.networks.training_graphs import training_graph
 from tests.remat.dags import graph_of, path
 
 

@@ -14,13 +14,13 @@ from memsched.graph import dag
 from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from scripts import bench_growth
-from scripts.bench_schedule import __main__ as command
-from scripts.bench_schedule import ablation, cells, determinism, fusion, networks, peers
-from scripts.bench_schedule.common import network
-from scripts.bench_schedule.published import ABLATION, NETWORKS, Published
-from scripts.growth_graphs import KINDS, layered, stacked
+from scripts.bench import growth
+from scripts.bench.schedule import __main__ as command
+from scripts.bench.schedule import ablation, cells, determinism, fusion, networks, peers
+from scripts.bench.schedule.common import network
+from scripts.bench.schedule.published import ABLATION, NETWORKS, Published
 from scripts.networks.catalogue import NAMES, PUBLISHED
+from scripts.networks.growth import KINDS, layered, stacked
 from scripts.networks.randwire import random_cell
 from tests.small_models import branches
 
@@ -194,23 +194,23 @@ def test_stacked_cells() -> None:
 
 
 def test_growth_is_measured_in_a_process_of_its_own() -> None:
-    found = bench_growth.measure("layered", 60, 5.0)
+    found = growth.measure("layered", 60, 5.0)
     assert found.ops == 60
     assert found.lower_bound <= found.peak <= min(found.greedy, found.file)
     assert 1 < found.graph_megabytes <= found.megabytes < 2000
-    cells_of_row = bench_growth.row(found).strip("| ").split(" | ")
+    cells_of_row = growth.row(found).strip("| ").split(" | ")
     assert cells_of_row[:2] == ["layered", "60"]
     assert cells_of_row[9] == found.status
 
 
 def test_a_failing_measurement_says_so() -> None:
     with pytest.raises(SystemExit, match=r"nothing, 10 ops: exit 1: [\s\S]*KeyError"):
-        bench_growth.measure("nothing", 10, 1.0)
+        growth.measure("nothing", 10, 1.0)
 
 
-def some_measurements() -> list[bench_growth.Measurement]:
+def some_measurements() -> list[growth.Measurement]:
     source = random.Random(0)
-    first = bench_growth.Measurement("layered", 100, 9, 9, 9, 8, 8, "optimal", "greedy", 1.0, 2.0, 0.5, 20, 40)
+    first = growth.Measurement("layered", 100, 9, 9, 9, 8, 8, "optimal", "greedy", 1.0, 2.0, 0.5, 20, 40)
     return [
         dataclasses.replace(first, kind=kind, ops=ops, simple_seconds=source.random() + ops / 1000)
         for kind in KINDS
@@ -221,13 +221,13 @@ def some_measurements() -> list[bench_growth.Measurement]:
 def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit, match=r"pip install 'memsched\[bench\]'"):
-        bench_growth.draw(some_measurements(), tmp_path / "growth.svg")
+        growth.draw(some_measurements(), tmp_path / "growth.svg")
 
 
 def test_drawing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pictures = [tmp_path / "a.svg", tmp_path / "new" / "b.svg"]
     for picture in pictures:
-        bench_growth.draw(some_measurements(), picture)
+        growth.draw(some_measurements(), picture)
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
     assert b"stacked: without the search" in pictures[0].read_bytes()

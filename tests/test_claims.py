@@ -1,8 +1,8 @@
-"""`python -m scripts.claims`: a claim that the runtime contradicts is a wrong row."""
+"""`python -m tests.tools.claims`: a claim that the runtime contradicts is a wrong row."""
 
 from __future__ import annotations
 
-from scripts.claims.__main__ import Row, _judged
+from tests.tools.claims.__main__ import Row, _judged
 
 
 def test_claims_may_be_two_percent_off() -> None:

@@ -51,7 +51,7 @@ def source_of(script: str) -> str:
     path = ROOT / script.replace(".py", "").replace(".", "/")
     files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    others = set(re.findall(r"(?m)^from (scripts\.\w+) import", text)) - {script}
+    others = set(re.findall(r"(?m)^from (scripts\.(?:bench\.)?\w+) import", text)) - {script}
     return text + "".join(source_of(other) for other in sorted(others))
 
 
@@ -96,9 +96,9 @@ def test_what_is_not_run_is_valid(command: Command) -> None:
     [
         "make nonsense",
         "pip install '.[nonsense]'",
-        "python -m scripts.bench_remat --nonsense",
-        "python -m scripts.bench_schedule cells --nonsense",
-        "python -m scripts.bench_schedule determinism -- --nonsense",
+        "python -m scripts.bench.remat --nonsense",
+        "python -m scripts.bench.schedule cells --nonsense",
+        "python -m scripts.bench.schedule determinism -- --nonsense",
         "memsched batch models --dask tcp://host:1 --nonsense",
     ],
 )

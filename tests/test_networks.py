@@ -21,7 +21,7 @@ from scripts.networks import __main__ as command
 from scripts.networks.catalogue import FURTHER, NAMES, PUBLISHED, build
 from scripts.networks.randwire import SEEDS, random_cell, watts_strogatz
 from scripts.networks.table import lowered
-from scripts.topology import load_topology
+from scripts.networks.topology import load_topology
 
 REFERENCES = Path(__file__).parent / "data" / "networks"
 STORED = Path(__file__).parent.parent / "models" / "networks"

@@ -22,11 +22,11 @@ from memsched.pipelining import Staged, network_of, pipeline
 from memsched.runtimes import segments as runner
 from memsched.runtimes.values import Verification
 from memsched.targets.load import load_target
-from scripts.differential.stages import counted
 from scripts.networks.catalogue import build
 from tests.distributed_nets import random_net
 from tests.pipeline.networks import all_schedules
 from tests.small_models import branches, floats, model_of
+from tests.tools.differential.stages import counted
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 SIDE = 8

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from memsched.pipeline.respect_policy import policy_order
+from scripts.bench.respect import asap_order, random_order
 from scripts.respect.dataset import COUNTS, load_or_make
-from scripts.respect.measure import asap_order, random_order
 from scripts.respect.training import costs, make_batch, peaks
 
 
 def main() -> None:
     """Print a row per kind of order, all cut by the same rule."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="the folder that train_respect wrote")
+    parser.add_argument("run", type=Path, help="the folder that `scripts.respect.train` wrote")
     kept = load_or_make(parser.parse_args().run / "held-out.npz", 1020, 1_000_003)
     choices = np.arange(len(kept)) // 5 % len(COUNTS)
     batch = make_batch(kept, np.arange(len(kept)), choices, torch.device("cpu"))

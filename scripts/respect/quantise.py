@@ -27,7 +27,7 @@ from memsched.pipeline.condense import condense, parameters_of
 from memsched.pipeline.respect import cut_order
 from memsched.pipeline.respect_embedding import WIDTH
 from memsched.pipeline.respect_policy import policy_order, session, sessions
-from scripts.pipeline_networks import NETWORKS, keras_network, random_network
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from scripts.respect.graphs import random_graph
 
 __all__ = ["quantised", "rounded", "ship"]

@@ -30,7 +30,7 @@ def main() -> None:
     """Export, compare with PyTorch, and record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "runs", type=Path, nargs="+", help="folders that train_respect wrote; the last one's is shipped"
+        "runs", type=Path, nargs="+", help="folders that `scripts.respect.train` wrote; the last one's is shipped"
     )
     runs: list[Path] = parser.parse_args().runs
     policy = Policy()

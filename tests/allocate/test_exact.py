@@ -20,7 +20,7 @@ from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, Packing, Part
 from memsched.graph.packing_checker import check_packing
-from scripts.bench_allocate import CAPACITY, generate, shuffled
+from scripts.bench.allocate import CAPACITY, generate, shuffled
 
 
 def never() -> bool:

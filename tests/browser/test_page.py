@@ -14,7 +14,7 @@ import memsched
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.report.build import build_report
 from memsched.report.page_data import page_data
-from scripts.growth_graphs import layered
+from scripts.networks.growth import layered
 from tests.browser.conftest import Show
 from tests.report.test_build import facts_of
 from tests.report.test_page import HOSTILE, every_section, hostile

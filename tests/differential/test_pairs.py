@@ -1,4 +1,4 @@
-"""Solvers of one question against each other: a few graphs of what `python -m scripts.differential` compares.
+"""Solvers of one question against each other: a few graphs of what `python -m tests.tools.differential` compares.
 
 Where pairs meet on graphs small enough to try everything, the tests are with the solvers:
 
@@ -22,8 +22,8 @@ import pytest
 from memsched.allocate import exact as packing
 from memsched.pipeline import heuristic
 from memsched.schedule import exact
-from scripts.differential import PAIRS, addresses, claims, orders, repetitions, stages
-from scripts.differential.claims import Claim, Pair, disagreements
+from tests.tools.differential import PAIRS, addresses, claims, orders, repetitions, stages
+from tests.tools.differential.claims import Claim, Pair, disagreements
 
 GRAPHS = {"shares": 1}
 WITHOUT_PROCESSES = [pair for pair in PAIRS if not pair.name.endswith("one worker, two")]

@@ -12,7 +12,7 @@ from memsched.errors import GraphError
 from memsched.fusion.iterate import fuse
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op, Tensor
-from scripts.topology import load_topology
+from scripts.networks.topology import load_topology
 from tests.random_graphs import random_layered_graph
 
 NETWORKS = Path(__file__).parent.parent / "data" / "networks"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutants import MODULES, Result, mutants_of
+from tests.tools.mutants import MODULES, Result, mutants_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memsched.graph.limits import Limits
-from scripts.bench_joint import model_table, random_table
+from scripts.bench.joint import model_table, random_table
 
 
 def cells(lines: list[str], first: str) -> list[list[str]]:

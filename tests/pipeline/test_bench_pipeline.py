@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from scripts import bench_pipeline
-from scripts.pipeline_networks import NETWORKS, keras_network, random_network
+from scripts.bench import pipeline
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 
 TABLE_I = {
     "Xception": 134, "ResNet50": 177, "ResNet101": 347, "ResNet152": 517, "DenseNet121": 429, "ResNet101V2": 379,
@@ -42,9 +42,9 @@ def test_random_networks_have_the_degree_that_was_asked_for(nodes: int, degree: 
 
 def test_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--networks", "Xception", "--stages", "4", "--repeats", "1", "--nodes", "30", "--degrees", "3"]
-    monkeypatch.setattr(sys, "argv", ["bench_pipeline", *arguments, "--seeds", "2"])
-    monkeypatch.setattr(bench_pipeline, "learned_scheduler", lambda: None)
-    bench_pipeline.main()
+    monkeypatch.setattr(sys, "argv", ["pipeline", *arguments, "--seeds", "2"])
+    monkeypatch.setattr(pipeline, "learned_scheduler", lambda: None)
+    pipeline.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "The learned scheduler is not there: its columns are empty."
     assert "| Xception | 134 | 4 | 5,965,744 | optimal | 6,324,456 | 6.01 |  |  |" in "\n".join(lines)

@@ -15,7 +15,7 @@ from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import boundaries, exact
-from scripts.pipeline_networks import NETWORKS, keras_network, random_network
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from tests.pipeline.networks import (
     all_schedules,
     communication_of,
@@ -185,7 +185,7 @@ def test_hash_seeds_and_workers_change_nothing() -> None:
         "from memsched.graph.limits import Limits\n"
         "from memsched.graph.stages import Constraints\n"
         "from memsched.pipeline import exact\n"
-        "from scripts.pipeline_networks import keras_network, random_network\n"
+        "from scripts.networks.pipelines import keras_network, random_network\n"
         "for net in (keras_network('InceptionResNetV2'), random_network(30, 3, seed=5)):\n"
         "    for workers in (1, 2):\n"
         "        found = exact.schedule(net, Constraints(4), limits=Limits(60.0, workers=workers))\n"

@@ -11,7 +11,7 @@ from memsched.graph.stages import Constraints
 from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact, heuristic
 from memsched.pipeline.possible import explain
-from scripts.pipeline_networks import NETWORKS, keras_network
+from scripts.networks.pipelines import NETWORKS, keras_network
 from tests.pipeline.networks import constraints, network, networks
 
 CHAIN = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]

@@ -21,7 +21,7 @@ from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.simulate import simulate
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
-from scripts.pipeline_networks import keras_network, random_network
+from scripts.networks.pipelines import keras_network, random_network
 from tests.pipeline.networks import all_schedules, communication_of, constraints, networks
 
 CORAL = load_target("coral_edgetpu").pipeline

@@ -27,7 +27,7 @@ from memsched.pipeline.condense import condense, parameters_of
 from memsched.pipeline.possible import explain
 from memsched.pipeline.respect_embedding import PARENTS, WIDTH, asap_levels, embed
 from memsched.pipeline.respect_policy import policy_order
-from scripts.pipeline_networks import NETWORKS, keras_network, random_network
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from tests.pipeline.networks import constraints, network, networks, parameters_of_stages
 
 RECORD = Path(__file__).parents[2] / "docs" / "respect.json"
@@ -171,7 +171,7 @@ def test_the_same_in_every_process() -> None:
     code = (
         "from memsched.graph.stages import Constraints\n"
         "from memsched.pipeline import respect\n"
-        "from scripts.pipeline_networks import random_network\n"
+        "from scripts.networks.pipelines import random_network\n"
         "print(respect.schedule(random_network(120, 5, seed=7), Constraints(5, children_together=False)).stages)"
     )
     found = {

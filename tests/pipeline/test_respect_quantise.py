@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from memsched.pipeline import respect_policy
 from memsched.pipeline.respect_embedding import WIDTH
 from memsched.pipeline.respect_policy import policy_order, session
-from scripts.pipeline_networks import random_network
+from scripts.networks.pipelines import random_network
 from scripts.respect import quantise
 from scripts.respect.export import export
 

@@ -11,7 +11,7 @@ import memsched
 from memsched.runtimes import litert_session
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.litert_probe import probe
-from scripts import bench_litert_delegation as bench
+from scripts.bench import litert_delegation as bench
 from tests.formats.tflite_builder import MODELS, best_order, branches, build
 from tests.runtimes.test_litert import reordered
 
@@ -66,7 +66,7 @@ def files() -> dict[str, dict[str, bytes]]:
 
 def measured(files: dict[str, dict[str, bytes]], name: str, delegate: str = "default") -> dict[str, Any]:
     request = {"model": files["large"][name], "small": files["small"][name], "delegate": delegate}
-    result = run_in_child("scripts.bench_litert_delegation:measure", request, 120)
+    result = run_in_child("scripts.bench.litert_delegation:measure", request, 120)
     assert result.ok, result.reason
     found: dict[str, Any] = result.value
     return found

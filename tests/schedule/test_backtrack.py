@@ -17,7 +17,7 @@ from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import exact
 from memsched.schedule.backtrack import Metric, full_memory, search
 from memsched.schedule.portfolio import schedule_graph
-from scripts.bench_schedule.backtrack import random_order, series_parallel, tables
+from scripts.bench.schedule.backtrack import random_order, series_parallel, tables
 from tests.brute_force import footprints, optimal_peak, topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains

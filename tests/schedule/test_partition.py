@@ -23,7 +23,7 @@ from memsched.schedule.partition_coarsen import coarsen
 from memsched.schedule.partition_hypergraph import Balance, Hypergraph, Net
 from memsched.schedule.partition_refine import refine_by_cuts, refine_by_moves
 from memsched.schedule.partition_solve import solve_partitioned
-from scripts.topology import load_topology
+from scripts.networks.topology import load_topology
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph, random_layered_graph, random_order
 

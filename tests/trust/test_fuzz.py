@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import bench_hostile_scale
-from scripts.fuzz import guided
-from scripts.fuzz.execute import execute
-from scripts.fuzz.kinds import KINDS, case
+from scripts.bench import hostile_scale
+from tests.tools.fuzz import guided
+from tests.tools.fuzz.execute import execute
+from tests.tools.fuzz.kinds import KINDS, case
 
 KEPT = sorted(
     path for path in (Path(__file__).resolve().parents[1] / "data" / "fuzz").iterdir() if path.name != "README.md"
@@ -91,9 +91,9 @@ def test_the_guided_fuzzer_says_what_is_not_installed(
     assert "pip install 'memsched[fuzz]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", bench_hostile_scale.CASES)
+@pytest.mark.parametrize("name", hostile_scale.CASES)
 def test_many_of_anything_are_read(name: str) -> None:
-    write, what, extension = bench_hostile_scale.CASES[name]
+    write, what, extension = hostile_scale.CASES[name]
     small, large = write(3, what), write(300, what)
     assert len(large) > len(small)
     outcome, message = execute(extension[1:], large, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from scripts.bench_allocate import generate
+from scripts.bench.allocate import generate
 from tests import small_models
 from tests.trust.conftest import CLI, snapshot
 

@@ -1,0 +1,1 @@
+"""Benchmarks: each module measures and prints one table or more."""

@@ -1,0 +1,166 @@
+"""Measure document 3's schedules: widths, separators, peaks and what the repetitions cost.
+
+``python -m scripts.bench.decompose`` prints three tables as Markdown: networks as they are executed for inference,
+their training graphs, and graphs of known structure whose outputs have one byte each. Peaks count in-place writes.
+``--growth`` adds seconds on graphs of 1000 ops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from memsched.graph.limits import Limits
+from memsched.graph.liveness import Storage
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.remat.annotate import AnnotatedSchedule, memory
+from memsched.remat.decompose import full_schedule, path_schedule, tree_schedule
+from memsched.remat.path import path_decomposition
+from memsched.remat.separator import TreeDecomposition, components, tree_decomposition, tree_separators, undirected
+from memsched.schedule.bounds import largest_step
+from memsched.schedule.portfolio import schedule_graph
+from scripts.bench.models import light_models
+from scripts.bench.schedule.common import heading, kilobytes, line, machine, network, percent, timed
+from scripts.networks.growth import layered, stacked
+from scripts.networks.table import lowered
+from scripts.networks.training_graphs import training_graph
+
+__all__ = ["main", "table"]
+
+NETWORKS: Final = ("unetpp", "hrnet_w18_small_v1", "randwire1", "nasnet_a", "transformer")
+BUDGETS: Final = (None, 0.9, 0.8)
+_COLUMNS = (
+    *("graph", "ops", "tree width", "path width", "separator", "largest op", "best order"),
+    *("budget", "tree peak", "extra ops", "extra MACs", "s", "path peak", "extra ops", "extra MACs", "s"),
+)
+
+
+def table(graphs: Iterable[Graph], limits: Limits, budgets: Sequence[float | None] = BUDGETS) -> Iterator[str]:
+    """Yield a table with one line per graph and budget; budgets are shares of the best order's peak found."""
+    yield from heading(_COLUMNS)
+    for graph in graphs:
+        storage = Storage.of(graph)
+        preds, sizes = storage.preds, [sum(storage.sizes[b] for b in made) for made in storage.creates]
+        best = schedule_graph(graph, limits).schedule
+        tree, path = tree_decomposition(preds), path_decomposition(undirected(preds), [best.order])
+        if tree is None or path is None:
+            raise ValueError("a decomposition without a limit of its width was not found")
+        first = _separator(tree, preds, sizes)
+        cells = (graph.name, len(graph.ops), tree.width, path.width, first, largest_step(storage), best.peak)
+        described = [*cells[:5], kilobytes(cells[5]), kilobytes(cells[6])]
+        for share in budgets:
+            budget = None if share is None else math.floor(share * best.peak)
+            row = [*described, "least" if share is None else percent(share)]
+            for make in (tree_schedule, path_schedule):
+                row += _measured(graph, make, best.order, budget)
+            yield line(row)
+
+
+def _separator(tree: TreeDecomposition, preds: Sequence[Sequence[int]], sizes: Sequence[int]) -> str:
+    """Return the ops and KB of the cheapest separator of the largest connected part."""
+    neighbours = undirected(preds)
+    part = max(components(range(len(preds)), neighbours), key=len)
+    found = tree_separators(tree, part, neighbours, lambda nodes: sum(sizes[op] for op in nodes))
+    return f"{len(found[0])} ops, {kilobytes(sum(sizes[op] for op in found[0]))}" if found else "-"
+
+
+def _measured(
+    graph: Graph, make: Callable[..., AnnotatedSchedule], order: Sequence[int], budget: int | None
+) -> list[str]:
+    found, seconds = timed(lambda: make(graph, order=order, budget=budget))
+    again = sum(graph.ops[op].macs for op in found.sequence) - sum(op.macs for op in graph.ops)
+    share = again / max(1, sum(op.macs for op in graph.ops))
+    peak = memory(graph, found).peak
+    missed = " (above)" if budget is not None and peak > budget else ""
+    return [f"{kilobytes(peak)}{missed}", str(found.extra), percent(share), f"{seconds:.2f}"]
+
+
+def _unit_graph(name: str, preds: Sequence[Sequence[int]]) -> Graph:
+    read = {before for befores in preds for before in befores}
+    return Graph(
+        name,
+        tuple(Tensor(f"t{node}", 1) for node in range(len(preds))),
+        tuple(Op(f"op{node}", "Op", tuple(befores), (node,)) for node, befores in enumerate(preds)),
+        (),
+        tuple(node for node in range(len(preds)) if node not in read),
+    )
+
+
+def _structures() -> Iterator[Graph]:
+    for nodes in (64, 256, 1000):
+        chain: list[list[int]] = [[node - 1] if node else [] for node in range(nodes)]
+        yield _unit_graph(f"path {nodes}", chain)
+        back = [
+            [node] if node == nodes // 2 - 1 else [node, nodes - 2 - node] for node in range(nodes // 2 - 1, -1, -1)
+        ]
+        yield _unit_graph(f"training chain {nodes}", [*chain[: nodes // 2], *back])
+        heap = [[nodes - 1 - child for child in (2 * k + 2, 2 * k + 1) if child < nodes] for k in range(nodes)]
+        yield _unit_graph(f"tree {nodes}", heap[::-1])
+    for side in (8, 16):
+        reads = [
+            [*([node - side] if node >= side else []), *([node - 1] if node % side else [])]
+            for node in range(side * side)
+        ]
+        yield _unit_graph(f"grid {side}x{side}", reads)
+
+
+def structure_table() -> Iterator[str]:
+    """Yield the table of known structures, in units: the recursion as the document states it, and improved."""
+    yield from heading(
+        ("graph", "ops", "width", "kind", "as stated: peak", "executions", "improved: peak", "extra", "s")
+    )
+    for graph in _structures():
+        storage = Storage.of(graph)
+        tree = tree_decomposition(storage.preds)
+        path = path_decomposition(undirected(storage.preds), [range(len(graph.ops))])
+        for kind, make, width in (("tree", tree_schedule, tree), ("path", path_schedule, path)):
+            stated = full_schedule(graph, "tree" if kind == "tree" else "path", longest=100 * len(graph.ops))
+            found, seconds = timed(partial(make, graph))
+            plain = (memory(graph, stated).peak_units, len(stated.sequence)) if stated else ("-", "too many")
+            peak = memory(graph, found).peak_units
+            cells = (graph.name, len(graph.ops), width.width if width else "-", kind, *plain, peak, found.extra)
+            yield line([*cells, f"{seconds:.2f}"])
+
+
+def _networks(only: Sequence[str]) -> Iterator[Graph]:
+    for name in NETWORKS:
+        if not only or name in only:
+            yield network(name, "ideal")
+    for path in light_models():
+        if path.stem == "light_densenet121" and (not only or path.stem in only):
+            yield lowered(Path(path).read_bytes(), path.stem, "ideal")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=(), help="networks")
+    parser.add_argument("--order-seconds", type=float, default=10.0, help="for the best order without repetition")
+    parser.add_argument("--growth", action="store_true")
+    arguments = parser.parse_args()
+    limits = Limits(arguments.order_seconds)
+    started = time.monotonic()
+    print(f"{machine()}; KB of 1024 bytes.\n\n## Inference\n")
+    for row in table(_networks(arguments.only), limits):
+        print(row, flush=True)
+    print("\n## Training\n")
+    for row in table((training_graph(graph) for graph in _networks(arguments.only)), limits):
+        print(row, flush=True)
+    if not arguments.only:
+        print("\n## Known structures, in units\n")
+        for row in structure_table():
+            print(row, flush=True)
+    if arguments.growth:
+        print("\n## 1000 ops\n")
+        for row in table((layered(1000), stacked(1000)), limits):
+            print(row, flush=True)
+    print(f"\n{time.monotonic() - started:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Measure stage schedules: peak parameters per stage, gaps to the proven optimum, seconds, simulated speed-ups.
+
+Parameters and values are 8 bits each. The baseline is the even split of parameters along the topological order, as the
+vendor's compiler makes it. With --children-together all readers of a layer are in one stage, for every scheduler.
+Seconds are the quickest of --repeats; the policy's session is opened before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import MemschedError
+from memsched.graph.limits import Limits
+from memsched.graph.stages import Constraints, Network, StageSchedule
+from memsched.graph.stages_checker import check_stages
+from memsched.pipeline import exact, heuristic
+from memsched.pipeline.simulate import simulate
+from memsched.targets.load import load_target
+from memsched.targets.model import PipelineRules
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
+
+Scheduler = Callable[[Network, Constraints, Limits], StageSchedule]
+
+PUBLISHED_GAPS = {4: 2.26, 5: 2.74, 6: 6.31}
+PUBLISHED_SPEED_UPS = {4: 1.06, 5: 1.08, 6: 1.65}
+"""Of document 4, section IV, on average over its ten networks, by stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One network at one number of stages; None where a scheduler is not there."""
+
+    name: str
+    layers: int
+    stages: int
+    exact: StageSchedule
+    even: StageSchedule
+    learned: StageSchedule | None
+    speed_ups: tuple[float, float | None, float]
+
+    def gap(self, found: StageSchedule | None) -> float | None:
+        """Return by how many percent the peak of ``found`` is above the proven one."""
+        return None if found is None else 100 * (found.objective / self.exact.objective - 1)
+
+
+def main() -> None:
+    """Print the tables that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", default=["networks", "random"], help="networks, random (both by default)")
+    parser.add_argument("--stages", type=int, nargs="+", default=[4, 5, 6])
+    parser.add_argument("--children-together", action="store_true", help="what the Edge TPU demands (document 4)")
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS, metavar="NAME")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[30, 100, 200, 400, 800])
+    parser.add_argument("--degrees", type=int, nargs="+", default=[2, 3, 4, 5, 6])
+    parser.add_argument("--seeds", type=int, default=5, help="random DAGs of each kind")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for one exact schedule")
+    arguments = parser.parse_args()
+    learned = learned_scheduler()
+    if learned is None:
+        print("The learned scheduler is not there: its columns are empty.\n")
+    if "networks" in arguments.tables:
+        print("\n".join(network_table(arguments, learned)), flush=True)
+        print()
+    if "random" in arguments.tables:
+        for line in random_table(arguments, learned):
+            print(line, flush=True)
+
+
+def learned_scheduler() -> Scheduler | None:
+    """Return the learned scheduler, its policy loaded; None where it or its runtime is not installed."""
+    try:
+        from memsched.pipeline import respect
+
+        respect.schedule(random_network(8, 2, seed=0), Constraints(2))
+    except (ImportError, MemschedError):
+        return None
+    return lambda network, constraints, limits: respect.schedule(network, constraints, limits=limits)
+
+
+def measure(
+    network: Network, constraints: Constraints, learned: Scheduler | None, *, repeats: int, limits: Limits
+) -> Row:
+    """Return what the schedulers find for ``network``, checked."""
+    rules = pipeline_rules()
+
+    def quickest(scheduler: Scheduler) -> StageSchedule:
+        found = [scheduler(network, constraints, limits) for _ in range(repeats)]
+        for each in found:
+            check_stages(network, each, constraints)
+        return min(found, key=lambda each: each.seconds)
+
+    best = quickest(lambda network, constraints, limits: exact.schedule(network, constraints, limits=limits))
+    even = quickest(lambda network, constraints, _: heuristic.schedule(network, constraints))
+    policy = None if learned is None else quickest(learned)
+    timed = exact.schedule(network, constraints, balance="time", rules=rules, limits=limits)
+    check_stages(network, timed, constraints)
+    base = simulate(network, even, rules).throughput
+    return Row(
+        name=network.name,
+        layers=len(network.layers),
+        stages=constraints.stages,
+        exact=best,
+        even=even,
+        learned=policy,
+        speed_ups=(
+            simulate(network, best, rules).throughput / base,
+            None if policy is None else simulate(network, policy, rules).throughput / base,
+            simulate(network, timed, rules).throughput / base,
+        ),
+    )
+
+
+def pipeline_rules() -> PipelineRules:
+    """Return the accelerators that are simulated."""
+    rules = load_target("coral_edgetpu").pipeline
+    if rules is None:
+        raise SystemExit("the target coral_edgetpu states no pipeline")
+    return rules
+
+
+def network_table(arguments: argparse.Namespace, learned: Scheduler | None) -> list[str]:
+    """Return a row per network and number of stages, and their averages beside the document's."""
+    lines = [
+        (
+            "| network | layers | stages | exact, B | status | even split, B | gap, % | learned, B | gap, % "
+            "| exact, ms | even split, ms | learned, ms | speed-up exact | learned | by time |"
+        ),
+        "|---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    averages = []
+    for stages in arguments.stages:
+        rows = [
+            measure(
+                keras_network(name),
+                Constraints(stages, children_together=arguments.children_together),
+                learned,
+                repeats=arguments.repeats,
+                limits=Limits(arguments.time_limit),
+            )
+            for name in arguments.networks
+        ]
+        lines += [_network_line(row) for row in rows]
+        averages.append(_average_line(rows, stages))
+    return [*lines, *averages]
+
+
+def random_table(arguments: argparse.Namespace, learned: Scheduler | None) -> Iterator[str]:
+    """Yield a row per size and degree of random DAGs, each the average over seeds and stages."""
+    yield (
+        "| nodes | degree | DAGs x stages | proven | gap to bound, % | even split: gap, % | learned: gap, % "
+        "| exact, ms | slowest, ms | learned, ms |"
+    )
+    yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for nodes in arguments.nodes:
+        for degree in arguments.degrees:
+            rows = [
+                measure_random(nodes, degree, seed, stages, arguments, learned)
+                for stages in arguments.stages
+                for seed in range(arguments.seeds)
+            ]
+            yield _random_line(nodes, degree, rows)
+
+
+def measure_random(
+    nodes: int, degree: int, seed: int, stages: int, arguments: argparse.Namespace, learned: Scheduler | None
+) -> tuple[StageSchedule, StageSchedule, StageSchedule | None]:
+    """Return the schedules of one random DAG, checked: exact, even, learned."""
+    network = random_network(nodes, degree, seed=seed)
+    constraints = Constraints(stages, children_together=arguments.children_together)
+    limits = Limits(arguments.time_limit)
+    best = exact.schedule(network, constraints, limits=limits)
+    even = heuristic.schedule(network, constraints)
+    policy = None if learned is None else learned(network, constraints, limits)
+    for found in (best, even, policy):
+        if found is not None:
+            check_stages(network, found, constraints)
+    return best, even, policy
+
+
+def _network_line(row: Row) -> str:
+    learned = row.learned
+    exactly, by_policy, by_time = row.speed_ups
+    return (
+        f"| {row.name} | {row.layers} | {row.stages} | {row.exact.objective:,} | {row.exact.status} "
+        f"| {row.even.objective:,} | {_number(row.gap(row.even), 2)} "
+        f"| {'' if learned is None else f'{learned.objective:,}'} | {_number(row.gap(learned), 2)} "
+        f"| {1000 * row.exact.seconds:.1f} | {1000 * row.even.seconds:.1f} "
+        f"| {'' if learned is None else f'{1000 * learned.seconds:.1f}'} "
+        f"| {exactly:.2f} | {_number(by_policy, 2)} | {by_time:.2f} |"
+    )
+
+
+def _average_line(rows: Sequence[Row], stages: int) -> str:
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return statistics.fmean(known) if known else None
+
+    def milliseconds(found: Sequence[StageSchedule | None]) -> str:
+        return _number(mean([None if each is None else 1000 * each.seconds for each in found]), 1)
+
+    published = f" (document: {PUBLISHED_GAPS[stages]})" if stages in PUBLISHED_GAPS else ""
+    faster = f" (document: {PUBLISHED_SPEED_UPS[stages]})" if stages in PUBLISHED_SPEED_UPS else ""
+    proven = sum(row.exact.status == "optimal" for row in rows)
+    even = _number(mean([row.gap(row.even) for row in rows]), 2)
+    return (
+        f"| average | | {stages} | | {proven} of {len(rows)} optimal | | {even} | | "
+        f"{_number(mean([row.gap(row.learned) for row in rows]), 2)}{published} "
+        f"| {milliseconds([row.exact for row in rows])} | {milliseconds([row.even for row in rows])} "
+        f"| {milliseconds([row.learned for row in rows])} | {_number(mean([row.speed_ups[0] for row in rows]), 2)} "
+        f"| {_number(mean([row.speed_ups[1] for row in rows]), 2)}{faster} "
+        f"| {_number(mean([row.speed_ups[2] for row in rows]), 2)} |"
+    )
+
+
+def _random_line(
+    nodes: int, degree: int, rows: Sequence[tuple[StageSchedule, StageSchedule, StageSchedule | None]]
+) -> str:
+    def gap(pairs: Sequence[tuple[float, float]]) -> str:
+        return _number(statistics.fmean([100 * (high / low - 1) for high, low in pairs]) if pairs else None, 2)
+
+    seconds = [best.seconds for best, _, _ in rows]
+    policies = [policy.seconds for _, _, policy in rows if policy is not None]
+    return (
+        f"| {nodes} | {degree} | {len(rows)} | {sum(best.status == 'optimal' for best, _, _ in rows)} "
+        f"| {gap([(best.objective, best.lower_bound) for best, _, _ in rows])} "
+        f"| {gap([(even.objective, best.objective) for best, even, _ in rows])} "
+        f"| {gap([(policy.objective, best.objective) for best, _, policy in rows if policy is not None])} "
+        f"| {1000 * statistics.fmean(seconds):.1f} | {1000 * max(seconds):.1f} "
+        f"| {_number(1000 * statistics.fmean(policies) if policies else None, 1)} |"
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What the learned scheduler reaches, and how much of it is the policy: `python -m scripts.bench.respect`.
+
+The gap is peak parameters per stage over the exact schedule's, in percent (document 4, section IV-C). Orders other than
+the policy's are cut by the same rule; `repair` says what "repaired" and "to the letter" are. Where there are several
+networks or orders, gaps are means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+
+from memsched.graph.dag import successors_of
+from memsched.graph.stages import Constraints, Network
+from memsched.pipeline import exact, heuristic
+from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
+from memsched.pipeline.respect import cut_order
+from memsched.pipeline.respect_embedding import asap_levels
+from memsched.pipeline.respect_policy import policy_order
+from scripts.networks.pipelines import NETWORKS, keras_network, random_network
+from scripts.respect.repair import repaired_peak
+
+STAGES = (4, 5, 6)
+DRAWS = 20
+COLUMNS = (
+    "respect", "file order", "ASAP order", "random orders", "repaired", "to the letter", "heuristic", "respect s",
+    "exact s",
+)  # fmt: skip
+
+Order = Callable[[Sequence[Sequence[int]], Sequence[int]], list[int]]
+
+
+def main() -> None:
+    """Print the tables that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--children-together", action="store_true", help="readers of a layer share a stage")
+    parser.add_argument("--random", action="store_true", help="random DAGs of 30 to 800 nodes instead of the ten")
+    asked = parser.parse_args()
+    networks = _random_networks() if asked.random else ((name, [keras_network(name)]) for name in NETWORKS)
+    print(f"| network | stages | {' | '.join(COLUMNS)} |")
+    print("| --- " + "| ---: " * (len(COLUMNS) + 1) + "|")
+    policy_order([()], [1])
+    sums: dict[int, list[list[float]]] = {stages: [] for stages in STAGES}
+    for name, members in networks:
+        for stages in STAGES:
+            constraints = Constraints(stages, children_together=asked.children_together)
+            found = [row for row in (_row(network, constraints) for network in members) if row]
+            if found:
+                sums[stages].append(_means(found))
+                _print(name, stages, sums[stages][-1])
+    for stages, found in sums.items():
+        _print("mean", stages, _means(found))
+
+
+def _random_networks() -> Iterable[tuple[str, list[Network]]]:
+    for nodes in (30, 100, 300, 800):
+        for degree in (4, 6):
+            yield f"{nodes} nodes, degree {degree}", [random_network(nodes, degree, seed=seed) for seed in range(3)]
+
+
+def _row(network: Network, constraints: Constraints) -> list[float] | None:
+    """Return gaps in percent and seconds; None where the stages are not possible or exact did not prove the peak."""
+    condensed = condense(network, constraints)
+    if len(condensed.groups) < constraints.stages:
+        return None
+    loads = parameters_of(network, condensed)
+    best = exact.schedule(network, constraints)
+    if best.objective != best.lower_bound:
+        return None
+    started = time.perf_counter()
+    ours = _peak(condensed, loads, constraints.stages, policy_order)
+    seconds = time.perf_counter() - started
+    rng = random.Random(0)
+    drawn = [
+        _peak(condensed, loads, constraints.stages, lambda preds, _: random_order(preds, rng)) for _ in range(DRAWS)
+    ]
+    peaks = [
+        ours,
+        _peak(condensed, loads, constraints.stages, lambda preds, _: list(range(len(preds)))),
+        _peak(condensed, loads, constraints.stages, asap_order),
+        sum(drawn) / len(drawn),
+        repaired_peak(network, constraints, parents_first=True),
+        repaired_peak(network, constraints, parents_first=False),
+        heuristic.schedule(network, constraints).objective,
+    ]
+    return [*(100 * (peak / best.objective - 1) for peak in peaks), seconds, best.seconds]
+
+
+def _peak(condensed: Condensed, loads: Loads, stages: int, order: Order) -> int:
+    found = cut_order(condensed, loads, order(condensed.preds, loads.weights), stages)
+    return max(loads.of(found, stages))
+
+
+def asap_order(preds: Sequence[Sequence[int]], _: Sequence[int]) -> list[int]:
+    """Return the nodes by their level, equals by index."""
+    levels = asap_levels(preds)
+    return sorted(range(len(preds)), key=levels.__getitem__)
+
+
+def random_order(preds: Sequence[Sequence[int]], rng: random.Random) -> list[int]:
+    """Return a random topological order: each node has a random rank, the ready one of the least is next."""
+    children = successors_of(preds)
+    waiting = [len(before) for before in preds]
+    ready: list[tuple[float, int]] = []
+    for node, missing in enumerate(waiting):
+        if not missing:
+            heappush(ready, (rng.random(), node))
+    order = []
+    while ready:
+        _, node = heappop(ready)
+        order.append(node)
+        for child in children[node]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                heappush(ready, (rng.random(), child))
+    return order
+
+
+def _means(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(column) / len(column) for column in zip(*rows, strict=True)] if rows else []
+
+
+def _print(name: str, stages: int, means: Sequence[float]) -> None:
+    *gaps, ours, exact_seconds = means
+    cells = [f"{gap:.2f}" for gap in gaps] + [f"{ours:.3f}", f"{exact_seconds:.3f}"]
+    print(f"| {name} | {stages} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

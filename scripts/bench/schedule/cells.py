@@ -1,0 +1,31 @@
+"""Single RandWire stages of growing size: how far a proof reaches, and the gap where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from memsched.graph.limits import Limits
+from memsched.schedule.portfolio import schedule_graph
+from scripts.bench.schedule.common import heading, kilobytes, line, percent, timed
+from scripts.networks.randwire import random_cell
+from scripts.networks.table import lowered
+
+__all__ = ["table"]
+
+_COLUMNS = ("nodes", "seed", "ops", "fused", "greedy", "ours", "bound", "gap", "status", "proof", "states", "seconds")
+
+
+def table(sizes: Sequence[int], seeds: Sequence[int], target: str, limits: Limits, solver: str) -> Iterator[str]:
+    """Yield the lines of the table: one line for each number of nodes and each seed."""
+    yield f"Peaks in KB of 1024 bytes, target {target}, solver {solver}, time limit {limits.time_limit:g} s.\n"
+    yield from heading(_COLUMNS)
+    for nodes in sizes:
+        for seed in seeds:
+            graph = lowered(random_cell(nodes, seed).SerializeToString(), f"cell_{nodes}_{seed}", target)
+            result, seconds = timed(lambda: schedule_graph(graph, limits, solver=solver))  # noqa: B023 - called at once
+            schedule = result.schedule
+            peaks = [kilobytes(size) for size in (result.baselines["greedy"][1], schedule.peak, schedule.lower_bound)]
+            gap = percent(schedule.peak / schedule.lower_bound - 1)
+            fused = result.fused.ops_after if result.fused else len(graph.ops)
+            found = [gap, schedule.status, schedule.proof, f"{schedule.states:,}", f"{seconds:.1f}"]
+            yield line([nodes, seed, len(graph.ops), fused, *peaks, *found])

@@ -1,1 +1,0 @@
-"""Benchmarks of the scheduler against the literature: ``python -m scripts.bench_schedule --help``."""

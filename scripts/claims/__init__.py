@@ -1,1 +1,0 @@
-"""What memsched prints, held against what the runtimes show: `python -m scripts.claims`."""

@@ -1,0 +1,194 @@
+"""Hold what memsched prints against what the runtimes show, model by model, in fresh processes.
+
+    python -m tests.tools.claims models/*.tflite models/networks/unetpp.onnx --time-limit 20
+    python -m tests.tools.claims text.onnx --options text.onnx="--dim N=128"
+
+Each model goes through `analyze`, `optimize` by default, with `--allow all`, and with three budgets. What was written
+is then opened as the report says: in ONNX Runtime with exactly the printed options, run twice; in LiteRT without
+delegates; in TensorFlow Lite Micro by its wheel, where both models run on the same inputs, each twice in a row. A row
+tells the claim, the measurement and how far they are apart. The exit code is 1 where they are more than 2 % apart,
+where outputs differ, where a file that was written does not run although the model as given does, or where a command
+fails without saying why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import memsched
+from memsched.cli.options import parse_dims, parse_shapes
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.inputs import random_values
+
+_COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("analyze", ()),
+    ("optimize", ()),
+    ("all", ("--allow", "all")),
+    *((f"{percent} %", ("--allow", "all", "--budget", f"{percent}%")) for percent in (75, 50, 25)),
+)
+_TARGETS = {".onnx": ("onnxruntime",), ".tflite": ("litert", "tflm")}
+_MOST_APART = 2.0
+_SECONDS = 1200.0
+_REASON = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one command claimed and what was measured, in bytes; ``wrong`` is empty where all is well."""
+
+    model: str
+    target: str
+    command: str
+    exit_code: int
+    claimed: int | None = None
+    measured: int | None = None
+    said: str = ""
+    wrong: str = ""
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        figures = ["" if one is None else f"{one:,}" for one in (self.claimed, self.measured)]
+        apart = "" if self.claimed is None or self.measured is None else f"{_apart(self.claimed, self.measured):.2f} %"
+        remark = f"**{self.wrong}**" if self.wrong else self.said
+        cells = [self.model, self.target, self.command, str(self.exit_code), *figures, apart, remark[:_REASON]]
+        return "| " + " | ".join(cells) + " |"
+
+
+def _apart(claimed: int, measured: int) -> float:
+    return 100 * abs(claimed - measured) / max(measured, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model for a target, with the options that state its sizes."""
+
+    model: Path
+    target: str
+    options: tuple[str, ...]
+    limit: float
+
+    def rows(self, folder: Path) -> Iterator[Row]:
+        """Yield what each command claimed and what was measured."""
+        for name, options in _COMMANDS:
+            yield self._row(name, options, folder)
+
+    def _row(self, name: str, options: Sequence[str], folder: Path) -> Row:
+        written, report = folder / f"out{self.model.suffix}", folder / "report.json"
+        for old in (written, report):
+            old.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "memsched", "analyze" if name == "analyze" else "optimize", str(self.model)]
+        command += ["--target", self.target, *self.options, *options, "--report", str(report), "--quiet"]
+        if name != "analyze":
+            command += ["-o", str(written), "--time-limit", f"{self.limit:g}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        said = next(iter(reversed(done.stderr.strip().splitlines())), "")
+        row = Row(self.model.name, self.target, name, done.returncode, said=said)
+        if done.returncode not in {0, 3} or (done.returncode == 3 and "--budget" not in options):
+            reasoned = done.returncode == 1 and said.startswith("memsched: error: ")
+            return row if reasoned else dataclasses.replace(row, wrong=f"failed: {said or 'without a reason'}")
+        if name == "analyze":
+            return row
+        return self._held(row, json.loads(report.read_text(encoding="utf-8")), written)
+
+    def _held(self, row: Row, report: Mapping[str, Any], written: Path) -> Row:
+        """Return ``row`` with the claim of the report and what the runtime shows for the file that was written."""
+        if self.target == "tflm":
+            return self._held_by_tflm(row, report, written)
+        verification = report["verification"]
+        if verification is None or verification["outputs_equal"] is None:
+            said = "; ".join(report["notes"]) if verification is None else verification["reason"]
+            return dataclasses.replace(row, said=f"not verified: {said}")
+        if self.target == "litert":
+            claimed, measured = (verification[f"{kind}_peak_after_bytes"] for kind in ("predicted", "measured"))
+            return _judged(row, claimed, measured, verification["reason"] or "")
+        claimed = verification["predicted_peak_after_bytes"] or verification["measured_peak_after_bytes"]
+        return self._held_by_onnxruntime(row, report["order_guarantee"]["session_options"], claimed, written)
+
+    def _held_by_tflm(self, row: Row, report: Mapping[str, Any], written: Path) -> Row:
+        inputs = len(memsched.load(str(self.model)).graph.inputs)
+        found = _child("run_tflm", paths=[str(self.model.resolve()), str(written)], inputs=inputs)
+        if not found.ok:
+            alone = _child("run_tflm", paths=[str(self.model.resolve())] * 2, inputs=inputs)
+            why = " ".join((found.stderr or found.reason or "").split())[-_REASON:]
+            return dataclasses.replace(row, said=f"TFLM: {why}", wrong=f"only as written: {why}" if alone.ok else "")
+        if not found.value["same"]:
+            return dataclasses.replace(row, wrong="outputs differ in TFLM")
+        heads = [line.split()[-2] for line in found.stderr.splitlines() if "Arena allocation head" in line]
+        return _judged(
+            row, report["tflm"]["head_bytes"], int(heads[-1]), "" if found.value["vary"] else "outputs do not vary"
+        )
+
+    def _held_by_onnxruntime(self, row: Row, options: Sequence[str], claimed: int | None, written: Path) -> Row:
+        paths = [str(self.model.resolve()), str(written)]
+        found = _child("run_onnxruntime", paths=paths, options=list(options), feeds=self._feeds())
+        if not found.ok:
+            return dataclasses.replace(row, wrong=f"it does not run: {found.reason}")
+        if not found.value["same"]:
+            return dataclasses.replace(row, wrong="outputs differ in ONNX Runtime")
+        return _judged(row, claimed, found.value["peaks"][1], "" if options else "unchanged")
+
+    def _feeds(self) -> bytes:
+        """Return random inputs of the sizes that the options state, as an npz file's bytes."""
+        stated: dict[str, list[str]] = {"--dim": [], "--input-shape": []}
+        for option, value in zip(self.options[::2], self.options[1::2], strict=True):
+            stated[option].append(value)
+        graph = memsched.load(
+            str(self.model), dims=parse_dims(stated["--dim"]), input_shapes=parse_shapes(stated["--input-shape"])
+        ).graph
+        random = np.random.default_rng(1)
+        tensors = [graph.tensors[number] for number in graph.inputs]
+        file = io.BytesIO()
+        values = {one.name: random_values(one.dtype, one.shape or (), random, high=2) for one in tensors}
+        np.savez(file, **values)  # type: ignore[arg-type]  # its keywords are the arrays' names
+        return file.getvalue()
+
+
+def _child(function: str, **request: Any) -> ChildResult:
+    return run_in_child(f"tests.tools.claims.sessions:{function}", request, _SECONDS)
+
+
+def _judged(row: Row, claimed: int | None, measured: int | None, said: str) -> Row:
+    row = dataclasses.replace(row, claimed=claimed, measured=measured, said=said)
+    if claimed is None or measured is None:
+        return row
+    wrong = "contradicted" if _apart(claimed, measured) > _MOST_APART else ""
+    return dataclasses.replace(row, wrong=wrong)
+
+
+def main() -> int:
+    """Print the table that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search")
+    parser.add_argument("--options", action="append", default=[], metavar="NAME=OPTIONS", help="sizes of a model")
+    given = parser.parse_args()
+    stated = dict(one.split("=", 1) for one in given.options)
+    wrong = 0
+    print("| model | target | command | exit | claimed, B | measured, B | apart | |", flush=True)
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in given.models:
+            for target in _TARGETS[model.suffix]:
+                options = tuple(shlex.split(stated.get(model.name, "")))
+                for row in Case(model, target, options, given.time_limit).rows(Path(folder)):
+                    wrong += bool(row.wrong)
+                    print(row.line(), flush=True)
+    print(f"\n{wrong} rows are wrong")
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
