@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import importlib.util
-import os
 import pickle
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ needs_tflm = pytest.mark.skipif(
     importlib.util.find_spec("tflite_micro") is None, reason="the package tflite-micro is not installed"
 )
 
-_ARENA = 12_000_000
 _RUNS = 3
 _HEAD = re.compile(r"Arena allocation head (\d+) bytes")
 _TOTAL = re.compile(r"Arena allocation total (\d+) bytes")
@@ -54,12 +52,22 @@ class Ran:
 
 def run_all(models: Sequence[bytes], *, runs: int = _RUNS) -> list[Ran]:
     """Run models, each on the same random inputs, in a forked process each."""
-    with tempfile.TemporaryDirectory() as folder:
-        request, answer = Path(folder, "request"), Path(folder, "answer")
-        request.write_bytes(pickle.dumps((list(models), runs)))
-        subprocess.run([sys.executable, __file__, str(request), str(answer)], check=True, timeout=600)
-        found: list[tuple[Any, str]] = pickle.loads(answer.read_bytes())  # noqa: S301 - written by this module
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    pickle.dump((list(models), runs), server.stdin)
+    server.stdin.flush()
+    found: list[tuple[Any, str]] = pickle.load(server.stdout)  # noqa: S301 - written by this module
     return [_ran(outputs, log) for outputs, log in found]
+
+
+@cache
+def _server() -> subprocess.Popen[bytes]:
+    """Start the process that forks, once for all tests: to start Python and TFLM costs more than most models do."""
+    command = [sys.executable, "-m", "tests.tflm_server"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
+    atexit.register(server.communicate)
+    return server
 
 
 def same_outputs(first: Ran, second: Ran) -> bool:
@@ -76,67 +84,3 @@ def same_outputs(first: Ran, second: Ran) -> bool:
 def _ran(outputs: Any, log: str) -> Ran:
     head, total = _HEAD.search(log), _TOTAL.search(log)
     return Ran(tuple(outputs or ()), log, int(head[1]) if head else 0, int(total[1]) if total else 0)
-
-
-def _details(get: Any) -> list[Any]:
-    found: list[Any] = []
-    with contextlib.suppress(Exception):
-        while True:
-            found.append(get(len(found)))
-    return found
-
-
-def _values(detail: Any, generator: np.random.Generator) -> Any:
-    kind = np.dtype(detail["dtype"])
-    if kind.kind in "iu":
-        return generator.integers(np.iinfo(kind).min, np.iinfo(kind).max, detail["shape"], kind, endpoint=True)
-    if kind.kind == "b":
-        return generator.integers(0, 2, detail["shape"]).astype(kind)
-    return generator.standard_normal(detail["shape"]).astype(kind)
-
-
-def _run(model: bytes, runs: int) -> list[tuple[Any, ...]]:
-    from tflite_micro.python.tflite_micro import runtime
-
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=_ARENA)
-    inputs = _details(interpreter.get_input_details)
-    found = []
-    for seed in range(runs):
-        generator = np.random.default_rng(seed)
-        for index, detail in enumerate(inputs):
-            interpreter.set_input(_values(detail, generator), index)
-        interpreter.invoke()
-        found.append(tuple(np.array(output) for output in _details(interpreter.get_output)))
-    interpreter.print_allocations()
-    return found
-
-
-def _serve(request: Path, answer: Path) -> None:
-    import tflite_micro.python.tflite_micro.runtime  # noqa: F401 - once for all children
-
-    models, runs = pickle.loads(request.read_bytes())  # noqa: S301 - written by this module
-    results = []
-    for model in models:
-        with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as outputs:
-            child = os.fork()
-            if not child:
-                os.dup2(log.fileno(), 1)
-                os.dup2(log.fileno(), 2)
-                try:
-                    pickle.dump(_run(model, runs), outputs)
-                    outputs.flush()
-                except Exception as error:
-                    log.write(f"{type(error).__name__}: {error}\n".encode())
-                    log.flush()
-                    os._exit(1)
-                os._exit(0)
-            failed = os.waitpid(child, 0)[1]
-            log.seek(0)
-            outputs.seek(0)
-            text = log.read().decode("utf-8", "replace")
-            results.append((None, text or "aborted") if failed else (pickle.load(outputs), text))  # noqa: S301
-    answer.write_bytes(pickle.dumps(results))
-
-
-if __name__ == "__main__":
-    _serve(Path(sys.argv[1]), Path(sys.argv[2]))
