@@ -6,6 +6,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from memsched.errors import ModelError
 from memsched.formats.tflite_flatbuffer import FlatFile, Table, Vector
@@ -107,8 +108,11 @@ class FileModel:
         return self.data[place.start : place.start + place.size]
 
 
+@lru_cache(maxsize=2)
 def parse(data: bytes) -> FileModel:
     """Read all tables of a TFLite file.
+
+    The last two are kept: who writes a file, checks it, reads it back and plans its memory asks for the same one again.
 
     Raises:
         ModelError: The bytes are no sound TFLite model. The message does not name the file.

@@ -7,6 +7,7 @@ import pytest
 from memsched.errors import GraphError, ModelError, UsageError
 from memsched.formats import tflite_reader
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.tflite_model import parse
 from memsched.graph.liveness import Storage, evaluate
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, int32s, options, pack, unpack
 
@@ -257,3 +258,8 @@ def test_large_models_are_read_in_linear_time() -> None:
     ops = [O("EXP", [index], [index + 1]) for index in range(20_000)]
     module = load(build(Sub(tensors, ops, [0], [20_000])))
     assert len(module.graph.ops) == 20_000
+
+
+def test_a_file_is_read_once_by_those_who_follow_each_other() -> None:
+    data = build(branches())
+    assert parse(data) is parse(data)
