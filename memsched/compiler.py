@@ -27,7 +27,7 @@ from memsched.schedule.portfolio import Progress
 from memsched.sections import Outcome, Prepared, build
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
-from memsched.trials import Asked, suggestions
+from memsched.trials import Asked, Given, suggestions
 from memsched.units import Percentage, parse_budget
 from memsched.verification import ModelComparison, compare, verify_written
 from memsched.writing import check_request, fixed_dimensions, sizes_can_be_refused, write_model
@@ -344,7 +344,7 @@ def _suggestions(
             "extra_macs_percent": one.extra_macs_percent,
             "slowdown_percent": None,
         }
-        for one in suggestions(module, rules, prepared, placed, options, request, asked)
+        for one in suggestions(Given(module, rules, prepared, placed, options, request, asked))
     )
 
 

@@ -26,7 +26,7 @@ from memsched.planning import GraphPlan, plan_allocation
 from memsched.sections import Prepared
 from memsched.targets.model import Target
 
-__all__ = ["Asked", "Suggestion", "suggestions"]
+__all__ = ["Asked", "Given", "Suggestion", "suggestions"]
 
 _LEAST_GAIN = 0.01
 """Of what is required: less is not worth another run."""
@@ -103,27 +103,33 @@ class Suggestion:
     what: str
 
 
-def suggestions(
-    module: Module,
-    target: Target,
-    prepared: Prepared,
-    placed: Placed,
-    options: LoadOptions,
-    request: Request,
-    asked: Asked,
-) -> tuple[Suggestion, ...]:
-    """Return what was found to help, the one to name first; nothing where something was gained already.
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a run began with and what came of it.
 
-    Args:
+    Attributes:
         target: With all of its rules, whether they were permitted or not.
         placed: What the file written requires, or the one given.
     """
-    given = required_as_given(module, prepared, request.guarantee)
+
+    module: Module
+    target: Target
+    prepared: Prepared
+    placed: Placed
+    options: LoadOptions
+    request: Request
+    asked: Asked
+
+
+def suggestions(run: Given) -> tuple[Suggestion, ...]:
+    """Return what was found to help, the one to name first; nothing where something was gained already."""
+    module, request, placed, asked = run.module, run.request, run.placed, run.asked
+    given = required_as_given(module, run.prepared, request.guarantee)
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
     ops = [op for graph in module.graphs for op in graph.ops]
     large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
     large = large or module.weights_bytes > _MOST_BYTES
-    elsewhere = target.pools or target.on_chip_bytes or request.guarantee == "default"
+    elsewhere = run.target.pools or run.target.on_chip_bytes or request.guarantee == "default"
     if enough or large or elsewhere or request.stopped():
         return ()
     now = time.monotonic()
@@ -135,7 +141,7 @@ def suggestions(
         on_progress=None,
         end=math.inf,
     )
-    trials = _Trials(module, target, prepared, placed, options, quick, asked)
+    trials = _Trials(dataclasses.replace(run, request=quick))
     most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
     found = [one for one in trials.run() if one.required <= most]
     return tuple(_ranked(found, placed.required))
@@ -152,110 +158,115 @@ def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
 
 
 class _Trials:
-    def __init__(
-        self,
-        module: Module,
-        target: Target,
-        prepared: Prepared,
-        placed: Placed,
-        options: LoadOptions,
-        request: Request,
-        asked: Asked,
-    ) -> None:
-        self._module, self._target, self._prepared, self._placed = module, target, prepared, placed
-        self._options, self._request, self._asked = options, request, asked
+    def __init__(self, given: Given) -> None:
+        self._given = given
 
     def run(self) -> Iterator[Suggestion]:
         """Yield what helps; what cannot be tried is left out."""
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, self._pieces]
         for trial in (*trials, self._again):
-            if not self._request.stopped():
+            if not self._given.request.stopped():
                 try:
                     yield from trial()
                 except MemschedError:
                     continue
 
     def _suggest(self, command: str, required: int, what: str, extra: float = 0.0) -> Suggestion:
-        budget = self._asked.budget
+        budget = self._given.asked.budget
         # With a budget the command ends with the first result that meets it.
         least = required if budget is None or required > budget else budget
         return Suggestion(command, least, extra, what)
 
     def _plan(self) -> Iterator[Suggestion]:
         """Try the memory plan for TensorFlow Lite Micro."""
-        if not tflm.applies(self._module, self._target) or self._request.tflm_plan:
+        if not tflm.applies(self._given.module, self._given.target) or self._given.request.tflm_plan:
             return
-        required = tflm.required_bytes(self._module, self._placed.plans, plan=True)
+        required = tflm.required_bytes(self._given.module, self._given.placed.plans, plan=True)
         if required is not None:
-            yield self._suggest(self._asked.command(options=("--tflm-plan",)), required, "a memory plan")
+            yield self._suggest(self._given.asked.command(options=("--tflm-plan",)), required, "a memory plan")
 
     def _order(self) -> Iterator[Suggestion]:
         """Try other orders, where only the file's was looked at; what follows is tried in the one found."""
-        if "reorder" in self._asked.allow and self._asked.words[0] == "optimize":
+        if "reorder" in self._given.asked.allow and self._given.asked.words[0] == "optimize":
             return
-        plan = _reordered(self._placed.plans[0])
+        plan = _reordered(self._given.placed.plans[0])
         if plan is None:
             return
-        target = self._prepared.target
-        allocation = plan_allocation(plan, self._prepared.baselines["file_order"], target.alignment_bytes)
-        plans = (plan, *self._placed.plans[1:])
-        required = required_for(self._module, self._prepared, plans, allocation, self._request)
-        if required is not None and required < self._placed.required:
-            self._placed = Placed(plans, allocation, None, required)
-            yield self._suggest(self._asked.command(add=("reorder",)), required, "another order")
+        target = self._given.prepared.target
+        allocation = plan_allocation(plan, self._given.prepared.baselines["file_order"], target.alignment_bytes)
+        plans = (plan, *self._given.placed.plans[1:])
+        required = required_for(self._given.module, self._given.prepared, plans, allocation, self._given.request)
+        if required is not None and required < self._given.placed.required:
+            self._given = dataclasses.replace(self._given, placed=Placed(plans, allocation, None, required))
+            yield self._suggest(self._given.asked.command(add=("reorder",)), required, "another order")
 
     def _in_place(self) -> Iterator[Suggestion]:
         """Try to let outputs take dying inputs' bytes."""
-        if "inplace" in self._asked.allow or not self._target.in_place:
+        if "inplace" in self._given.asked.allow or not self._given.target.in_place:
             return
-        prepared = prepare(self._module, self._target, in_place=True)
-        required = place(self._module, prepared, self._request).required
-        yield self._suggest(self._asked.command(add=("inplace",)), required, "writes in place")
+        prepared = prepare(self._given.module, self._given.target, in_place=True)
+        required = place(self._given.module, prepared, self._given.request).required
+        yield self._suggest(self._given.asked.command(add=("inplace",)), required, "writes in place")
 
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, and with as much as is permitted by default."""
         # Whoever misses a budget waits a little longer.
-        most = _PIECES_OPS if self._asked.budget is None else _MOST_OPS
-        if self._asked.permitted.tile or len(self._module.graphs[0].ops) > most:
+        most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
+        if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
             return
         from memsched.rewriting import attempt
 
-        least = self._placed.required
-        for percent in dict.fromkeys((0.0, self._asked.permitted.extra_percent)):
-            found = attempt(self._module, self._prepared, self._placed, self._options, self._request, percent=percent)
+        least = self._given.placed.required
+        for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
+            found = attempt(
+                self._given.module,
+                self._given.prepared,
+                self._given.placed,
+                self._given.options,
+                self._given.request,
+                percent=percent,
+            )
             if found is None or found.placed.required >= least or not self._pays(found.module, found.placed.required):
                 continue
             least = found.placed.required
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
-            yield self._suggest(self._asked.command(add=("tile",), options=limit), least, "layers in pieces", percent)
+            yield self._suggest(
+                self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
+            )
 
     def _pays(self, module: Module, required: int) -> bool:
         """Whether a file needs less in all: each piece costs bytes that TensorFlow Lite Micro keeps."""
-        if not tflm.applies(module, self._target):
+        if not tflm.applies(module, self._given.target):
             return True
         whole = tflm.whole_arena_bytes(module, required)
-        return whole < tflm.whole_arena_bytes(self._module, self._placed.required)
+        return whole < tflm.whole_arena_bytes(self._given.module, self._given.placed.required)
 
     def _again(self) -> Iterator[Suggestion]:
         """Try to compute values again."""
-        if self._asked.permitted.remat or len(self._module.graphs[0].ops) > _REMAT_OPS:
+        if self._given.asked.permitted.remat or len(self._given.module.graphs[0].ops) > _REMAT_OPS:
             return
         from memsched.rematerialising import attempt
 
         polls = itertools.count()
-        asked = self._request.stop or (lambda: False)
+        asked = self._given.request.stop or (lambda: False)
         request = dataclasses.replace(
-            self._request,
-            limits=dataclasses.replace(self._request.limits, time_limit=None),
+            self._given.request,
+            limits=dataclasses.replace(self._given.request.limits, time_limit=None),
             stop=lambda: next(polls) > _REMAT_POLLS or asked(),
         )
-        percent = self._asked.permitted.extra_percent
+        percent = self._given.asked.permitted.extra_percent
         found = attempt(
-            self._module, self._prepared, self._placed, self._options, request, self._request, percent=percent
+            self._given.module,
+            self._given.prepared,
+            self._given.placed,
+            self._given.options,
+            request,
+            self._given.request,
+            percent=percent,
         )
         if found is not None and self._pays(found.module, found.placed.required):
             required = found.placed.required
-            yield self._suggest(self._asked.command(add=("remat",)), required, "values computed again", percent)
+            yield self._suggest(self._given.asked.command(add=("remat",)), required, "values computed again", percent)
 
 
 def _reordered(plan: GraphPlan) -> GraphPlan | None:

@@ -149,7 +149,7 @@ class _Task:
     # Searches -----------------------------------------------------------------------------------------------------
 
     def genetic(self, limits: Limits, started: float, stop: Callable[[], bool] | None) -> list[Distribution]:
-        """Return what GenEFlow finds along the axes that the document's rule chooses, and along rows."""
+        """Return what GenEFlow finds along the axes that MemoriaNova's rule chooses, and along rows."""
         count = len(self.cluster.devices)
         result = []
         for axes, part in ((self.axes_by_memory(), 0.5), (self.axes_by_rows(), 1.0)):

@@ -1,4 +1,4 @@
-"""Shares by rule: one device, even, in proportion to speed; and the axis by memory of document 5, section 3.3.1."""
+"""Shares by rule: one device, even, in proportion to speed; and the axis by memory of MemoriaNova, section 3.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constraints of document 5 as numbers: how much a chromosome violates each of them.
+"""The constraints of MemoriaNova as numbers: how much a chromosome violates each of them.
 
 Source: "MemoriaNova", section 3.3.3, equations 13 to 20. A number above 0 is a violation.
 """

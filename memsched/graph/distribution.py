@@ -18,7 +18,7 @@ Axis = Literal["channels", "rows", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The gene of document 5's chromosome: device j computes [bounds[j], bounds[j + 1]) of op ``op``.
+    """The gene of MemoriaNova's chromosome: device j computes [bounds[j], bounds[j + 1]) of op ``op``.
 
     Attributes:
         bounds: x_0 .. x_n: 0 first, the dimension's length last, never falling (equations 6 to 10). For "whole" the

@@ -1,6 +1,6 @@
 """Exact stage schedules: the least cost of the largest stage, then the least communication at that cost; both proven.
 
-This is the objective of document 4 (section IV-C: peak parameter memory per stage; and communication). Layers that
+This is the objective of RESPECT (section IV-C: peak parameter memory per stage; and communication). Layers that
 belong together are condensed first. Where the places at which a stage can end can be listed, a dynamic program over
 them is exact (`boundaries`); else CP-SAT (`formulation`), twice: for the peak, then for communication.
 """

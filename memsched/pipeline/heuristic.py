@@ -1,4 +1,4 @@
-"""The even split of a vendor's compiler: parameters shared out along the topological order (document 4, section IV)."""
+"""The even split of a vendor's compiler: parameters shared out along the topological order (RESPECT, section IV)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learned stage scheduler of document 4 (RESPECT): a trained policy orders layers, the order is cut into stages."""
+"""The learned stage scheduler of RESPECT: a trained policy orders layers, the order is cut into stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFAULT_LIMITS = Limits(60.0)
 def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DEFAULT_LIMITS) -> StageSchedule:
     """Return the stages of the trained policy's order, balanced by bytes of parameters.
 
-    What document 4 repairs after inference (section III-B, "Post-Inference Processing") cannot go wrong here: layers
+    What RESPECT repairs after inference (section III-B, "Post-Inference Processing") cannot go wrong here: layers
     that must share a stage are one node for the policy, and it takes nodes only after those that they need.
     Deterministic, unless the time limit is met: nothing is drawn, and sums have one order on one kind of processor.
 

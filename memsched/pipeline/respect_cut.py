@@ -1,4 +1,4 @@
-"""The cut of an order into stages: rho of document 4 (section III-B, equation 2), which the document leaves open.
+"""The cut of an order into stages: rho of RESPECT (section III-B, equation 2), which the paper leaves open.
 
 Here it is the best contiguous cut: of all ways to cut the order into so many runs, the one of the least peak of
 parameters, then of the least communication. Exact for the order, by dynamic programming over pairs of places.

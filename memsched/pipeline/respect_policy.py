@@ -1,4 +1,4 @@
-"""The trained pointer network of document 4 (section III-B, algorithm 1), run by onnxruntime."""
+"""The trained pointer network of RESPECT (section III-B, algorithm 1), run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def policy_order(
         parents: Per node those that it needs, all of smaller index.
         memory: Bytes of parameters per node.
         deadline: Of `time.monotonic`: from then on, the ready node of the least index is taken.
-        parents_first: Whether nodes wait for their parents; else only nodes that are out are masked, as in document 4.
+        parents_first: Whether nodes wait for their parents; else only nodes that are out are masked, as in RESPECT.
         models: Sessions of another policy's encoder and decoder, instead of those of the shipped one.
 
     Raises:

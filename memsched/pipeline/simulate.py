@@ -1,6 +1,6 @@
 """What a pipeline of accelerators does with a stage schedule: seconds per stage, throughput and latency.
 
-The machine is that of document 4, figure 2: accelerators, each with a link to one host, which hands every stage's
+The machine is that of RESPECT, figure 2: accelerators, each with a link to one host, which hands every stage's
 outputs on. It is a model, not a measurement; `Simulation.assumptions` says what is assumed.
 """
 

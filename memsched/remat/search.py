@@ -66,14 +66,14 @@ _LOCAL_SHARE: Final = 0.45
 """Of the time that is left, at most, so that with little of it the other methods have their turn, too."""
 
 _ROUNDS: Final = 5
-_DOCUMENT_OPS: Final = 600
-"""The document's schedules are tried on graphs of so many ops at most: they seldom win, and take longer than linear."""
+_DECOMPOSED_OPS: Final = 600
+"""Ops of the largest graph whose schedules by decomposition are tried: they seldom win, and take long."""
 
-_DOCUMENT_SHARE: Final = 0.1
+_DECOMPOSED_SHARE: Final = 0.1
 _CPSAT_SHARE: Final = 0.6
 """Of the time that is left, at most; they count their effort themselves."""
 
-_DOCUMENT_SECONDS: Final = 10.0
+_DECOMPOSED_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left, or where
 there is a limit of less work."""
 
@@ -223,7 +223,7 @@ class _Search:
         if not settled:
             self._climb()
             if not self._done():
-                self._document()
+                self._decomposed()
             if not self._done():
                 if self._budget is not None:
                     self._focus(self._budget)
@@ -364,19 +364,19 @@ class _Search:
             aim -= point.peak - rung
         return False
 
-    def _document(self) -> None:
+    def _decomposed(self) -> None:
         """Try the schedules by tree and path decomposition."""
-        if self._tracer.count > _DOCUMENT_OPS:
+        if self._tracer.count > _DECOMPOSED_OPS:
             return
         effort = math.inf if self._limits.effort is None else self._limits.effort
-        if min(effort, self._deadline - time.monotonic()) < _DOCUMENT_SECONDS:
+        if min(effort, self._deadline - time.monotonic()) < _DECOMPOSED_SECONDS:
             self._cut = True
             return
         from memsched.remat.decompose import path_schedule, tree_schedule
 
         for schedule in (tree_schedule, path_schedule):
-            over = self._ending(_DOCUMENT_SHARE)
-            limits = self._limits_of(_DOCUMENT_SHARE)
+            over = self._ending(_DECOMPOSED_SHARE)
+            limits = self._limits_of(_DECOMPOSED_SHARE)
             whole = tuple(range(self._tracer.count))
             found = schedule(self._lowered, budget=self._budget, limits=limits, order=whole, custom=self._custom)
             over()

@@ -158,20 +158,22 @@ def compare_models(
     """
     _require_runtime()
     first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
-    request: dict[str, Any] = {
-        "models": [_model(before, data_folder), _model(after, data_folder)],
-        "sessions": [
-            {"model": 0, "options": dict(first), "required": True, "reference": 0},
-            {"model": 1, "options": dict(first), "required": True, "reference": 0},
-            {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 0},
-            {"model": 1, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 2},
-        ],
+    request = {
+        **_request(
+            [_model(before, data_folder), _model(after, data_folder)],
+            [
+                {"model": 0, "options": dict(first), "required": True, "reference": 0},
+                {"model": 1, "options": dict(first), "required": True, "reference": 0},
+                {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 0},
+                {"model": 1, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 2},
+            ],
+            seed=seed,
+            input_shapes=input_shapes,
+            dims=dims,
+        ),
         "runs": max(runs, 1),
-        "seed": seed,
         "rtol": rtol,
         "atol": atol,
-        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
-        "dims": dict(dims or {}),
         "pinned": guarantee == "pins",
         "expected": None if expected_order is None else list(expected_order),
     }
@@ -255,25 +257,15 @@ def measure(
     _require_runtime()
     handed_on = order == "default" if reuse is None else reuse
     options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
-    request: dict[str, Any] = {
-        "models": [_model(model, data_folder)],
-        "sessions": [{"model": 0, "options": options, "required": True, "reference": 0}],
-        "runs": 1,
-        "seed": seed,
-        "rtol": 0.0,
-        "atol": 0.0,
-        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
-        "dims": dict(dims or {}),
-        "pinned": False,
-        "expected": None,
-    }
+    session = {"model": 0, "options": options, "required": True, "reference": 0}
+    request = _request([_model(model, data_folder)], [session], seed=seed, input_shapes=input_shapes, dims=dims)
     result = run_in_child(_EXECUTE, request, timeout_seconds)
     if not result.ok:
         return Measurement(None, None, _shorten(result.reason or "it did not run"))
     if result.value["failed"] is not None:
         return Measurement(None, None, _shorten(result.value["message"]))
-    session = result.value["sessions"][0]
-    return Measurement(session["peak_bytes"], tuple(session["order"]), None)
+    shown = result.value["sessions"][0]
+    return Measurement(shown["peak_bytes"], tuple(shown["order"]), None)
 
 
 def offline_optimized(
@@ -325,6 +317,29 @@ def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[st
         return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
     path = Path(model).absolute()
     return {"path": str(path), "folder": str(path.parent)}
+
+
+def _request(
+    models: Sequence[Mapping[str, Any]],
+    sessions: Sequence[Mapping[str, Any]],
+    *,
+    seed: int,
+    input_shapes: Mapping[str, Sequence[int]] | None,
+    dims: Mapping[str, int] | None,
+) -> dict[str, Any]:
+    """Return what the child is asked to run once: the models in these sessions, with no order that is looked for."""
+    return {
+        "models": list(models),
+        "sessions": list(sessions),
+        "runs": 1,
+        "seed": seed,
+        "rtol": 0.0,
+        "atol": 0.0,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
+        "pinned": False,
+        "expected": None,
+    }
 
 
 def _runtime(answer: Mapping[str, Any]) -> str:

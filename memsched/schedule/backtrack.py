@@ -1,8 +1,8 @@
 """BTSearch: backtracking over the states of a graph, with marked states and memoised parsing.
 
-Document 5, section 3.2 and Algorithm 1, iteratively. A state is the set of executed tasks (definition 3.2), a bitset.
+MemoriaNova, section 3.2 and Algorithm 1, iteratively. A state is the set of executed tasks (definition 3.2), a bitset.
 
-- *Metrics*: "sum" is the document's, the sum over the steps of full memory less the memory in use, to be maximised;
+- *Metrics*: "sum" is the paper's, the sum over the steps of full memory less the memory in use, to be maximised;
   full memory is a constant, so the sum of the footprints is minimised. "peak" is the largest footprint.
 - *State marking* (3.2.1): per state the least cost at which it was reached. A path that reaches it at no less cost is
   cut off: what is still to come depends on the state alone, since residue and footprints follow from the set of
@@ -62,7 +62,7 @@ class BacktrackResult:
 
 
 def full_memory(storage: Storage) -> int:
-    """Return the bytes in use if nothing were ever freed: Mem_full of document 5's metric."""
+    """Return the bytes in use if nothing were ever freed: Mem_full of MemoriaNova's metric."""
     return storage.variables + sum(storage.sizes) + max(storage.workspace, default=0)
 
 
@@ -86,7 +86,7 @@ def search(
             those orders only that execute each task at one go.
         start: A known order of the tasks; by default their numbering.
         lower_bound: With "peak": an order that needs no more than this, bytes, is good enough.
-        plain: Nothing that the document does not have; tasks are tried in the order of their numbers.
+        plain: Nothing that the paper does not have; tasks are tried in the order of their numbers.
         max_states: Stop after so many expansions.
         max_marked: Stop when so many states are marked: about 200 bytes each.
         max_parsed: States whose parsing is kept, about 1 KB each; the others are parsed whenever they are met.

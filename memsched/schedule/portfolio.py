@@ -85,7 +85,7 @@ def schedule_graph(
     Args:
         graph: Valid, with the target's rules applied.
         solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" document 1's integer program on
-            the fused graph alone, "backtrack" document 5's BTSearch on it alone, "greedy" the best cheap order,
+            the fused graph alone, "backtrack" MemoriaNova's BTSearch on it alone, "greedy" the best cheap order,
             "file" the file's own.
         on_progress: Told about each new stage, order and bound.
         stop: Asked often; True ends the search with the best order so far.

@@ -26,7 +26,7 @@ Scheduler = Callable[[Network, Constraints, Limits], StageSchedule]
 
 PUBLISHED_GAPS = {4: 2.26, 5: 2.74, 6: 6.31}
 PUBLISHED_SPEED_UPS = {4: 1.06, 5: 1.08, 6: 1.65}
-"""Of document 4, section IV, on average over its ten networks, by stages."""
+"""Of RESPECT, section IV, on average over its ten networks, by stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", default=["networks", "random"], help="networks, random (both by default)")
     parser.add_argument("--stages", type=int, nargs="+", default=[4, 5, 6])
-    parser.add_argument("--children-together", action="store_true", help="what the Edge TPU demands (document 4)")
+    parser.add_argument("--children-together", action="store_true", help="what the Edge TPU demands (RESPECT)")
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS, metavar="NAME")
     parser.add_argument("--nodes", type=int, nargs="+", default=[30, 100, 200, 400, 800])
     parser.add_argument("--degrees", type=int, nargs="+", default=[2, 3, 4, 5, 6])
@@ -123,7 +123,7 @@ def pipeline_rules() -> PipelineRules:
 
 
 def network_table(arguments: argparse.Namespace, learned: Scheduler | None) -> list[str]:
-    """Return a row per network and number of stages, and their averages beside the document's."""
+    """Return a row per network and number of stages, and their averages beside the paper's."""
     lines = [
         (
             "| network | layers | stages | exact, B | status | even split, B | gap, % | learned, B | gap, % "

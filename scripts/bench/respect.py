@@ -1,6 +1,6 @@
 """What the learned scheduler reaches, and how much of it is the policy: `python -m scripts.bench.respect`.
 
-The gap is peak parameters per stage over the exact schedule's, in percent (document 4, section IV-C). Orders other than
+The gap is peak parameters per stage over the exact schedule's, in percent (RESPECT, section IV-C). Orders other than
 the policy's are cut by the same rule; `repair` says what "repaired" and "to the letter" are. Where there are several
 networks or orders, gaps are means.
 """

@@ -1,4 +1,4 @@
-"""Networks for measurements of pipelines: the ten of document 4 as Keras has them, and random DAGs.
+"""Networks for measurements of pipelines: the ten of RESPECT as Keras has them, and random DAGs.
 
 `tests/data/keras_layers` holds a row per layer: name, type, parameters, elements of its output, and the layers before.
 """
@@ -19,7 +19,7 @@ NETWORKS = (
     "Xception", "ResNet50", "ResNet101", "ResNet152", "DenseNet121", "ResNet101V2", "ResNet152V2", "DenseNet169",
     "DenseNet201", "InceptionResNetV2",
 )  # fmt: skip
-"""In the order of document 4, Table I."""
+"""In the order of RESPECT, Table I."""
 
 _FOLDER = Path(__file__).parents[2] / "tests" / "data" / "keras_layers"
 

@@ -1,4 +1,4 @@
-"""The cut of a node order into stages (rho in document 4, equation 2) for many small DAGs at once, while training.
+"""The cut of a node order into stages (rho in RESPECT, equation 2) for many small DAGs at once, while training.
 
 It is the same rule as the package's own cut, on arrays that numba compiles.
 """

@@ -1,4 +1,4 @@
-"""Random DAGs that mimic networks (document 4, section III-B, "Synthetic training dataset")."""
+"""Random DAGs that mimic networks (RESPECT, section III-B, "Synthetic training dataset")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pointer network of document 4 (section III-B, algorithm 1) in PyTorch, for training."""
+"""The pointer network of RESPECT (section III-B, algorithm 1) in PyTorch, for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document 4 to the letter, to be held against what the package does: stages first, repaired afterwards.
+"""RESPECT to the letter, to be held against what the package does: stages first, repaired afterwards.
 
 The policy orders layers and masks only those that are out; the order is cut without a look at dependencies; then layers
 that must share a stage get the earliest one predicted for any of them, and what comes before something it needs is

@@ -1,4 +1,4 @@
-"""Policy gradient with a rollout baseline (document 4, equations 2, 3, 5 and 6)."""
+"""Policy gradient with a rollout baseline (RESPECT, equations 2, 3, 5 and 6)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TABLE_I = {
     "Xception": 134, "ResNet50": 177, "ResNet101": 347, "ResNet152": 517, "DenseNet121": 429, "ResNet101V2": 379,
     "ResNet152V2": 566, "DenseNet169": 597, "DenseNet201": 709, "InceptionResNetV2": 782,
 }  # fmt: skip
-"""Document 4, Table I: |V|."""
+"""RESPECT, Table I: |V|."""
 
 GIGA_MACS = {"ResNet50": 3.87, "DenseNet121": 2.83, "Xception": 8.36, "InceptionResNetV2": 13.17}
 """As is known of these networks."""

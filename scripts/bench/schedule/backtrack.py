@@ -23,7 +23,7 @@ NETWORKS = (
     *("nasnet_a", "amoebanet_a", "darts", "randwire1", "randwire2", "hrnet_w18_small_v1"),
     *("googlenet", "inception_v3", "resnet50"),
 )
-"""Measured unless others are named: branchy networks, and those of document 5 that the generators have."""
+"""Measured unless others are named: branchy networks, and those of MemoriaNova that the generators have."""
 
 _PARALLEL = ((1, 2, 4), (2, 2, 4), (4, 2, 4), (8, 2, 4), (4, 2, 8), (4, 3, 4), (4, 4, 4), (4, 3, 8), (1, 5, 6))
 
