@@ -66,6 +66,7 @@ _OPTIONS: Mapping[str, _Options] = {
     "SVDF": _of("SVDFOptions", "rank", _ACTIVATION),
     "RNN": _of("RNNOptions", _ACTIVATION),
     "LSTM": _of("LSTMOptions", _ACTIVATION),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _of("BidirectionalSequenceLSTMOptions", _ACTIVATION, "time_major"),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _of("UnidirectionalSequenceLSTMOptions", _ACTIVATION, "time_major"),
     "UNIDIRECTIONAL_SEQUENCE_RNN": _of("SequenceRNNOptions", _ACTIVATION, "time_major"),
     "GATHER": _of("GatherOptions", "axis", "batch_dims"),

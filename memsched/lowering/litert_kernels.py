@@ -312,14 +312,17 @@ def _rnn(kernel: _Kernel) -> OwnMemory:
     return OwnMemory((*quantized, 4 * batch, 4 * units * batch, 4 * batch), (8 * units,))
 
 
-def _sequence_lstm(kernel: _Kernel) -> OwnMemory:
-    # unidirectional_sequence_lstm.cc: the gates side by side; hybrid data and states are quantised, sums are kept.
-    data, cells = kernel.shape(0, 3), kernel.shape(4, 2)[0]
-    batch = data[1] if kernel.flag("time_major") else data[0]
+def _lstm(kernel: _Kernel) -> OwnMemory:
+    # lstm.cc, unidirectional_sequence_lstm.cc: the gates side by side, in a sequence with 16 more elements that keep
+    # ruy from copying; hybrid data and states are quantised, sums are kept.
+    if not kernel.has(8):
+        return _NOTHING  # The basic kernel, whose working areas are tensors of the file.
+    data, cells = kernel.shape(0), kernel.shape(4, 2)[0]
+    batch = data[1] if len(data) == 3 and kernel.flag("time_major") else data[0]
     if kernel.tensor(0).dtype == "int8":
         return OwnMemory((*(2 * batch * cells,) * 4, batch * cells, 4 * batch * cells))
     coupled = not kernel.has(1)
-    gates = 4 * batch * (cells * (4 if coupled else 5) + 16)
+    gates = 4 * batch * (cells * (4 if coupled else 5) + (16 if len(data) == 3 else 0))
     if not kernel.hybrid:
         return OwnMemory((gates,))
     recurrent = kernel.shape(8)
@@ -330,6 +333,30 @@ def _sequence_lstm(kernel: _Kernel) -> OwnMemory:
     return OwnMemory((gates, math.prod(data), *states, *per_batch, 4 * cells, 4 * cells * batch), (4 * rows * cells,))
 
 
+def _two_lstms(kernel: _Kernel) -> OwnMemory:
+    # bidirectional_sequence_lstm.cc: gates forth and back, the former with 16 more elements; the rest is as for one.
+    data, forth, back = kernel.shape(0, 3), kernel.shape(6, 2), kernel.shape(23, 2)
+    batch = data[1] if kernel.flag("time_major") else data[0]
+    rows = [4 if not kernel.has(first) else 5 for first in (1, 18)]
+    gates = [4 * batch * (rows[0] * forth[0] + 16), 4 * batch * rows[1] * back[0]]
+    if not kernel.hybrid:
+        return OwnMemory(tuple(gates))
+    states = [kernel.elements(position) for position in (35, 36, 37, 38)]
+    widest = max(forth[0], back[0])
+    sums = [4 * 2 * (gate - 1) * one[0] for gate, one in zip(rows, (forth, back), strict=True)]
+    per_batch = (4 * batch,) * 7
+    return OwnMemory((*gates, math.prod(data), *states, *per_batch, 4 * widest, 4 * widest * batch), tuple(sums))
+
+
+def _rfft_2d(kernel: _Kernel) -> OwnMemory:
+    # rfft2d.cc, fft2d: rows in double precision with pointers to them, on the heap, and two working areas.
+    if len(kernel.output()) < 2:
+        return _NOTHING
+    rows, columns = kernel.output()[-2], 2 * (kernel.output()[-1] - 1)
+    areas = (4 * (2 + math.isqrt(max(rows, columns // 2))), 8 * max(rows, columns) // 2)
+    return OwnMemory((*areas, 8 * rows * (columns + 2), 8 * rows))
+
+
 def _detection_postprocess(kernel: _Kernel) -> OwnMemory:
     # detection_postprocess.cc: boxes as corners, and scores in floating point.
     boxes, scores = kernel.shape(0, 3), kernel.shape(1, 3)
@@ -338,22 +365,25 @@ def _detection_postprocess(kernel: _Kernel) -> OwnMemory:
 
 _RULES: Mapping[str, Callable[[_Kernel], OwnMemory]] = {
     "BATCH_MATMUL": _batch_matmul,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _two_lstms,
     "CONV_2D": _conv_2d,
     "CONV_3D": _conv_3d,
     "CONV_3D_TRANSPOSE": _conv_3d_transpose,
     "CUSTOM:TFLite_Detection_PostProcess": _detection_postprocess,
     "DEPTHWISE_CONV_2D": _depthwise_conv_2d,
     "FULLY_CONNECTED": _fully_connected,
+    "LSTM": _lstm,
     "MEAN": _sum,
     "REDUCE_ALL": _reduction,
     "REDUCE_ANY": _reduction,
     "REDUCE_MAX": _reduction,
     "REDUCE_MIN": _reduction,
     "REDUCE_PROD": _sum,
+    "RFFT2D": _rfft_2d,
     "RNN": _rnn,
     "SUM": _sum,
     "SVDF": _svdf,
     "TRANSPOSE_CONV": _transpose_conv,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence_lstm,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
     "UNIDIRECTIONAL_SEQUENCE_RNN": _rnn,
 }
