@@ -135,6 +135,9 @@ def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> No
         assert run(command, path, "-q", *(["--no-verify"] if command == "optimize" else [])).out == ""
     # Programs that ask for no command line wait for no trial.
     assert memsched.optimize(convolutions(), verify=False).report["suggestions"] == []
+    words = ("optimize", "net.onnx", "-o", "small.onnx")
+    (first, *_) = memsched.optimize(convolutions(), verify=False, words=words).report["suggestions"]
+    assert first["command"].startswith("memsched optimize net.onnx -o small.onnx --allow ")
 
 
 def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

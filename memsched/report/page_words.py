@@ -11,6 +11,7 @@ from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
 from memsched.report.page_data import PageData
 from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, counted, shortened
 from memsched.units import format_size
 
@@ -34,6 +35,7 @@ def page_words(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
         "mood": mood,
         "lead": _lead(report),
         "cards": _cards(report),
+        "suggestions": [{"text": text, "command": command} for text, command in suggestion_lines(report)],
         **_pictures(report, data),
         **_peak(report, data),
         "proof": _proof(report),

@@ -1,4 +1,4 @@
-"""The last line of a summary: what would help, as it was tried, with the command to paste."""
+"""What would help, as it was tried, with the command to paste: the last line of a summary, a section of the page."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from memsched.report.text import print_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_suggestion"]
+__all__ = ["print_suggestion", "suggestion_lines"]
 
 
 def print_suggestion(console: Console, report: Mapping[str, Any]) -> None:
     """Print the first suggestion of the report; nothing where there is none."""
-    for first in report.get("suggestions", ())[:1]:  # older reports have none
-        before = first["requirement_bytes"] + first["saving_bytes"]
-        percent = 100 * first["saving_bytes"] / before if before else 0.0
-        extra, budget = first["extra_macs_percent"], report["budget"]
+    for text, command in suggestion_lines(report)[:1]:
+        print_line(console, f"what helps, as tried: {text}:", style="bold")
+        print_line(console, f"  {command}", whole=True)
+
+
+def suggestion_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return per suggestion what it gives, in words, and its command; the one to name first comes first."""
+    lines = []
+    for one in report.get("suggestions", ()):  # older reports have none
+        before = one["requirement_bytes"] + one["saving_bytes"]
+        percent = 100 * one["saving_bytes"] / before if before else 0.0
+        extra, budget = one["extra_macs_percent"], report["budget"]
         work = f"at most {extra:g} % more work" if extra else "no more work"
         # With a budget a command ends as soon as that is met.
-        enough = budget is not None and first["requirement_bytes"] == budget["budget_bytes"]
-        print_line(
-            console,
-            f"what helps, as tried: {first['what']}, {before:,} -> {first['requirement_bytes']:,} B"
-            f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}:",
-            style="bold",
+        enough = budget is not None and one["requirement_bytes"] == budget["budget_bytes"]
+        text = (
+            f"{one['what']}, {before:,} -> {one['requirement_bytes']:,} B"
+            f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}"
         )
-        print_line(console, f"  {first['command']}", whole=True)
+        lines.append((text, one["command"]))
+    return lines

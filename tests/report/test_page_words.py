@@ -105,3 +105,21 @@ def test_many_tensors_at_the_peak_are_cut_short() -> None:
     found = words(report)
     assert found["more_faults"].startswith("and 50 smaller tensors with")
     assert found["bar"][-1]["label"] in {"all others", "workspace"}
+
+
+def test_what_helps_is_shown_with_its_command() -> None:
+    report = a_report(a_section())
+    assert words(report)["suggestions"] == []
+    one = {
+        "command": "memsched optimize '<i>.onnx' --allow reorder,inplace,tile",
+        "what": "layers in pieces",
+        "requirement_bytes": 750,
+        "saving_bytes": 250,
+        "extra_macs_percent": 15.0,
+    }
+    report = {**report, "suggestions": [one]}
+    (shown,) = words(report)["suggestions"]
+    assert shown["command"] == one["command"]
+    assert shown["text"] == "layers in pieces, 1,000 -> 750 B (25.0 % less) for at most 15 % more work"
+    del report["suggestions"]
+    assert words(report)["suggestions"] == []
