@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from memsched.errors import UsageError
-from memsched.formats.module import Module, OrderGuarantee
+from memsched.formats.module import Body, Module, OrderGuarantee
 from memsched.graph.checker import check_schedule
 from memsched.graph.liveness import evaluate
 from memsched.graph.reuse import Planned, ReuseProfile, simulate_reuse
@@ -170,7 +170,7 @@ def required_as_stored(module: Module, lowered: Sequence[Lowered], guarantee: Or
     for index in bottom_up(module):
         graph, with_options = lowered[index].graph, guarantee == "session"
         planned = Planned.of(graph, lowered[index].storage)
-        bodies = [(body.graph, body.op) for body in module.bodies if body.parent == index]
+        bodies = [body for body in module.bodies if body.parent == index]
         order = priority_order(graph) if with_options else default_order(graph)
         peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
     return peaks[0]
@@ -215,7 +215,7 @@ class _Run:
     def graph(self, index: int, lowered: Lowered, plan: GraphPlan) -> None:
         """Find the orders of one graph, after those that its ops execute, and what they cost."""
         planned = Planned.of(lowered.graph, lowered.storage)
-        bodies = [(body.graph, body.op) for body in self.module.bodies if body.parent == index]
+        bodies = [body for body in self.module.bodies if body.parent == index]
         orders = self._orders(lowered, plan, _with_bodies(planned, bodies, self.peaks["given"]))
         bare = replace(planned, storage=replace(planned.storage, workspace=(0,) * len(lowered.graph.ops)))
         for way in _WAYS:
@@ -295,13 +295,13 @@ def _planned(plan: GraphPlan, lowered: Lowered, order: _Order) -> GraphPlan:
     return replace(plan, graph=lowered.graph, schedule=schedule, checked=check_schedule(lowered.graph, schedule))
 
 
-def _with_bodies(planned: Planned, bodies: Sequence[tuple[int, int]], peaks: Mapping[int, int]) -> Planned:
-    """Return ``planned`` with the largest peak of each op's bodies, pairs (graph, op), added to its workspace."""
+def _with_bodies(planned: Planned, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Planned:
+    """Return ``planned`` with the largest peak of each op's bodies added to its workspace."""
     if not bodies:
         return planned
     largest: dict[int, int] = {}
-    for graph, op in bodies:
-        largest[op] = max(largest.get(op, 0), peaks[graph])
+    for body in bodies:
+        largest[body.op] = max(largest.get(body.op, 0), peaks[body.graph] - body.handed)
     workspace = tuple(own + largest.get(op, 0) for op, own in enumerate(planned.storage.workspace))
     return replace(planned, storage=replace(planned.storage, workspace=workspace))
 

@@ -155,7 +155,7 @@ def with_bodies(lowered: Lowered, bodies: Sequence[Body], peaks: Mapping[int, in
     needed: dict[int, int] = {}
     for body in bodies:
         if body.graph in peaks:
-            needed[body.op] = max(needed.get(body.op, 0), peaks[body.graph])
+            needed[body.op] = max(needed.get(body.op, 0), peaks[body.graph] - body.handed)
     return Lowered.of(with_workspaces(lowered.graph, needed)) if needed else lowered
 
 

@@ -34,12 +34,16 @@ class Body:
     """Graph ``graph`` of a module is executed by op ``op`` of its graph ``parent`` (If, Loop, Scan, WHILE, CALL).
 
     A body's own captures are inputs of the op. Bodies of one op run one at a time, so its workspace is the
-    largest of their peaks.
+    largest of their peaks, less what of them the op's own outputs are.
+
+    Attributes:
+        handed: Bytes of the op's outputs that the body makes: they are handed on, not copied.
     """
 
     graph: int
     parent: int
     op: int
+    handed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

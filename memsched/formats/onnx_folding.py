@@ -1,24 +1,26 @@
 """Shape arithmetic carried out: models compute shapes from shapes, which inference follows only in part.
 
 Small values that follow from known shapes and constants alone are computed with ONNX's reference evaluator and put
-into the inference copy as constants. The graphs that are scheduled keep the nodes.
+into the inference copy as constants. Where the condition of an If is one of them, its outputs are those of the branch
+that is taken, and the other branch is never executed. The graphs that are scheduled keep the nodes.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx_light import KEPT_ELEMENTS, is_stripped
-from memsched.formats.onnx_structure import Scope, domain_of, graphs_like
-from memsched.formats.onnx_types import ValueType
+from memsched.formats.onnx_stated import declare, values_of, write_shape
+from memsched.formats.onnx_structure import BRANCHES, Scope, domain_of, graphs_like, owner
+from memsched.formats.onnx_types import ValueType, merge, value_type
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["fold"]
+__all__ = ["HIDDEN", "fold"]
 
 # Operators that shape arithmetic is made of. Those whose result may be longer than their inputs are checked apart.
 _FOLDED: Final = frozenset(
@@ -34,31 +36,126 @@ _FOLDED: Final = frozenset(
 _GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 _Known = dict[str, Any]
 
+HIDDEN: Final = "hidden"
+"""The domain of nodes that the inference must not look at."""
 
-def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, ValueType]]) -> bool:
+
+def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, ValueType]], idle: set[int]) -> bool:
     """Replace nodes of ``model`` whose small results follow from known shapes by constants; return whether any did.
 
     Args:
-        types: Per scope what is known of its values; the computed values' types are added.
+        types: Per scope what is known of its values; the types of computed values and of branches taken are added.
+        idle: The scopes that are never executed: branches not taken, with what is below them, are added.
     """
     opset = next((item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), 1)
-    known: list[_Known] = []
+    graphs = graphs_like(model.graph, scopes)
+    known = [_constants(scope.graph) for scope in graphs]
     changed = False
-    for index, scope in enumerate(graphs_like(model.graph, scopes)):
-        known.append(_constants(scope.graph))
+    for index, scope in enumerate(graphs):
+        if scope.parent in idle:
+            idle.add(index)
+        if index in idle:
+            _hide(scope.graph)
+            continue
+        changed = _lend(graphs, scopes, index) or changed
         folded = []
         for position, node in enumerate(scope.graph.node):
-            if not domain_of(node) and position not in scope.bodies:
-                results = _results(node, opset, known, scopes, index, types)
-                if results is not None:
-                    for name, value in zip(node.output, results, strict=True):
-                        known[index][name] = value
-                        types[index][name] = ValueType("tensor", _element(value), tuple(value.shape))
-                    folded.append(position)
+            if domain_of(node):
+                continue
+            if position in scope.bodies:
+                condition = _value(known, scopes, index, node.input[0]) if node.op_type == "If" and node.input else None
+                body = _taken(graphs, scope.bodies[position], condition, idle)
+                if body is not None:
+                    idle.update(other for other in scope.bodies[position] if other != body)
+                    changed = _as_branch(node, graphs, (index, body), known, scopes, types) or changed
+                continue
+            results = _results(node, opset, known, scopes, index, types)
+            if results is not None:
+                for name, value in zip(node.output, results, strict=True):
+                    known[index][name] = value
+                    types[index][name] = ValueType("tensor", _element(value), tuple(value.shape))
+                folded.append(position)
         if folded:
             _replace(scope.graph, folded, known[index])
             changed = True
     return changed
+
+
+def _lend(graphs: Sequence[Scope], scopes: Sequence[Scope], index: int) -> bool:
+    """Give a body the small constants that it captures, whose values ONNX's inference does not see; return if any."""
+    graph = graphs[index].graph
+    wanted = scopes[index].free.keys() - {tensor.name for tensor in graph.initializer}
+    lent: list[TensorProto] = []
+    for name in sorted(wanted) if index else ():
+        at = owner(scopes, index, name)
+        held = graphs[at].graph.initializer if at >= 0 else ()
+        lent.extend(tensor for tensor in held if tensor.name == name and not is_stripped(tensor))
+    graph.initializer.extend(lent)
+    return bool(lent)
+
+
+def _hide(graph: GraphProto) -> None:
+    """Hide the nodes of a graph that is never executed from the inference, which would find them to be impossible."""
+    for node in graph.node:
+        node.domain = HIDDEN
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+
+
+def _taken(graphs: Sequence[Scope], bodies: Sequence[int], condition: Any, idle: Container[int]) -> int | None:
+    """Return the only branch that can be taken; None where that is not known, or for another operator than If."""
+    wanted = None
+    if condition is not None and condition.size == 1:
+        wanted = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    left = [body for body in bodies if body not in idle and wanted in {None, graphs[body].attribute}]
+    return left[0] if len(left) == 1 and graphs[left[0]].attribute in BRANCHES else None
+
+
+def _as_branch(
+    node: NodeProto,
+    graphs: Sequence[Scope],
+    places: tuple[int, int],
+    known: Sequence[_Known],
+    scopes: Sequence[Scope],
+    types: Sequence[dict[str, ValueType]],
+) -> bool:
+    """Give the outputs of an If the values and types of its branch; return whether that said anything.
+
+    Args:
+        places: The scope of the node, and that of the branch.
+    """
+    index, body = places
+    changed = False
+    for name, output in zip(node.output, graphs[body].graph.output, strict=False):
+        value = _value(known, scopes, body, output.name)
+        if name and value is not None:
+            known[index][name] = value
+        found = _type(types, scopes, body, output.name)
+        before = types[index].get(name, ValueType())
+        after = found if found.known() else merge(before, found)
+        if not name:
+            continue
+        types[index][name] = after
+        changed = _declare(graphs[index].graph, name, after) or after != before or changed
+    return changed
+
+
+def _declare(graph: GraphProto, name: str, found: ValueType) -> bool:
+    """State a value's type for the inference, which makes one of what both branches give; return whether that is new.
+
+    The type is known here before the inference knows it where a nested branch had an error.
+    """
+    lengths = found.lengths()
+    if found.kind != "tensor" or not found.element or lengths is None:
+        return False
+    declared = [value for value in values_of(graph) if value.name == name]
+    if not declared:
+        declare(graph.value_info, name, found.element, lengths)
+    new = [value for value in declared if value_type(value.type) != found]
+    for value in new:
+        write_shape(value, lengths)
+        value.type.tensor_type.elem_type = found.element
+    return bool(new) or not declared
 
 
 def _element(value: Any) -> int:
@@ -127,20 +224,14 @@ def _constant(node: NodeProto) -> Any:
     return None
 
 
-def _owner(scopes: Sequence[Scope], index: int, name: str) -> int:
-    while index >= 0 and name not in scopes[index].defined:
-        index = scopes[index].parent
-    return index
-
-
 def _value(known: Sequence[_Known], scopes: Sequence[Scope], index: int, name: str) -> Any:
-    owner = _owner(scopes, index, name)
-    return known[owner].get(name) if owner >= 0 else None
+    at = owner(scopes, index, name)
+    return known[at].get(name) if at >= 0 else None
 
 
 def _type(types: Sequence[Mapping[str, ValueType]], scopes: Sequence[Scope], index: int, name: str) -> ValueType:
-    owner = _owner(scopes, index, name)
-    return types[owner].get(name, ValueType()) if owner >= 0 else ValueType()
+    at = owner(scopes, index, name)
+    return types[at].get(name, ValueType()) if at >= 0 else ValueType()
 
 
 def _shape(node: NodeProto, lengths: tuple[int, ...]) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
@@ -13,7 +13,7 @@ from memsched.formats.module import Body
 from memsched.formats.onnx_attributes import ConstantValues, Values, attributes_of, constant_shapes
 from memsched.formats.onnx_open import OpenValue, open_sizes
 from memsched.formats.onnx_shapes import Shapes
-from memsched.formats.onnx_structure import Scope, domain_of, op_type, unique_names
+from memsched.formats.onnx_structure import BRANCHES, Scope, domain_of, op_type, unique_names
 from memsched.formats.onnx_types import ValueType, element_name, tensor_bytes
 from memsched.graph.model import Graph, Op, Tensor
 
@@ -35,6 +35,7 @@ class Built:
         unsized: Values whose size no option can state, with what they are.
         unread: Values of unknown size that nobody reads.
         constant_outputs: Graph outputs that are constants.
+        idle: Graphs that are never executed, the outermost ones: values in them count nothing.
         open: Values that count and whose dimensions nothing states.
     """
 
@@ -44,6 +45,7 @@ class Built:
     unsized: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     constant_outputs: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
     open: list[OpenValue] = field(default_factory=list)
 
 
@@ -63,8 +65,11 @@ def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
         built.graphs.append(builder.graph(names[index]))
         built.nodes.append(tuple(builder.nodes))
         op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
+        if index in shapes.idle and scope.parent not in shapes.idle:
+            built.idle.append(f"'{built.graphs[index].name}'")
         if scope.parent >= 0:
-            built.bodies.append(Body(index, scope.parent, op_of_node[scope.parent][scope.node]))
+            handed = sum(built.graphs[index].tensors[tensor].size for tensor in builder.handed())
+            built.bodies.append(Body(index, scope.parent, op_of_node[scope.parent][scope.node], handed))
     if built.open:
         raise open_sizes(built.open, scopes, shapes)
     return built
@@ -104,6 +109,10 @@ class _GraphBuilder:
                 if name:
                     self._add(name, external=False, producer=(node, names[position]))
             ops.append(self._op(node, position, names[position]))
+        for tensor in self.handed():
+            one = self.tensors[tensor]
+            if one.shape == one.shape_in_file():  # the runtime knows it beforehand and makes room in the If's output
+                self.tensors[tensor] = replace(one, size=0, external=True)
         outputs = dict.fromkeys(value.name for value in scope.graph.output)
         self.built.constant_outputs.extend(name for name in outputs if name in scope.constants)
         return Graph(
@@ -114,6 +123,12 @@ class _GraphBuilder:
             outputs=tuple(self.index_of[name] for name in outputs if name not in scope.constants),
             dependencies=self._dependencies(ops),
         )
+
+    def handed(self) -> list[int]:
+        """Return the tensors of a branch that become outputs of its If where it makes them."""
+        made = {name for node in self.nodes for name in self.scope.graph.node[node].output}
+        outputs = {value.name for value in self.scope.graph.output} & made
+        return sorted(self.index_of[name] for name in outputs) if self.scope.attribute in BRANCHES else []
 
     def _name(self) -> str:
         if self.scope.parent < 0:
@@ -133,6 +148,10 @@ class _GraphBuilder:
     def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
         own = None if external else self.shapes.types[self.index].get(name)  # captures are of graphs around
         found = own or self.shapes.of(self.scopes, self.index, name)
+        if self.index in self.shapes.idle:
+            self.index_of[name] = len(self.tensors)
+            self.tensors.append(Tensor(name, 0, None, "", False, external))
+            return
         known = self.sizes.get(found)
         if known is not None:
             self.index_of[name] = len(self.tensors)

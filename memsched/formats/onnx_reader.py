@@ -141,6 +141,8 @@ def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:
         notes.append(f"values that have no size of their own count nothing: {_list(built.unsized)}")
     if built.unread:
         notes.append(f"values of unknown size that nobody reads count nothing: {_list(built.unread)}")
+    if built.idle:
+        notes.append(f"branches that are never taken at these sizes count nothing: {_list(built.idle)}")
     if built.constant_outputs:
         names = [f"'{name}'" for name in built.constant_outputs]
         notes.append(f"graph outputs that are constants count nothing: {_list(names)}")

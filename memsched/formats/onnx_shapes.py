@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
-from memsched.formats import onnx_folding, onnx_symbolic
+from memsched.formats import onnx_branches, onnx_folding, onnx_symbolic
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx_light import is_stripped
 from memsched.formats.onnx_stated import Statements, declare, values_of
@@ -45,12 +45,14 @@ class Shapes:
         notes: Contradictions that were settled, and what was assumed.
         stated: Per scope what the file tells by itself, as a runtime knows it that opens the file; lengths are
             numbers, the file's own names, or "". Empty: ``types`` are just that.
+        idle: The scopes that are never executed: branches that no If takes at these sizes, with what is below them.
     """
 
     types: list[dict[str, ValueType]] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: list[dict[str, ValueType]] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
 
     def of(self, scopes: Sequence[Scope], index: int, name: str) -> ValueType:
         """Return the type of ``name`` as graph ``index`` sees it."""
@@ -78,7 +80,7 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     inference = _Inference(light, scopes, options)
     inference.run()
     for _ in range(_ROUNDS):
-        if not (inference.admit() or inference.state() or inference.fold()):
+        if not (inference.admit() or inference.state() or inference.fold() or inference.exclude()):
             break
         inference.run()
     asked = inference.ask_runtime()
@@ -94,7 +96,7 @@ def _stated(light: ModelProto, scopes: Sequence[Scope]) -> list[dict[str, ValueT
     named = alone.statements.symbols()
     alone.run()
     for _ in range(_ROUNDS):
-        if not (alone.admit() or onnx_folding.fold(alone.model, scopes, alone.shapes.types)):
+        if not (alone.admit() or onnx_folding.fold(alone.model, scopes, alone.shapes.types, alone.shapes.idle)):
             break
         alone.run()
     return [
@@ -162,8 +164,28 @@ class _Inference:
         return typed
 
     def fold(self) -> bool:
-        """Carry out shape arithmetic where shapes are missing that it could tell."""
-        return self._needs_help() and onnx_folding.fold(self.model, self.scopes, self.shapes.types)
+        """Carry out shape arithmetic where shapes are missing that it could tell, or where it may choose a branch."""
+        if not self._branching() and not self._needs_help():
+            return False
+        return onnx_folding.fold(self.model, self.scopes, self.shapes.types, self.shapes.idle)
+
+    def exclude(self) -> bool:
+        """Where sizes are missing, exclude branches that cannot run at those that are known; return whether any are."""
+        if not self._branching() or not self._needs_help():
+            return False
+        found = onnx_branches.impossible(self.model, self.scopes, self.shapes.types, self.shapes.idle)
+        for index, reason in found.items():
+            scope = self.scopes[index]
+            node = self.scopes[scope.parent].graph.node[scope.node]
+            self.shapes.notes.append(
+                f"the {scope.attribute} of '{node.name or node.output[0]}' cannot run at these sizes ({reason})"
+            )
+        self.shapes.idle.update(found)
+        return bool(found)
+
+    def _branching(self) -> bool:
+        """Return whether there is an If."""
+        return any(scope.attribute == "then_branch" for scope in self.scopes)
 
     def run(self) -> None:
         """Run ONNX's inference; where it finds contradictions, the operators win over the declarations."""
@@ -228,6 +250,7 @@ class _Inference:
         unknown = any(
             not _enough(types[index].get(name))
             for index, scope in enumerate(scopes)
+            if index not in self.shapes.idle
             for node in scope.graph.node
             for name in node.output
             if name and name not in scope.constants
@@ -252,12 +275,13 @@ class _Inference:
         bare = ModelProto()
         bare.CopyFrom(self.model)
         for scope in graphs_like(bare.graph, self.scopes):
-            for value in _computed(scope.graph):
+            for value in _computed(scope.graph, self._chosen(scope)):
                 value.type.tensor_type.ClearField("shape")
         inferred = shape_inference.infer_shapes(bare)
-        for mine, other in zip(self._graphs(), graphs_like(inferred.graph, self.scopes), strict=True):
+        pairs = zip(self._graphs(), graphs_like(inferred.graph, self.scopes), strict=True)
+        for index, (mine, other) in enumerate(pairs):
             follows = {value.name: value_type(value.type) for value in values_of(other.graph)}
-            for value in _computed(mine.graph):
+            for value in _computed(mine.graph, self._chosen(mine)):
                 declared = value_type(value.type)
                 if _contradict(declared, follows.get(value.name, ValueType())):
                     self.shapes.notes.append(
@@ -265,11 +289,16 @@ class _Inference:
                         f"{_shown(follows[value.name])}; the computed shape holds"
                     )
                     value.type.tensor_type.ClearField("shape")
+                    self.shapes.types[index].pop(value.name, None)
+
+    def _chosen(self, scope: Scope) -> set[int]:
+        """Return the nodes that execute one branch always: the types of their outputs follow from it."""
+        return {node for node, bodies in scope.bodies.items() if self.shapes.idle.intersection(bodies)}
 
 
-def _computed(graph: GraphProto) -> list[ValueInfoProto]:
-    """The declarations of tensors that nodes compute."""
-    names = {name for node in graph.node for name in node.output if name}
+def _computed(graph: GraphProto, chosen: Collection[int]) -> list[ValueInfoProto]:
+    """The declarations of tensors that nodes compute, other than the ``chosen`` ones."""
+    names = {name for number, node in enumerate(graph.node) if number not in chosen for name in node.output if name}
     declared = itertools.chain(graph.value_info, graph.output)
     return [value for value in declared if value.name in names and value.type.HasField("tensor_type")]
 
@@ -287,6 +316,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
         model.opset_import.add(domain=domain, version=1)
     for scope in graphs_like(model.graph, scopes):
         _drop_constants(scope.graph, scope.parent < 0)
+    if len(scopes) > 1:
+        model.opset_import.add(domain=onnx_folding.HIDDEN, version=1)
     return model
 
 

@@ -15,7 +15,7 @@ from memsched.suggestions import did_you_mean
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
 
-__all__ = ["Statements", "declare", "values_of"]
+__all__ = ["Statements", "declare", "values_of", "write_shape"]
 
 
 def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
@@ -68,7 +68,7 @@ class Statements:
                     if self._dims.setdefault(dim, length) != length:
                         other = self._dims[dim]
                         raise UsageError(f"--input-shape {value.name} states {length} for '{dim}', elsewhere {other}")
-                _write_shape(value, lengths)
+                write_shape(value, lengths)
 
     def _find_fillers(self, declared: ValueType, lengths: Sequence[int]) -> None:
         """Note names for which one stated shape gives several lengths: exporters write them for all unknown ones."""
@@ -145,7 +145,7 @@ class Statements:
                 element = known.element or self._likely_element(scopes, index, types, name)
                 for value in found:
                     value.type.tensor_type.elem_type = element
-                    _write_shape(value, lengths)
+                    write_shape(value, lengths)
                 if not found:
                     declare(scope.graph.value_info, name, element, lengths)
                 types[index][name] = ValueType("tensor", element, lengths)
@@ -208,7 +208,8 @@ def _check_element(value: ValueInfoProto) -> None:
         raise ModelError(f"tensor '{value.name}': {error}") from error
 
 
-def _write_shape(value: ValueInfoProto, lengths: Sequence[int]) -> None:
+def write_shape(value: ValueInfoProto, lengths: Sequence[int]) -> None:
+    """Replace the shape that a declaration states."""
     shape = value.type.tensor_type.shape
     del shape.dim[:]
     shape.SetInParent()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
 __all__ = [
+    "BRANCHES",
     "Scope",
     "analyse",
     "domain_of",
@@ -23,9 +24,13 @@ __all__ = [
     "graphs_of",
     "initializers",
     "op_type",
+    "owner",
     "sparse_name",
     "unique_names",
 ]
+
+BRANCHES: Final = frozenset({"then_branch", "else_branch"})
+"""The attributes of an If that hold its bodies."""
 
 _DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 # Operators whose result differs from run to run, or that draw on a generator: never constants.
@@ -48,7 +53,7 @@ class Scope:
         attribute: Name of the attribute that holds it.
         bodies: Per node index the scopes that it executes.
         defined: The names that this graph defines: inputs, initializers, outputs of nodes.
-        free: The names that it takes from the graphs around it, in order of first use.
+        free: The names that it takes from the graphs around it, in an order that does not depend on that of its nodes.
         constants: The names of its own that are constants.
         constant_node: Per node whether it computes constants from constants alone.
     """
@@ -101,6 +106,13 @@ def analyse(main: GraphProto) -> list[Scope]:
         _refuse_unordered(scopes, index)
         _find_constants(scopes, index)
     return scopes
+
+
+def owner(scopes: Sequence[Scope], index: int, name: str) -> int:
+    """Return the innermost scope around and including ``index`` that defines ``name``; -1 where none does."""
+    while index >= 0 and name not in scopes[index].defined:
+        index = scopes[index].parent
+    return index
 
 
 def sparse_name(sparse: object) -> str:
@@ -166,6 +178,7 @@ def _find_free(scopes: list[Scope], index: int) -> None:
     for value in scope.graph.output:
         if value.name not in defined:
             free[value.name] = None
+    scope.free = dict.fromkeys(sorted(free, key=repr))  # damaged names are bytes
 
 
 def _refuse_unordered(scopes: list[Scope], index: int) -> None:

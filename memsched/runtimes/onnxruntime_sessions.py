@@ -18,9 +18,10 @@ from typing import Any
 from memsched.formats.onnx_pins import shape_nodes
 from memsched.formats.onnx_structure import analyse
 from memsched.runtimes.compare import close, compare, relative_error, vary
-from memsched.runtimes.inputs import DRAWS, Draw, random_values
+from memsched.runtimes.inputs import DRAWS, Draw
+from memsched.runtimes.onnxruntime_inputs import dtype_of, random_feed
 
-__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline", "random_feed"]
+__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline"]
 __all__ += ["read_profile", "run_once", "session_options", "unseeded"]
 
 GRAPH_LEVELS = {
@@ -37,18 +38,8 @@ _PIN = "memsched_pin_"
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
-_NOT_NUMPY = {
-    "double": "float64",
-    "float": "float32",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "string": "O",
-}
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _INTEGER_BOUNDS = (4, 2, 1)
-_SEQUENCE_LENGTH = 2
 _FOREIGN = ("bfloat16", "float8")
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
 _FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
@@ -358,7 +349,7 @@ def _array(value: Any) -> Any:
     import numpy as np
 
     data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    return np.frombuffer(data, _dtype(kind[7:-1])).reshape(value.shape())
+    return np.frombuffer(data, dtype_of(kind[7:-1])).reshape(value.shape())
 
 
 def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int, str]] = ()) -> dict[str, Any]:
@@ -372,7 +363,7 @@ def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int
         places: Of the nodes as the session numbers them, position in the file and type.
     """
     order: dict[int, None] = {}
-    base: int | None = None
+    base = _before(events)
     highest = first = 0
     ended = min((e["ts"] + e["dur"] for e in events if e.get("name") == "model_run"), default=math.inf)
     for event in events:
@@ -383,92 +374,20 @@ def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int
         # What optimisation made has a number of its own, behind those of the file.
         if 0 <= number < len(places) and places[number][1] == arguments.get("op_name"):
             order[places[number][0]] = None
-        if "mem_bytes_requested_in_use" in arguments:
-            in_use = int(arguments["mem_bytes_requested_in_use"])
-            if base is None:
-                base = in_use - int(arguments["mem_requested_in_use_delta"])
-            highest = max(highest, in_use - base)
+        if base is not None and "mem_bytes_requested_in_use" in arguments:
+            highest = max(highest, int(arguments["mem_bytes_requested_in_use"]) - base)
             first = highest if event["ts"] <= ended else first
     known = base is not None
     return {"peak_bytes": first if known else None, "lasting_bytes": highest if known else None, "order": list(order)}
 
 
-def random_feed(
-    session: Any, proto: Any, request: Mapping[str, Any], rng: Any, bound: int, draw: Draw = "noise"
-) -> dict[str, Any]:
-    """Return values for the inputs of ``session``, whose model is ``proto``; integers lie below ``bound``.
-
-    Args:
-        request: "input_shapes" and "dims" as in `execute`.
-
-    Raises:
-        ValueError: An input's dimension is unknown, or there are no random values of its type.
-    """
-    declared = {value.name: value.type for value in proto.graph.input}
-    return {
-        value.name: _random_value(value.name, value.type, declared[value.name], request, rng, (bound, draw))
-        for value in session.get_inputs()
-    }
-
-
-def _random_value(
-    name: str,
-    kind: str,
-    declared: Any,
-    request: Mapping[str, Any],
-    rng: Any,
-    drawn: tuple[int, Draw],
-    unknown: int | None = None,
-) -> Any:
-    """Return a value for an input of ONNX Runtime's type ``kind``, such as "tensor(float)" or "seq(tensor(int64))".
-
-    Args:
-        drawn: Exclusive bound of integers, and how values are drawn.
-        unknown: What to take for dimensions that nobody states, as those in sequences, which no option can state.
-    """
-    if kind.startswith("optional("):
-        return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, drawn, unknown)
-    if kind.startswith("seq("):
-        part = declared.sequence_type.elem_type
-        return [_random_value(name, kind[4:-1], part, request, rng, drawn, 2) for _ in range(_SEQUENCE_LENGTH)]
-    if not kind.startswith("tensor("):
-        raise ValueError(f"input '{name}' has type {kind}, for which no random values can be made")
-    shape = _shape(name, declared.tensor_type, request, unknown)
-    return random_values(_dtype(kind[7:-1]), shape, rng, high=drawn[0], draw=drawn[1])
-
-
-def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | None) -> tuple[int, ...]:
-    """Return an input's dimensions: as stated by the user, otherwise as the model has them.
-
-    Raises:
-        ValueError: A dimension is unknown.
-    """
-    stated = request["input_shapes"].get(name)
-    if stated is not None:
-        return tuple(stated)
-    if not tensor.HasField("shape"):
-        if unknown is not None:
-            return (unknown,)
-        raise ValueError(f"input '{name}' has no shape: state it with --input-shape {name}:...")
-    shape = []
-    for dim in tensor.shape.dim:
-        size = dim.dim_value if dim.HasField("dim_value") else request["dims"].get(dim.dim_param, unknown)
-        if size is None or size < 0:
-            raise ValueError(f"input '{name}' has a dimension of unknown size: state it with --input-shape {name}:...")
-        shape.append(size)
-    return tuple(shape)
-
-
-def _dtype(kind: str) -> Any:
-    import numpy as np
-
-    name = _NOT_NUMPY.get(kind, kind)
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
+def _before(events: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the bytes in use before the node that began first: one with a body ends after those in it."""
+    nodes = [event for event in events if "mem_bytes_requested_in_use" in event.get("args", {})]
+    first = min(nodes, key=lambda event: int(event["ts"]), default=None)
+    if first is None:
+        return None
+    return int(first["args"]["mem_bytes_requested_in_use"]) - int(first["args"]["mem_requested_in_use_delta"])
 
 
 def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:

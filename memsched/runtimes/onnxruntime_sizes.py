@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from memsched.formats.onnx_dimensions import OpenDimension, open_inputs
 from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.onnxruntime_inputs import random_feed
 from memsched.runtimes.onnxruntime_sessions import (
     find_data,
     load_proto,
     open_session,
-    random_feed,
     run_once,
     session_options,
     unseeded,

@@ -27,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 import memsched
 from memsched.cli.options import parse_dims, parse_shapes
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.inputs import random_values
+from memsched.runtimes.onnxruntime_inputs import compared_with
 
 _COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("analyze", ()),
@@ -152,6 +154,8 @@ class Case:
         tensors = [graph.tensors[number] for number in graph.inputs]
         file = io.BytesIO()
         values = {one.name: random_values(one.dtype, one.shape or (), random, high=2) for one in tensors}
+        choices = compared_with(onnx.load(self.model, load_external_data=False).graph)
+        values.update((name, random.choice(given, values[name].shape)) for name, given in choices.items())
         np.savez(file, **values)  # type: ignore[arg-type]  # its keywords are the arrays' names
         return file.getvalue()
 

@@ -53,7 +53,7 @@ def _agree(one: Any, other: Any) -> bool:
 
 def _peak(events: Sequence[Mapping[str, Any]]) -> int | None:
     base, highest = None, 0
-    for event in events:
+    for event in sorted(events, key=lambda event: int(event["ts"])):  # a node with a body ends after those in it
         arguments = event.get("args", {})
         if event.get("cat") == "Node" and "mem_bytes_requested_in_use" in arguments:
             in_use = int(arguments["mem_bytes_requested_in_use"])
