@@ -37,6 +37,12 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     sized = replace(graph, tensors=tensors, variables=variables, ops=bare)
     sharing = Sharing(sized, target)
     views = [sharing.views(op) for op in sized.ops]
+    if sharing.absorbed:
+        shown = {output: tensors[source].size for output, source in sharing.absorbed.items()}
+        tensors = tuple(
+            replace(tensor, size=shown[index]) if index in shown else tensor for index, tensor in enumerate(tensors)
+        )
+        sized = replace(sized, tensors=tensors)
     # All views come first: what may be overwritten depends on views that later ops make.
     pairs = [sharing.in_place(op) for op in sized.ops]
     rules = _Workspace.of(target)

@@ -38,6 +38,10 @@ class Sharing:
 
     A tensor's *block* is itself, the block of the tensor that it is a view of, or the tensor that holds it as a
     part. ``views`` is called for every op in file order, then ``in_place`` for every op.
+
+    Attributes:
+        absorbed: Views that exist in the file alone, with their sources, whose size is then theirs: the op that reads
+            them reads the source instead.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -53,9 +57,12 @@ class Sharing:
         self._pieces: set[int] = set()
         self._merged: set[int] = set()
         self._readers = [0] * len(graph.tensors)
+        self._reader: dict[int, Op] = {}
+        self.absorbed: dict[int, int] = {}
         for op in graph.ops:
             for tensor in dict.fromkeys(op.inputs):
                 self._readers[tensor] += 1
+                self._reader[tensor] = op
         self._view_rules = _by_type(target.views)
         self._part_rules = _by_type(target.part_views)
         self._write_rules = _by_type(target.in_place)
@@ -64,11 +71,11 @@ class Sharing:
         """Return what of ``op``'s outputs lies in its inputs' bytes or consists of them."""
         for rule in self._view_rules.get(op.type, ()):
             source = _at(op, rule.input)
-            if op.outputs and source is not None and self._whole_view(op.outputs[0], source):
+            if op.outputs and source is not None and self._is_view(op, rule, source):
                 if rule.after:
-                    if not self._merges(op, rule, source):
-                        continue
                     self._merged.add(op.outputs[0])
+                if rule.before:
+                    self.absorbed[op.outputs[0]] = source
                 self._lay(op.outputs[0], source)
                 return Views(((op.outputs[0], source),))
         for part in self._part_rules.get(op.type, ()) if op.outputs else ():
@@ -76,6 +83,29 @@ class Sharing:
             if found.pairs:
                 return found
         return _NO_VIEWS
+
+    def _is_view(self, op: Op, rule: ViewRule, source: int) -> bool:
+        """Whether the first output of ``op`` is the bytes of ``source``, as the rule says."""
+        output, tensors = op.outputs[0], self._graph.tensors
+        if rule.before:
+            return self._may_show(output, source) and self._absorbed(op, rule)
+        if not self._whole_view(output, source):
+            return False
+        if rule.match == "type":
+            made, read = tensors[output], tensors[source]
+            alike = made.shape is not None and made.shape_in_file() == read.shape_in_file()
+            unread = not any(self._readers[other] or other in self._outputs for other in op.outputs[1:])
+            return alike and made.dtype == read.dtype and unread and len(op.inputs) == 1
+        return not rule.after or self._merges(op, rule, source)
+
+    def _absorbed(self, op: Op, rule: ViewRule) -> bool:
+        """Whether the runtime makes one op of ``op`` and the one behind it, as the rule says."""
+        output = op.outputs[0]
+        if len(op.outputs) > 1 or len(op.inputs) > 1 or self._readers[output] != 1 or output in self._outputs:
+            return False
+        behind = self._reader[output]
+        fits = behind.type in rule.before and _at(behind, 0) == output and behind.inputs.count(output) == 1
+        return fits and (rule.constant != "zero_pads" or (_pads_with_zeros(op) and _pads_itself(behind)))
 
     def _merges(self, op: Op, rule: ViewRule, source: int) -> bool:
         """Whether the runtime makes one op of ``op`` and the one before it, as the rule says."""
@@ -87,6 +117,8 @@ class Sharing:
             return False
         if rule.sole_reader and (self._readers[source] != 1 or source in self._outputs):
             return False
+        if rule.constant == "scalar":
+            return op.attributes.get("constant_shape_1") == ()
         return rule.constant == "any" or _for_channels(op, self._graph.tensors[source].shape)
 
     def in_place(self, op: Op) -> tuple[tuple[int, int], ...]:
@@ -247,6 +279,23 @@ def _for_channels(op: Op, shape: tuple[int, ...] | None) -> bool:
         return False
     wanted = (shape[1], *(1,) * (len(shape) - 2))
     return constant in (wanted, (1, *wanted))
+
+
+def _pads_with_zeros(op: Op) -> bool:
+    """Whether ``op`` puts zeros, a known number of them, around axes behind the first two."""
+    pads, value = op.attributes.get("pads"), op.attributes.get("constant_value", op.attributes.get("value", 0))
+    if op.attributes.get("mode", "constant") != "constant" or not isinstance(pads, tuple) or "axes" in op.attributes:
+        return False
+    zero = not any(value) if isinstance(value, tuple) else value == 0
+    given = "constant_shape_2" in op.attributes or "constant_shape_3" in op.attributes
+    rank = len(pads) // 2
+    outer = (*pads[:2], *pads[rank : rank + 2])
+    return zero and not given and rank > 2 and not any(outer) and all(int(pad) >= 0 for pad in pads)
+
+
+def _pads_itself(op: Op) -> bool:
+    """Whether ``op`` states its pads, so that more can be added to them."""
+    return op.attributes.get("auto_pad", "NOTSET") == "NOTSET"
 
 
 def _outermost(shape: tuple[int, ...]) -> int:

@@ -7,7 +7,8 @@ from typing import Literal
 
 __all__ = ["InPlaceRule", "PartViewRule", "PipelineRules", "Pool", "Target", "ViewRule", "WorkspaceRule"]
 
-Constant = Literal["any", "channels"]
+Constant = Literal["any", "channels", "scalar", "zero_pads"]
+ViewMatch = Literal["bytes", "type"]
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
 Match = Literal["bytes", "shape", "stated_shape"]
@@ -28,15 +29,21 @@ class ViewRule:
         input: The operator's position of that input.
         after: Only where one of these ops makes that input, and all else that the two ops read is constant: the
             runtime makes one op of them.
+        before: Only where one of these ops alone reads the first output: the runtime makes one op of the two, which
+            reads that input instead, whatever its size.
         sole_reader: Only where nothing else reads that input, which is no output of the model either.
-        constant: Of the other input "any", or "channels": one value for each channel.
+        constant: Of the other input "any", "channels": one value for each channel, or "scalar": a single one without
+            dimensions; "zero_pads": the op puts zeros around all axes but the first two.
+        match: "bytes", or "type": of the same shape and element type.
     """
 
     ops: tuple[str, ...]
     input: int = 0
     after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     sole_reader: bool = False
     constant: Constant = "any"
+    match: ViewMatch = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
