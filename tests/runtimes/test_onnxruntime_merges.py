@@ -108,7 +108,7 @@ def chain(kinds: Sequence[tuple[str, Sequence[str], dict[str, Any]]], shape: Seq
     return bytes(made.SerializeToString())
 
 
-MEAN = ("GlobalAveragePool", ["c"], {})
+MEAN: tuple[str, list[str], dict[str, Any]] = ("GlobalAveragePool", ["c"], {})
 POOL = {"kernel_shape": [3, 3]}
 WHOLE = 8 * 16 * 16 * 4
 PADDED = 8 * 18 * 18 * 4
