@@ -233,3 +233,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, name: str) ->
     monkeypatch.setattr("memsched.report.page.util.find_spec", lambda module: None if module == name else object())
     with pytest.raises(OutputError, match=rf"needs {name}, which is not installed: pip install 'memsched\[html\]'"):
         render_page(every_section())
+
+
+def test_what_helps_is_a_section_with_commands_to_paste() -> None:
+    report = a_report(a_section())
+    assert 'id="suggestions"' not in render_page(report)
+    one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "requirement_bytes": 750}
+    text = render_page({**report, "suggestions": [{**one, "saving_bytes": 250, "extra_macs_percent": 0.0}]})
+    assert "pieces, 1,000 -&gt; 750 B (25.0 % less) for no more work" in text
+    assert "<code>memsched optimize &#39;&lt;i&gt;.onnx&#39;</code>" in text
