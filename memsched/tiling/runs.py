@@ -81,6 +81,8 @@ class _Words:
         computed = needed.computed(wanted)
         reads = tuple(one.region for one in needed.inputs if one.region is not None)
         shape = tuple(stop - start for start, stop in computed.ranges)
+        if _drops_all_ones(value) and any(size == 1 < given for size, given in zip(shape, geometry.shape, strict=True)):
+            raise RefusedError(f"op '{value.name}' ({value.type}): of a piece of one row it would drop that axis, too")
         attributes = {**value.attributes, **needed.attributes, **shape_attributes(value.type, value.attributes, shape)}
         own_words = self._other_words(wanted, needed)
         if own_words is not None:
@@ -127,6 +129,11 @@ class _Words:
         name = "paddings" if "paddings" in value.attributes else "pads"
         own: Attributes = {name: (*(before for before, _ in pads), *(after for _, after in pads))}
         return own if value.type == "Pad" else {**own, "auto_pad": "NOTSET"}
+
+
+def _drops_all_ones(op: Op) -> bool:
+    """Whether an op drops every axis of length 1 that it finds, as it is not told which."""
+    return op.type in {"SQUEEZE", "Squeeze"} and not (op.attributes.get("squeeze_dims") or op.attributes.get("axes"))
 
 
 def _window_axes(geometry: Geometry) -> list[int]:

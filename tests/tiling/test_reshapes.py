@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import memsched
+from memsched.regions.rules import Refusal
+from memsched.rewriting import dialect_of
+from memsched.targets.load import load_target
+from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
 SIDE = 48
@@ -72,3 +76,20 @@ def test_what_nothing_reads_may_be_in_pieces_too() -> None:
     ).report
     assert report["tiling"]["applied"]
     assert not any("cannot be written" in one["reason"] for one in report["tiling"]["refusals"])
+
+
+def test_a_squeeze_that_is_not_told_what_to_drop_is_not_cut_into_single_rows() -> None:
+    """It would drop the rows' axis as well: LiteRT made 32 numbers of what is 8 x 4."""
+
+    def planned(dims: list[int], count: int) -> object:
+        tensors = [T("x", (1, 8, 4)), T("a", (1, 8, 4)), T("b", (8, 4))]
+        ops = [O("EXP", [0], [1]), O("SQUEEZE", [1], [2], options("SqueezeOptions", squeezeDims=dims))]
+        module = memsched.load(build(Sub(tensors, ops, [0], [2])))
+        group = Group((0, 1), (0,), (count,))
+        return plan_pieces(module.graphs[0], group, dialect_of(module, load_target("litert")))
+
+    assert isinstance(planned([0], 8), Pieces)
+    assert isinstance(planned([], 4), Pieces)
+    refused = planned([], 8)
+    assert isinstance(refused, Refusal)
+    assert "of a piece of one row it would drop that axis, too" in refused.reason
