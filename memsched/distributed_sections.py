@@ -130,13 +130,13 @@ def _baseline(baseline: Baseline) -> dict[str, Any]:
 
 
 def _device(distributed: Distributed, device: int) -> dict[str, Any]:
-    plan, given = distributed.plan, distributed.cluster.devices[device]
+    given = distributed.cluster.devices[device]
     steps = [step for step, model in enumerate(distributed.models.steps[device]) if model is not None]
     return {
         "index": device,
         "name": given.name,
         "capacity_bytes": given.memory,
-        "memory_bytes": plan.memory[device],
+        "memory_bytes": distributed.memory[device],
         "weights_bytes": sum(distributed.models.facts_of(device, step).weights for step in steps),
         "models": len(steps),
         "measured": None if distributed.executed is None else _measured(distributed, device),

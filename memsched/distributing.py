@@ -16,7 +16,8 @@ from memsched.distribute.checking import check_plan
 from memsched.distribute.orders import Ordered, plan_in_best_order
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
-from memsched.distribute.space import Space
+from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.distributed_memory import activations_of
 from memsched.distributed_models import StepModel, step_model
 from memsched.distributed_running import Executed, execute
 from memsched.distributed_steps import Followed, follow
@@ -32,6 +33,12 @@ from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 
 __all__ = ["Baseline", "Distributed", "FileFacts", "distribute", "replan", "run_plan", "runtime_installed"]
+
+_ATTEMPTS = 4
+"""Searches for a plan, each with room for what the runtime copied beside the one before it."""
+
+_AGAIN = 0.5
+"""Of the time that the search before it had, for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,8 @@ class Distributed:
         dropped: Names of the devices that have dropped out.
         ordered: The order of execution that the plan is for, and what became of the other one.
         single: The fastest device by itself, in the plan's order.
+        memory: Per device the bytes in use at most while the plan runs, as ONNX Runtime will show them: beside what the
+            plan counts, what the runtime cuts out and joins.
         even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
         executed: The run, where there was one.
         interrupted: The search was ended early by ``stop``.
@@ -123,6 +132,7 @@ class Distributed:
     ordered: Ordered
     followed: Followed
     models: Models
+    memory: tuple[int, ...]
     single: Baseline
     even: Baseline
     executed: Executed | None
@@ -208,22 +218,34 @@ def _planned(
     stop: Callable[[], bool] | None,
 ) -> Distributed:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
-    ordered = plan_in_best_order(
-        *(graph, cluster, _less_reading(request.limits, time.monotonic() - started)),
-        method=request.method,
-        weights=weights,
-        home=home,
-        started=started,
-        stop=stop,
-    )
-    plan = ordered.plan
-    check_plan(graph, plan, cluster, weights)
-    words = dialect(module)
-    followed = follow(graph, plan, words)
-    steps = tuple(
-        tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
-        for device in range(plan.devices)
-    )
+    limits, since, left = _less_reading(request.limits, time.monotonic() - started), started, cluster
+    needed: tuple[int, ...] = ()
+    for attempt in range(_ATTEMPTS):
+        try:
+            ordered = plan_in_best_order(
+                *(graph, left, limits),
+                method=request.method,
+                weights=weights,
+                home=home,
+                started=since,
+                stop=stop,
+            )
+        except NoPlanFitsError:
+            if not attempt:
+                raise
+            raise _too_small(graph.name, cluster, needed) from None
+        plan = ordered.plan
+        check_plan(graph, plan, cluster, weights)
+        followed, models = _models(module, writer, plan)
+        memory = _memory(followed, models)
+        if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
+            break
+        # What the runtime copies beside the plan is kept free for it.
+        needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
+        if limits.time_limit is not None:
+            since, limits = time.monotonic(), dataclasses.replace(limits, time_limit=_AGAIN * limits.time_limit)
+    else:
+        raise _too_small(graph.name, cluster, needed)
     single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
     return Distributed(
         module=module,
@@ -234,12 +256,53 @@ def _planned(
         plan=plan,
         ordered=ordered,
         followed=followed,
-        models=Models(steps, writer),
+        models=models,
+        memory=memory,
         single=single,
         even=even,
         executed=None,
         interrupted=stop is not None and stop(),
         seconds=time.monotonic() - started,
+    )
+
+
+def _models(module: Module, writer: PartsWriter, plan: Distribution) -> tuple[Followed, Models]:
+    words = dialect(module)
+    followed = follow(module.graph, plan, words)
+    steps = tuple(
+        tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
+        for device in range(plan.devices)
+    )
+    return followed, Models(steps, writer)
+
+
+def _memory(followed: Followed, models: Models) -> tuple[int, ...]:
+    """Return per device the bytes in use at most: its weights, what it holds, and what the runtime has beside that."""
+    return tuple(
+        activations_of(followed, device, steps)
+        + sum(models.facts_of(device, step).weights for step, model in enumerate(steps) if model is not None)
+        for device, steps in enumerate(models.steps)
+    )
+
+
+def _less_memory(cluster: Cluster, left: Cluster, memory: Sequence[int], planned: Sequence[int]) -> Cluster:
+    """Return ``left`` with room on each device of ``cluster`` that is exceeded, for what was not planned."""
+    devices = tuple(
+        dataclasses.replace(now, memory=max(1, min(now.memory, device.memory - (used - counted))))
+        if used > device.memory
+        else now
+        for now, device, used, counted in zip(left.devices, cluster.devices, memory, planned, strict=True)
+    )
+    return dataclasses.replace(left, devices=devices)
+
+
+def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFitsError:
+    device, used = max(zip(cluster.devices, memory, strict=True), key=lambda pair: pair[1] - pair[0].memory)
+    return NoPlanFitsError(
+        f"no plan found for '{name}' fits the memory of cluster '{cluster.name}': with what the runtime copies beside "
+        f"the plan, '{device.name}' needs {used:,} B and has {device.memory:,} B",
+        *(tuple(memory), max(memory)),
+        proven=False,
     )
 
 
