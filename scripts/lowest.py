@@ -40,6 +40,7 @@ _SMOKE = (
     "tests/allocate/test_exact.py::test_each_solver_agrees_at_each_capacity",
     "tests/joint/test_cpsat.py",
     "tests/formats/test_onnx_reader.py",
+    "tests/formats/test_onnx_shapes.py",
     "tests/formats/test_onnx_writer.py",
     "tests/formats/test_tflite_package.py",
     "tests/formats/test_tflite_reader.py",

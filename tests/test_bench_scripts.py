@@ -142,7 +142,7 @@ def test_no_name_means_every_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["branches", "parts"])
 def test_no_result_changes_with_workers_or_hash_seed(name: str, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
-    # The parts of the second are searched in processes of their own when there are workers.
+    # The addresses of the second are searched in processes of their own when there are workers.
     model.write_bytes(branches() if name == "branches" else random_cell(40, 1, stages=3).SerializeToString())
     found = determinism.outcomes(model, tmp_path, determinism.SETTINGS, [])
     assert len(found) == len(determinism.SETTINGS)

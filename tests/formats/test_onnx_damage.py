@@ -11,7 +11,7 @@ import pytest
 
 from memsched.errors import MemschedError
 from memsched.formats import onnx_reader, onnx_writer
-from tests.formats.test_onnx_reader import BOOL, branch, call, constant, function, make, node, value
+from tests.formats.onnx_builder import BOOL, branch, call, constant, function, make, node, value
 
 
 def rich_model() -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from memsched.errors import ModelError, OutputError
 from memsched.formats import onnx_external, onnx_reader, onnx_writer
 from memsched.formats.module import Module
-from tests.formats.test_onnx_reader import INT64, constant, make, node, value
+from tests.formats.onnx_builder import INT64, constant, make, node, value
 
 
 def external(tensor: onnx.TensorProto, location: str, offset: int | None = None) -> onnx.TensorProto:

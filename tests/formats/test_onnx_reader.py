@@ -1,61 +1,29 @@
-"""Reading ONNX: structure, constants, bodies, functions, sizes, attributes and bad input."""
+"""Reading ONNX: structure, constants, bodies, functions, attributes and bad input."""
 
 from __future__ import annotations
-
-import shlex
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from memsched.errors import GraphError, ModelError, UnknownShapeError, UsageError
+from memsched.errors import GraphError, ModelError, UnknownShapeError
 from memsched.formats import onnx_functions, onnx_reader
-from memsched.formats.module import LoadOptions, Module
-
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-
-
-def value(name: str, shape: Sequence[int | str | None] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element, shape)
-
-
-def node(kind: str, reads: str, writes: str, **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(kind, reads.split(), writes.split(), **attributes)
-
-
-def constant(name: str, array: Any) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.asarray(array), name)
-
-
-def make(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    initializers: Sequence[onnx.TensorProto] = (),
-    *,
-    functions: Sequence[onnx.FunctionProto] = (),
-    domains: Sequence[str] = (),
-    opset: int = 17,
-    **graph: Any,
-) -> onnx.ModelProto:
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    proto = helper.make_graph(nodes, "net", inputs, outputs, list(initializers), **graph)
-    return helper.make_model(proto, opset_imports=imports, functions=functions, ir_version=10)
-
-
-def read(model: onnx.ModelProto, **options: Any) -> Module:
-    return onnx_reader.read(model.SerializeToString(), "net.onnx", LoadOptions(**options))
-
-
-def sizes(module: Module, graph: int = 0) -> dict[str, int]:
-    return {tensor.name: tensor.size for tensor in module.graphs[graph].tensors}
-
-
-def relu_chain() -> onnx.ModelProto:
-    return make([node("Relu", "x", "a", name="r"), node("Abs", "a", "y")], [value("x", [1, 4])], [value("y", None)])
+from memsched.formats.module import LoadOptions
+from tests.formats.onnx_builder import (
+    BOOL,
+    INT64,
+    branch,
+    call,
+    constant,
+    function,
+    make,
+    node,
+    read,
+    relu_chain,
+    sizes,
+    value,
+)
 
 
 def test_reads_tensors_ops_and_header() -> None:
@@ -144,10 +112,6 @@ def test_sparse_initializers_are_constants() -> None:
     assert module.weights_bytes == 8 + 16
 
 
-def branch(name: str, *nodes: onnx.NodeProto, outputs: str, initializers: Any = ()) -> onnx.GraphProto:
-    return helper.make_graph(nodes, name, [], [value(out, None) for out in outputs.split()], list(initializers))
-
-
 def test_bodies_become_graphs_and_captures_inputs_of_their_op() -> None:
     then = branch("then", node("Relu", "a", "t"), outputs="t")
     inner = branch("inner", node("Add", "a b", "i"), outputs="i")
@@ -212,15 +176,6 @@ def test_control_flow_of_constants_alone_stays_a_step() -> None:
     module = read(make(nodes, [value("x", [4])], [value("y", None)], weights))
     assert [op.type for op in module.graph.ops] == ["If", "Add"]
     assert (module.graph.ops[0].inputs, len(module.graphs[1].ops)) == ((), 0)
-
-
-def function(name: str, *nodes: onnx.NodeProto, domains: Sequence[str] = ("my",)) -> onnx.FunctionProto:
-    imports = [helper.make_opsetid("", 17), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return helper.make_function("my", name, ["p"], ["q"], list(nodes), imports)
-
-
-def call(name: str, reads: str, writes: str) -> onnx.NodeProto:
-    return helper.make_node(name, [reads], [writes], domain="my")
 
 
 def test_functions_are_inlined() -> None:
@@ -393,142 +348,6 @@ def test_a_capture_produced_too_late_is_refused() -> None:
     nodes = [node("If", "c", "y", then_branch=then, else_branch=other), node("Abs", "x", "a")]
     with pytest.raises(ModelError, match="'a' before"):
         read(make(nodes, [value("x", [4]), value("c", [], BOOL)], [value("y", None)]))
-
-
-class TestShapes:
-    def test_unknown_input_names_the_exact_option(self) -> None:
-        model = make([node("Relu", "x", "y")], [value("x", ["N", 3])], [value("y", None)])
-        with pytest.raises(UnknownShapeError, match=r"'x' has shape \[N, 3\]; state it with --dim N=1$"):
-            read(model)
-        assert sizes(read(model, dims={"N": 5})) == {"x": 60, "y": 60}
-        assert sizes(read(model, input_shapes={"x": (2, 3)})) == {"x": 24, "y": 24}
-
-    @pytest.mark.parametrize(
-        ("inputs", "options"),
-        [
-            ({"x": ["N", 3, "H", "W"]}, "--dim N=1 --dim 'H=<height>' --dim 'W=<width>'"),
-            ({"x": [None, 3, None, None]}, "--input-shape 'x:1,3,<height>,<width>'"),
-            ({"x": [None, None, None, 3]}, "--input-shape 'x:1,<height>,<width>,3'"),
-            ({"x": ["?", 3, "?", "?"]}, "--input-shape 'x:1,3,<height>,<width>'"),
-            ({"x": ["batch", "seq_len"], "m": ["batch", "seq_len"]}, "--dim batch=1 --dim 'seq_len=<seq_len>'"),
-            ({"x": [None, None], "h": [2, None, 128]}, "--input-shape 'x:1,<length>' --input-shape h:2,1,128"),
-            ({"x": [None, None, None]}, "--input-shape 'x:1,<length 1>,<length 2>'"),
-            ({"x": None}, "--input-shape 'x:<shape>'"),
-        ],
-    )
-    def test_every_open_size_is_asked_for_at_once(self, inputs: dict[str, Any], options: str) -> None:
-        """With lengths that a model can have: a batch of one, and a word where people choose."""
-        nodes = [node("Relu", name, f"{name}y") for name in inputs]
-        outputs = [value(f"{name}y", None) for name in inputs]
-        model = make(nodes, [value(name, dims) for name, dims in inputs.items()], outputs)
-        with pytest.raises(UnknownShapeError) as caught:
-            read(model)
-        assert str(caught.value).endswith(f"; state it with {options}")
-        assert shlex.split(options) == list(caught.value.options)
-
-    def test_all_computed_sizes_that_others_follow_from_are_asked_for_at_once(self) -> None:
-        nodes = [
-            node("NonZero", "x", "n"),
-            node("Transpose", "n", "y"),
-            node("NonZero", "y", "m"),
-            node("NonZero", "x", "k"),
-        ]
-        outputs = [value(name, None, INT64) for name in ("y", "m", "k")]
-        with pytest.raises(UnknownShapeError) as caught:
-            read(make(nodes, [value("x", [2, 5])], outputs))
-        assert caught.value.options == ("--input-shape", "n:2,<most>", "--input-shape", "k:2,<most>")
-
-    def test_a_name_for_everything_unknown_is_no_name(self) -> None:
-        model = make([node("Relu", "x", "y")], [value("x", ["?", 3, "?", "?"])], [value("y", ["?", 3, "?", "?"])])
-        module = read(model, input_shapes={"x": (1, 3, 6, 4)})
-        assert sizes(module) == {"x": 288, "y": 288}
-        assert any("'?' differ in length" in note for note in module.notes)
-
-    def test_a_stated_input_shape_names_its_dimensions(self) -> None:
-        model = make([node("Add", "x z", "y")], [value("x", ["N"]), value("z", ["N"])], [value("y", None)])
-        assert sizes(read(model, input_shapes={"x": (6,)}))["z"] == 24
-
-    def test_unnamed_dimensions_and_ranks(self) -> None:
-        nameless = make([node("Relu", "x", "y")], [value("x", [None, 3])], [value("y", None)])
-        with pytest.raises(UnknownShapeError, match="--input-shape x:1,3"):
-            read(nameless)
-        rankless = make([node("Relu", "x", "y")], [value("x", None)], [value("y", None)])
-        with pytest.raises(UnknownShapeError, match="unknown rank"):
-            read(rankless)
-        assert sizes(read(rankless, input_shapes={"x": (2, 3)}))["y"] == 24
-        minus_one = make([node("Relu", "x", "y")], [value("x", [-1, 3])], [value("y", None)])
-        assert sizes(read(minus_one, input_shapes={"x": (2, 3)}))["y"] == 24
-
-    def test_data_dependent_shapes_take_an_upper_bound(self) -> None:
-        nodes = [node("NonZero", "x", "n"), node("Transpose", "n", "y")]
-        model = make(nodes, [value("x", [2, 5])], [value("y", None, INT64)])
-        with pytest.raises(
-            UnknownShapeError, match=r"tensor 'n', output of op 'n' .NonZero.*--input-shape 'n:2,<most>'"
-        ):
-            read(model)
-        assert sizes(read(model, input_shapes={"n": (2, 10)})) == {"x": 40, "n": 160, "y": 160}
-
-    def test_custom_outputs_take_a_stated_shape_and_the_likely_type(self) -> None:
-        nodes = [helper.make_node("Fuse", ["x"], ["a"], domain="my"), node("Relu", "a", "y")]
-        model = make(nodes, [value("x", [4])], [value("y", None)], domains=["my"])
-        with pytest.raises(UnknownShapeError, match=r"my\.Fuse"):
-            read(model)
-        module = read(model, input_shapes={"a": (3,)})
-        assert sizes(module) == {"x": 16, "a": 12, "y": 12}
-        assert any("element type of 'a'" in note for note in module.notes)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"input_shapes": {"x": (5, 4)}}, "fixes 1"),
-            ({"input_shapes": {"x": (1, 4, 1)}}, "3 dimensions"),
-            ({"input_shapes": {"a": (9, 9)}}, "fixes 1"),
-            ({"input_shapes": {"no": (9, 9)}}, "no tensor of that name"),
-            ({"dims": {"N": 3}}, "no symbolic dimension"),
-        ],
-    )
-    def test_statements_that_do_not_fit(self, options: dict[str, Any], message: str) -> None:
-        with pytest.raises(UsageError, match=message):
-            read(relu_chain(), **options)
-
-    def test_contradicting_statements(self) -> None:
-        model = make([node("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)])
-        with pytest.raises(UsageError, match="elsewhere 2"):
-            read(model, dims={"N": 2}, input_shapes={"x": (3,)})
-
-    def test_operators_win_over_contradicting_declarations(self) -> None:
-        nodes = [node("Relu", "x", "a"), node("Relu", "a", "y")]
-        module = read(make(nodes, [value("x", [2, 3])], [value("y", [9])], value_info=[value("a", [5, 3])]))
-        assert sizes(module) == {"x": 24, "a": 24, "y": 24}
-        assert sum("the computed shape holds" in note for note in module.notes) == 2
-
-    def test_shape_arithmetic_is_carried_out(self) -> None:
-        nodes = [
-            node("Shape", "x", "s"),
-            node("ReduceProd", "s", "p", keepdims=1),
-            node("Constant", "", "two", value=constant("two", np.array([2], np.int64))),
-            node("Div", "p two", "half"),
-            node("Concat", "two half", "target", axis=0),
-            node("Reshape", "x target", "r"),
-            node("Transpose", "r", "y", perm=[1, 0]),
-        ]
-        module = read(make(nodes, [value("x", [3, 4])], [value("y", None)]))
-        assert next(tensor for tensor in module.graph.tensors if tensor.name == "y").shape == (6, 2)
-        assert [op.type for op in module.graph.ops][:2] == ["Shape", "ReduceProd"]
-
-    def test_huge_ranges_are_not_computed(self) -> None:
-        nodes = [node("Range", "zero n one", "r"), node("Cast", "r", "f", to=FLOAT), node("Add", "x f", "y")]
-        weights = [constant(name, np.array(number)) for name, number in (("zero", 0), ("n", 1 << 40), ("one", 1))]
-        module = read(make(nodes, [value("x", [1])], [value("y", None)], weights))
-        assert sizes(module)["y"] == 4 << 40
-
-    def test_large_constants_do_not_reach_the_inference(self) -> None:
-        big = constant("big", np.ones((1000, 10), np.float32))
-        nodes = [node("Constant", "", "k", value=big), node("MatMul", "x k", "a"), node("MatMul", "a w", "y")]
-        model = make(nodes, [value("x", [2, 1000])], [value("y", None)], [constant("w", np.ones((10, 300), "f"))])
-        module = read(model)
-        assert sizes(module) == {"x": 8000, "a": 80, "y": 2400}
-        assert module.weights_bytes == 40000 + 12000
 
 
 def test_graph_error_is_raised_for_structure() -> None:

@@ -13,7 +13,7 @@ from memsched.errors import InternalError
 from memsched.formats import onnx_reader, onnx_writer
 from memsched.formats.module import Module
 from memsched.graph.model import Graph
-from tests.formats.test_onnx_reader import BOOL, branch, call, constant, function, make, node, value
+from tests.formats.onnx_builder import BOOL, branch, call, constant, function, make, node, value
 
 
 def load(model: onnx.ModelProto) -> Module:

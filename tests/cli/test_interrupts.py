@@ -1,0 +1,124 @@
+"""`memsched optimize` and Ctrl-C: the best so far is kept."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from memsched.report.build import load_schema
+from tests import small_models
+from tests.cli.conftest import Run
+
+SCHEMA = jsonschema.Draft202012Validator(load_schema())
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches())
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(path.read_text())
+    SCHEMA.validate(report)
+    return report
+
+
+SLOW = """
+import sys, time
+import memsched.planning as planning
+from memsched.schedule.portfolio import Progress
+
+search = planning.schedule_graph
+
+def slow(*arguments, **more):
+    found = search(*arguments, **more)
+    print("searching", file=sys.stderr, flush=True)
+    while not more["stop"]():
+        time.sleep(0.01)
+    return found
+
+planning.schedule_graph = slow
+from memsched.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_the_best_order(model: Path, number: int) -> None:
+    command = [sys.executable, "-c", SLOW, "optimize", str(model), "--no-verify"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "searching\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "interrupted" in out
+    assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
+    assert report_of(model.parent / "net_memsched.json")["result"]["interrupted"] is True
+
+
+def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None:
+    script = SLOW.replace(
+        'while not more["stop"]():\n',
+        'while not more["stop"]():\n        time.sleep(0.01)\n'
+        '    print("asked to stop", file=sys.stderr, flush=True)\n    while True:\n',
+    )
+    command = [sys.executable, "-c", script, "optimize", str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "searching\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "asked to stop\n"
+        alone = process.poll()
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert alone is None
+    assert process.returncode == 130
+    assert err == "memsched: error: interrupted; nothing was written\n"
+    assert names(model.parent) == ["net.onnx"]
+
+
+def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
+    script = SLOW.replace("search = planning", "import memsched.compiler as c\nsearch = planning").replace(
+        "planning.schedule_graph = slow",
+        "def load(*_):\n    print('loading', file=sys.stderr, flush=True)\n    time.sleep(600)\nc.load_module = load",
+    )
+    command = [sys.executable, "-c", script, "optimize", str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (130, "")
+    assert err == "memsched: error: interrupted; nothing was written\n"
+    assert names(model.parent) == ["net.onnx"]
+
+
+def test_an_interrupted_verification_keeps_the_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched import compiler
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiler, "verify_written", interrupted)
+    done = run("optimize", model)
+    assert done.code == 130
+    report = report_of(model.parent / "net_memsched.json")
+    assert report["verification"] is None
+    assert "the verification was interrupted" in report["notes"]
