@@ -57,7 +57,7 @@ fuzz: install  ## Give the readers 1,000,000 mutated files, then fuzz by coverag
 
 trust: install  ## Hostile files, faults, limits, and how late commands end beside busy cores (ten minutes)
 	$(BIN)/python -m pytest tests/trust tests/trust/faults
-	$(BIN)/python -m scripts.bench.limits
+	$(BIN)/python -m scripts.bench limits
 
 claims: install  ## Hold every printed figure against the runtime that it is for (MODELS="a.tflite b.onnx"; an hour)
 	$(BIN)/python -m tests.tools.claims $(or $(MODELS),models/*.tflite models/networks/*.onnx)
@@ -85,71 +85,71 @@ types: install  ## Check types
 	$(BIN)/mypy
 
 bench: install  ## Measure whole models: the first table of docs/benchmarks.md
-	$(BIN)/python scripts/bench/models.py
+	$(BIN)/python -m scripts.bench models
 
 SCHEDULE_TABLES = networks fusion ablation backtrack "onnxsim --install" cells \
     "cells --nodes 64 --solver exact" determinism "determinism -- --partitions 4"
 
 bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (half an hour; TABLE=networks for one)
 	@for table in $(or $(TABLE),$(SCHEDULE_TABLES)); do \
-	    $(BIN)/python -m scripts.bench.schedule $$table || exit 1; echo; done
-	$(if $(TABLE),,$(BIN)/python -m scripts.bench.partition)
+	    $(BIN)/python -m scripts.bench schedule.$$table || exit 1; echo; done
+	$(if $(TABLE),,$(BIN)/python -m scripts.bench partition)
 
 bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture of docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
-	$(BIN)/python -m scripts.bench.growth --plot docs/images/growth.svg
+	$(BIN)/python -m scripts.bench growth --plot docs/images/growth.svg
 
 bench-addresses: install  ## Measure packing, arenas, order with addresses, memories (INSTANCES=DIR for CSV files)
-	$(BIN)/python -m scripts.bench.allocate --generated 12 $(if $(INSTANCES),--instances $(INSTANCES))
-	$(BIN)/python -m scripts.bench.arena
-	$(BIN)/python -m scripts.bench.joint
-	$(BIN)/python -m scripts.bench.pools
+	$(BIN)/python -m scripts.bench allocate --generated 12 $(if $(INSTANCES),--instances $(INSTANCES))
+	$(BIN)/python -m scripts.bench arena
+	$(BIN)/python -m scripts.bench joint
+	$(BIN)/python -m scripts.bench pools
 
 bench-tflm: install  ## Measure the arenas of TensorFlow Lite Micro: the table of docs/tflm.md
-	$(BIN)/python -m scripts.bench.tflm
+	$(BIN)/python -m scripts.bench tflm
 
 bench-onnxruntime: install  ## Measure ONNX Runtime by order guarantee, and predictions (DAGS=50 of each kind)
-	$(BIN)/python -m scripts.bench.onnxruntime $(if $(DAGS),--dags $(DAGS))
+	$(BIN)/python -m scripts.bench onnxruntime $(if $(DAGS),--dags $(DAGS))
 
 bench-litert: install  ## Measure what LiteRT's delegate does to an order: the table of docs/litert.md
-	$(BIN)/python -m scripts.bench.litert_delegation
+	$(BIN)/python -m scripts.bench litert_delegation
 
 bench-tiling: install  ## Measure layers in pieces: peaks, extra work, inference times, frontiers (quarter of an hour)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
-	$(BIN)/python -m scripts.bench.tiling --frontier --picture docs/images/tiling.svg
+	$(BIN)/python -m scripts.bench tiling --frontier --picture docs/images/tiling.svg
 
 bench-onchip: install  ## Measure groups of layers in on-chip memory: the table of docs/onchip.md
-	$(BIN)/python -m scripts.bench.onchip
+	$(BIN)/python -m scripts.bench onchip
 
 bench-page: install  ## Measure pages: sizes, and seconds to open in Chromium: the table of docs/report.md
 	$(BIN)/python -m pip install --quiet --editable '.[browser]'
-	$(BIN)/python -m scripts.bench.page
+	$(BIN)/python -m scripts.bench page
 
 bench-remat: install  ## Measure what computing again saves, and schedules by tree decomposition (half an hour)
-	$(BIN)/python -m scripts.bench.remat
-	$(BIN)/python -m scripts.bench.decompose
+	$(BIN)/python -m scripts.bench remat
+	$(BIN)/python -m scripts.bench decompose
 
 bench-pipeline: install  ## Measure stages for accelerators in a row: the tables of docs/pipeline.md (ten minutes)
-	$(BIN)/python -m scripts.bench.pipeline networks
-	$(BIN)/python -m scripts.bench.pipeline networks --children-together
-	$(BIN)/python -m scripts.bench.pipeline random --seeds 2 --time-limit 20
+	$(BIN)/python -m scripts.bench pipeline networks
+	$(BIN)/python -m scripts.bench pipeline networks --children-together
+	$(BIN)/python -m scripts.bench pipeline random --seeds 2 --time-limit 20
 
 bench-respect: install  ## Measure the learned stages, and how much of them is the policy: the tables of docs/respect.md
-	$(BIN)/python -m scripts.bench.respect
-	$(BIN)/python -m scripts.bench.respect --children-together
-	$(BIN)/python -m scripts.bench.respect --random
+	$(BIN)/python -m scripts.bench respect
+	$(BIN)/python -m scripts.bench respect --children-together
+	$(BIN)/python -m scripts.bench respect --random
 
 bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/distribute.md (ten minutes)
-	$(BIN)/python -m scripts.bench.cluster_runs --time-limit 20
+	$(BIN)/python -m scripts.bench cluster_runs --time-limit 20
 
 bench-budget: install  ## Measure budgets met by order, pieces and repetitions together: a table of docs/benchmarks.md
-	$(BIN)/python -m scripts.bench.budget --time-limit 30
+	$(BIN)/python -m scripts.bench budget --time-limit 30
 
 bench-distribute: install  ## Measure plans for several devices: the tables of docs/distribute.md (an hour)
-	$(BIN)/python -m scripts.bench.distribute --table evaluations
-	$(BIN)/python -m scripts.bench.distribute --table references vgg16
-	$(BIN)/python -m scripts.bench.distribute
-	$(BIN)/python -m scripts.bench.distribute --cluster pi4x4-wifi --devices 4
+	$(BIN)/python -m scripts.bench distribute --table evaluations
+	$(BIN)/python -m scripts.bench distribute --table references vgg16
+	$(BIN)/python -m scripts.bench distribute
+	$(BIN)/python -m scripts.bench distribute --cluster pi4x4-wifi --devices 4
 
 clean:  ## Remove what was built, the virtual environment too
 	rm -rf $(VENV) build

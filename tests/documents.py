@@ -29,7 +29,7 @@ PAGES = tuple(
 CHECKED = (
     r"make ",
     r"pip install ",
-    r"python (-m (scripts|tests\.tools)\.|scripts/)",
+    r"python -m (scripts|tests\.tools)\.",
     r".*--dask ",
     r".*memsched --completion ",
 )
@@ -51,7 +51,7 @@ SLOW = (
 """Page and part of commands that take more than some seconds, or need what those write: `make test-docs`."""
 
 TIMED = (
-    ("docs/distribute.md", "python -m scripts.bench.cluster_runs resnet50 --save"),
+    ("docs/distribute.md", "python -m scripts.bench cluster_runs resnet50 --save"),
     ("docs/distribute.md", "memsched distribute resnet50.onnx"),
     ("docs/distribute.md", "memsched distribute models/networks/unetpp.onnx"),
     ("docs/distribute.md", "from memsched import distributing"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from memsched.graph.dag import validate
 from memsched.graph.limits import Limits
 from scripts.bench.decompose import table
+from scripts.bench.runner.text import printed
 from scripts.networks.training_graphs import training_graph
 from tests.remat.dags import graph_of, path
 
@@ -28,7 +29,7 @@ def test_training_graphs_read_what_the_forward_ops_read() -> None:
 
 
 def test_table() -> None:
-    lines = list(table([training_graph(graph_of(path(16)))], Limits(5.0), (None, 0.5)))
+    lines = list(printed(table([training_graph(graph_of(path(16)))], Limits(5.0), (None, 0.5))))
     assert len(lines) == 4
     least, half = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:])
     assert least[:4] == ["training unit", "33", "2", "2"]

@@ -15,9 +15,11 @@ from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
 from scripts.bench import growth
-from scripts.bench.schedule import __main__ as command
-from scripts.bench.schedule import ablation, cells, determinism, fusion, networks, peers
-from scripts.bench.schedule.common import network
+from scripts.bench.runner.command import benchmark, parser_of
+from scripts.bench.runner.models import network
+from scripts.bench.runner.text import line as row_of
+from scripts.bench.runner.text import printed
+from scripts.bench.schedule import ablation, cells, determinism, fusion, networks, onnxsim
 from scripts.bench.schedule.published import ABLATION, NETWORKS, Published
 from scripts.networks.catalogue import NAMES, PUBLISHED
 from scripts.networks.growth import KINDS, layered, stacked
@@ -51,7 +53,7 @@ def test_may_take_a_tenth_of_the_published_seconds_or_half_a_second(name: str) -
 
 
 def test_table_of_networks() -> None:
-    lines = list(networks.tables(["hrnet_w18_small_v1", "unetpp"], "paper", Limits(None), 2))
+    lines = list(printed(networks.tables(["hrnet_w18_small_v1", "unetpp"], "paper", Limits(None), 2)))
     peaks, seconds, reductions = rows(lines, "hrnet_w18_small_v1")
     assert peaks[1:2] == ["150"]
     assert peaks[4:] == ["6,368.0", "7,936.0", "7,936.0", "**6,368.0**", "6,368.0", "optimal"]
@@ -72,16 +74,16 @@ def test_a_reduction_is_reached_up_to_the_published_precision(
 
 
 def test_table_of_fusion() -> None:
-    found = rows(list(fusion.table(["hrnet_w18_small_v1", "unetpp"], "paper", 1)), "hrnet_w18_small_v1")
+    found = rows(list(printed(fusion.table(["hrnet_w18_small_v1", "unetpp"], "paper", 1))), "hrnet_w18_small_v1")
     forms = ["-", "activations", "activations, batch norms"]
     assert [row[1:3] for row in found] == [[form, ops] for form, ops in zip(forms, ("150", "225", "316"), strict=True)]
     assert all(float(row[4].removesuffix("x")) == pytest.approx(int(row[2]) / int(row[3]), abs=0.06) for row in found)
 
 
 def test_table_of_cells_shows_the_gap() -> None:
-    proven = rows(list(cells.table([16], [0], "paper", Limits(time_limit=600), "exact")), "16")[0]
+    proven = rows(list(printed(cells.table([16], [0], "paper", Limits(time_limit=600), "exact"))), "16")[0]
     assert proven[7:9] == ["0.0 %", "optimal"]
-    open_ = rows(list(cells.table([64], [0], "paper", Limits(time_limit=0), "auto")), "64")[0]
+    open_ = rows(list(printed(cells.table([64], [0], "paper", Limits(time_limit=0), "auto"))), "64")[0]
     assert float(open_[7].split()[0]) > 0
     assert open_[8] == "feasible"
 
@@ -99,14 +101,14 @@ def test_ablation_of_a_small_network() -> None:
 
 
 def test_an_ablation_out_of_time_says_so() -> None:
-    (row, *_) = rows(list(ablation.table(["hrnet_w18_small_v1"], "paper", 0.0, 3)), "hrnet_w18_small_v1")
+    (row, *_) = rows(list(printed(ablation.table(["hrnet_w18_small_v1"], "paper", 0.0, 3))), "hrnet_w18_small_v1")
     assert row[1] == "origin"
     assert row[6:] == ["-", "**time limit**", "3600+ s"]
 
 
 def test_onnxsim_is_skipped_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "interpreter", lambda _folder, *, install: None)
-    (line,) = peers.onnxsim_table(["darts"], install=False)
+    monkeypatch.setattr(onnxsim, "interpreter", lambda _folder, *, install: None)
+    (line,) = printed(onnxsim.table(["darts"], install=False))
     assert line.startswith("Skipped: onnxsim is not installed; `--install`")
 
 
@@ -117,9 +119,9 @@ def test_onnxsim_is_given_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
         given.extend(path.read_bytes() for path in models)
         return [{"arena": 4000 * 1024}, {"arena": 3000 * 1024}]
 
-    monkeypatch.setattr(peers, "interpreter", lambda _folder, *, install: Path(sys.executable))
-    monkeypatch.setattr(peers, "plan", plan)
-    (row,) = rows(list(peers.onnxsim_table(["nasnet_a"], install=False)), "nasnet_a")
+    monkeypatch.setattr(onnxsim, "interpreter", lambda _folder, *, install: Path(sys.executable))
+    monkeypatch.setattr(onnxsim, "plan", plan)
+    (row,) = rows(list(printed(onnxsim.table(["nasnet_a"], install=False))), "nasnet_a")
     assert row[1:] == ["4,405.9", "4,405.9", "4,000.0", "3,943.9", "3,943.9", "3,000.0", "25.0 %"]
     assert given[0] != given[1]
 
@@ -127,13 +129,14 @@ def test_onnxsim_is_given_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("table", ["networks", "fusion", "ablation", "onnxsim"])
 def test_an_unknown_network_is_named(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.parse([table, "darts", "resnet"])
+        parser_of(f"schedule.{table}").parse_args(["darts", "resnet"])
     assert "there is no network 'resnet': choose from nasnet_a, " in capsys.readouterr().err
 
 
 def test_no_name_means_every_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "table", lambda names, _target, _repeats: iter(names))
-    assert tuple(command.lines(command.parse(["fusion"]))) == NAMES
+    values = parser_of("schedule.fusion").parse_args([])
+    assert tuple(benchmark("schedule.fusion").tables(values)) == NAMES
 
 
 # Determinism ----------------------------------------------------------------------------------------------------
@@ -144,7 +147,7 @@ def test_no_result_changes_with_workers_or_hash_seed(name: str, tmp_path: Path) 
     model = tmp_path / "model.onnx"
     # The addresses of the second are searched in processes of their own when there are workers.
     model.write_bytes(branches() if name == "branches" else random_cell(40, 1, stages=3).SerializeToString())
-    found = determinism.outcomes(model, tmp_path, determinism.SETTINGS, [])
+    found = determinism.outcomes(model, determinism.SETTINGS, [])
     assert len(found) == len(determinism.SETTINGS)
     assert found[0].model != model.read_bytes()
     assert all(outcome == found[0] for outcome in found)
@@ -154,8 +157,8 @@ def test_a_change_would_be_noticed(tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     model.write_bytes(branches())
     settings = [(1, "0")]
-    (better,) = determinism.outcomes(model, tmp_path, settings, [])
-    (same,) = determinism.outcomes(model, tmp_path, settings, ["--solver", "file"])
+    (better,) = determinism.outcomes(model, settings, [])
+    (same,) = determinism.outcomes(model, settings, ["--solver", "file"])
     assert better.model != same.model
     assert better.report != same.report
     assert '"seconds"' not in better.report
@@ -198,7 +201,7 @@ def test_growth_is_measured_in_a_process_of_its_own() -> None:
     assert found.ops == 60
     assert found.lower_bound <= found.peak <= min(found.greedy, found.file)
     assert 1 < found.graph_megabytes <= found.megabytes < 2000
-    cells_of_row = growth.row(found).strip("| ").split(" | ")
+    cells_of_row = row_of(growth.row(found)).strip("| ").split(" | ")
     assert cells_of_row[:2] == ["layered", "60"]
     assert cells_of_row[9] == found.status
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.bench.runner.command import listed, parser_of
 from tests.documents import PAGES, ROOT, SLOW, TIMED, Command, class_of, commands, follow, matches, mentioned
 
 if sys.version_info >= (3, 11):
@@ -47,12 +48,10 @@ def help_of(command: str) -> str:
 
 @cache
 def source_of(script: str) -> str:
-    """Return the source of a script, or of all modules of a package, and of what it takes from other scripts."""
-    path = ROOT / script.replace(".py", "").replace(".", "/")
+    """Return the source of a script, or of all modules of a package."""
+    path = ROOT / script.replace(".", "/")
     files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
-    text = "".join(file.read_text(encoding="utf-8") for file in files)
-    others = set(re.findall(r"(?m)^from (scripts\.(?:bench\.)?\w+) import", text)) - {script}
-    return text + "".join(source_of(other) for other in sorted(others))
+    return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def makefile_targets() -> set[str]:
@@ -75,11 +74,24 @@ def is_valid(text: str) -> bool:
         return words[2] in {"bash", "zsh", "fish"}
     if words[0] == "memsched":
         return all(re.search(rf"{option}\b", help_of(words[1])) for option in options(words))
-    own, _, forwarded = (part.split() for part in " ".join(words).partition(" -- "))
-    source = source_of(own[2] if own[1] == "-m" else own[1])
-    return all(f'"{option}"' in source for option in options(own)) and all(
-        option in help_of("optimize") for option in options(forwarded)
-    )
+    if words[2] == "scripts.bench":
+        return is_benchmark(words[3:])
+    source = source_of(words[2])
+    return all(f'"{option}"' in source for option in options(words))
+
+
+def is_benchmark(words: Sequence[str]) -> bool:
+    """Whether there is such a benchmark, takes such options, and memsched those that it passes on."""
+    own, forwarded = (words[: words.index("--")], words[words.index("--") :]) if "--" in words else (words, [])
+    if not own:
+        return True
+    if own[0] not in listed():
+        return False
+    try:
+        parser_of(own[0]).parse_args(words[1:])
+    except SystemExit:
+        return False
+    return all(option in help_of("optimize") for option in options(forwarded) if option != "--")
 
 
 def options(words: Sequence[str]) -> list[str]:
@@ -96,9 +108,11 @@ def test_what_is_not_run_is_valid(command: Command) -> None:
     [
         "make nonsense",
         "pip install '.[nonsense]'",
-        "python -m scripts.bench.remat --nonsense",
-        "python -m scripts.bench.schedule cells --nonsense",
-        "python -m scripts.bench.schedule determinism -- --nonsense",
+        "python -m scripts.bench nonsense",
+        "python -m scripts.bench remat --nonsense",
+        "python -m scripts.bench schedule.cells --nodes many",
+        "python -m scripts.bench schedule.determinism -- --nonsense",
+        "python -m tests.tools.kills --nonsense",
         "memsched batch models --dask tcp://host:1 --nonsense",
     ],
 )

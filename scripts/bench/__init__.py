@@ -1,1 +1,1 @@
-"""Benchmarks: each module measures and prints one table or more."""
+"""Benchmarks: each module that declares a ``BENCH`` prints one table or more; `scripts.bench.runner` runs them."""

@@ -7,7 +7,6 @@ height is the largest live sum.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import random
 import time
@@ -20,6 +19,7 @@ from memsched.allocate.greedy import Planner
 from memsched.graph.limits import Limits
 from memsched.graph.packing import Block
 from memsched.graph.packing_checker import check_packing
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, time_limit
 
 CAPACITY = 1024
 """Of generated instances, in units of 1024 bytes."""
@@ -106,41 +106,37 @@ def _instances(folder: Path | None, generated: int) -> Iterator[tuple[str, list[
         yield f"cut {count} {fill} {thin} #{number}", blocks, CAPACITY * _UNIT
 
 
-def main() -> None:
-    """Print one row per instance."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=Path, help="a folder of CSV files")
-    parser.add_argument("--generated", type=int, default=0, help="how many to generate")
-    parser.add_argument(
-        "--seeds", type=int, default=1, help="runs per instance, shuffled and mirrored from the second on"
-    )
-    parser.add_argument("--time-limit", type=float, default=30.0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--minimize", action="store_true", help="ignore capacities")
-    options = parser.parse_args()
-    generated = options.generated if options.generated or options.instances else 12
-    print("| instance | blocks | capacity | bound | greedy / bound | height | status | nodes | seconds |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name, original, stated in _instances(options.instances, generated):
-        capacity = None if options.minimize else stated
-        for seed in range(options.seeds):
+def tables(values: Values) -> Iterator[Part]:
+    """Yield one row per instance."""
+    generated = values.generated if values.generated or values.instances else 12
+    yield Heading("instance", "blocks", "capacity", "bound", "greedy / bound", "height", "status", "nodes", "~seconds")
+    for name, original, stated in _instances(values.instances, generated):
+        capacity = None if values.minimize else stated
+        for seed in range(values.seeds):
             blocks = shuffled(original, seed) if seed else original
             bound, _ = lower_bound(blocks)
             began = time.monotonic()
             greedy, offsets, _ = Planner(blocks).run(bound)
             planned = time.monotonic()
-            limits = Limits(options.time_limit, seed, options.workers)
+            limits = Limits(values.time_limit, seed, values.workers)
             found = solve(blocks, limits, started=planned, capacity=capacity, lower_bound=bound, incumbent=offsets)
             seconds = time.monotonic() - planned
             missed = capacity is not None and found.height > capacity
             check_packing(blocks, found, None if missed else capacity)
-            print(
-                f"| {name} | {len(blocks)} | {stated or '-'} | {bound} | {greedy / bound:.3f} | {found.height} "
-                f"| {'too high' if missed else found.status} | {found.states} "
-                f"| {planned - began:.2f} + {seconds:.2f} |",
-                flush=True,
-            )
+            status = "too high" if missed else found.status
+            ratio, spent = f"{greedy / bound:.3f}", f"{planned - began:.2f} + {seconds:.2f}"
+            yield name, len(blocks), stated or "-", bound, ratio, found.height, status, found.states, spent
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--instances", type=Path, help="a folder of CSV files"),
+        option("--generated", type=int, default=0, help="how many to generate; default: 12 without a folder"),
+        option("--seeds", type=int, default=1, help="runs per instance, shuffled and mirrored from the second on"),
+        time_limit(30.0, "of each run"),
+        option("--workers", type=int, default=1, help="processes of the search"),
+        option("--minimize", action="store_true", help="ignore capacities"),
+    ),
+)

@@ -6,33 +6,27 @@ the light models that the installed onnx package carries; for their own runtime 
 
 from __future__ import annotations
 
-import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import memsched
-from scripts.bench.models import ROOT, kilobytes, light_models
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
+from scripts.bench.runner.models import light_models, shipped_networks, shipped_tflite
+from scripts.bench.runner.text import kilobytes
 
 
-def row(model: Path, target: str | None, time_limit: float) -> tuple[str, int, int]:
-    """Return one line of the Markdown table, the bytes live at once and those of the arena."""
+def row(model: Path, target: str | None, time_limit: float) -> tuple[tuple[object, ...], int, int]:
+    """Return the row of a model, the bytes live at once and those of the arena."""
     started = time.perf_counter()
     found = memsched.optimize(str(model), target=target, time_limit=time_limit, verify=False)
     seconds = time.perf_counter() - started
     allocation = found.allocation
     live, arena = live_bytes(found), allocation.arena
-    cells = [
-        model.stem,
-        found.report["target"]["name"],
-        kilobytes(found.schedule.peak),
-        kilobytes(live),
-        kilobytes(arena),
-        f"{arena / live if live else 1:.4f}",
-        allocation.status,
-        allocation.method,
-        f"{seconds:.2f}",
-    ]
-    return "| " + " | ".join(cells) + " |", live, arena
+    sizes = [kilobytes(size) for size in (found.schedule.peak, live, arena)]
+    ratio = f"{arena / live if live else 1:.4f}"
+    name = found.report["target"]["name"]
+    return (model.stem, name, *sizes, ratio, allocation.status, allocation.method, f"{seconds:.2f}"), live, arena
 
 
 def live_bytes(found: memsched.OptimizeResult) -> int:
@@ -48,25 +42,25 @@ def live_bytes(found: memsched.OptimizeResult) -> int:
     return largest
 
 
-def main() -> None:
-    """Run every model for every target and print the table and the total ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", type=Path, help="models to run instead of all")
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    parser.add_argument("--target", action="append", help="targets instead of each format's own and ideal")
-    arguments = parser.parse_args()
-    shipped = [*sorted((ROOT / "models").glob("*.tflite")), *sorted((ROOT / "models/networks").glob("*.onnx"))]
-    print("KB of 1024 bytes; seconds of the whole optimisation without verification.\n")
-    print("| model | target | peak | live bound | arena | ratio | status | method | s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model and target, and the total ratio."""
+    yield "KB of 1024 bytes; seconds of the whole optimisation without verification.\n"
+    yield Heading("model", "target", "peak", "live bound", "arena", "ratio", "status", "method", "~s")
     total_live = total_arena = 0
-    for model in arguments.models or [*shipped, *light_models()]:
-        for target in arguments.target or [None, "ideal"]:
-            line, live, arena = row(model, target, arguments.time_limit)
+    for model in values.models or [*shipped_tflite(), *shipped_networks(), *light_models()]:
+        for target in values.target or [None, "ideal"]:
+            cells, live, arena = row(model, target, values.time_limit)
             total_live, total_arena = total_live + live, total_arena + arena
-            print(line, flush=True)
-    print(f"\nTotal: {kilobytes(total_live)} live, {kilobytes(total_arena)} arena, {total_arena / total_live:.4f}")
+            yield cells
+    yield f"\nTotal: {kilobytes(total_live)} live, {kilobytes(total_arena)} arena, {total_arena / total_live:.4f}"
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", type=Path, help="models to run instead of all"),
+        time_limit(60.0),
+        option("--target", action="append", help="targets instead of each format's own and ideal"),
+    ),
+)

@@ -7,8 +7,6 @@ Weights are random, but all there: ONNX Runtime's basic graph optimisation compu
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,20 +16,20 @@ from typing import cast
 
 from memsched.distribute.search import METHODS, Method
 from memsched.distributing import Distributed, distribute, run_plan
-from memsched.errors import MemschedError
 from memsched.runtimes.onnxruntime import offline_optimized
 from memsched.targets.cluster import Cluster, load_cluster
-from scripts.networks.catalogue import build
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
+from scripts.bench.runner.models import built
+from scripts.bench.runner.text import megabytes
 
 _NETWORKS = ("resnet50", "googlenet", "inception_v3", "mobilenet_v2")
-_MEGABYTE = 1 << 20
 
 
 def with_weights(name: str) -> bytes:
     """Return a network of the catalogue with all its weights in the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
-        path.write_bytes(build(name).SerializeToString())
+        path.write_bytes(built(name))
         return offline_optimized(path, "basic")
 
 
@@ -40,7 +38,7 @@ def cluster_of(base: Cluster, count: int) -> Cluster:
     return replace(base, devices=tuple(replace(base.devices[0], name=f"board-{number}") for number in range(count)))
 
 
-def row(name: str, found: Distributed, seconds: float) -> str:
+def row(name: str, found: Distributed, seconds: float) -> tuple[object, ...]:
     """Return the row of a run."""
     plan, executed = found.plan, found.executed
     if executed is None:
@@ -59,60 +57,49 @@ def row(name: str, found: Distributed, seconds: float) -> str:
         if device.resident_peak is not None and device.resident_start is not None:
             grown.append(device.resident_peak - device.resident_start)
     error = "bit-equal" if executed.equal else f"{executed.relative_error:.1e}"
-    return (
-        f"| {name} | {plan.devices} | {found.request.method} | {error} | {len(plan.steps)} | {len(transfers)} "
-        f"| {planned:,} | {counted:,} | {max(plan.memory) / _MEGABYTE:.1f} | {most / _MEGABYTE:.1f} | {_span(ratios)} "
-        f"| {max(grown, default=0) / _MEGABYTE:.1f} | {seconds:.0f} |"
-    )
+    sizes = (f"{planned:,}", f"{counted:,}", megabytes(max(plan.memory)), megabytes(most), _span(ratios))
+    counts = (len(plan.steps), len(transfers))
+    measured = (megabytes(max(grown, default=0)), f"{seconds:.0f}")
+    return name, plan.devices, found.request.method, error, *counts, *sizes, *measured
 
 
 def _span(ratios: Sequence[float]) -> str:
     return f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else "-"
 
 
-def rows(
-    names: Sequence[str], base: Cluster, counts: Sequence[int], methods: Sequence[Method], limit: float
-) -> Iterator[str]:
-    """Yield the table."""
-    yield (
-        "| network | processes | method | outputs | steps | transfers | bytes, plan | bytes, sockets | MB, plan "
-        "| MB, measured | measured / plan | MB, process | s |"
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per network, number of processes and method; nothing where the networks are only to be saved."""
+    if values.save is not None:
+        values.save.mkdir(parents=True, exist_ok=True)
+        for name in values.networks:
+            (values.save / f"{name}.onnx").write_bytes(with_weights(name))
+        return
+    yield Heading(
+        *("network", ">processes", "method", "outputs", ">steps", ">transfers", ">bytes, plan", ">bytes, sockets"),
+        *(">MB, plan", ">~MB, measured", ">~measured / plan", ">~MB, process", ">~s"),
     )
-    yield "|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-    for name in names:
+    base = load_cluster(values.cluster)
+    for name in values.networks:
         data = with_weights(name)
-        for count in counts:
-            for method in methods:
+        for count in values.counts:
+            for method in values.methods:
                 started = time.perf_counter()
-                found = distribute(data, cluster_of(base, count), method=method, time_limit=limit)
+                asked = cast("Method", method)
+                found = distribute(data, cluster_of(base, count), method=asked, time_limit=values.time_limit)
                 found = run_plan(found, patience_seconds=300.0)
                 yield row(name, found, time.perf_counter() - started)
 
 
-def main() -> int:
-    """Print the table; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.cluster_runs", description=__doc__)
-    parser.add_argument("networks", nargs="*", default=_NETWORKS, help=f"default: {' '.join(_NETWORKS)}")
-    parser.add_argument("--cluster", default="pi4x4", help="its first device is taken; default: %(default)s")
-    parser.add_argument("--counts", type=int, nargs="+", default=[2, 4], help="processes; default: 2 4")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=["even", "auto"], help="default: even auto")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per search; default: %(default)s")
-    parser.add_argument("--save", type=Path, metavar="DIR", help="write the networks there and run nothing")
-    arguments = parser.parse_args()
-    if arguments.save is not None:
-        arguments.save.mkdir(parents=True, exist_ok=True)
-        for name in arguments.networks:
-            (arguments.save / f"{name}.onnx").write_bytes(with_weights(name))
-        return 0
-    methods = [cast("Method", method) for method in arguments.methods]
-    cluster = load_cluster(arguments.cluster)
-    for line in rows(arguments.networks, cluster, arguments.counts, methods, arguments.time_limit):
-        print(line, flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except MemschedError as error:
-        sys.exit(f"error: {error}")
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("networks", default=_NETWORKS, help=f"default: {' '.join(_NETWORKS)}"),
+        option("--cluster", default="pi4x4", help="its first device is taken"),
+        option("--counts", type=int, nargs="+", default=[2, 4], help="processes"),
+        option("--methods", nargs="+", choices=METHODS, default=["even", "auto"], help="of the search"),
+        time_limit(60.0),
+        option("--save", type=Path, metavar="DIR", help="write the networks there and run nothing"),
+    ),
+    docs="docs/distribute.md",
+)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional
+
 KINDS = ("light", "simple", "pytorch-operator", "pytorch-converted", "node")
 
 
@@ -17,39 +16,38 @@ def general(reason: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|\(\w+\)|\d+", "…", reason)[:110]
 
 
-def main() -> None:
-    """Judge every case and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", default=KINDS, help=f"some of: {', '.join(KINDS)}")
-    parser.add_argument("--names", action="store_true", help="name every case that was not verified")
-    arguments = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per kind of model, and the reasons why some were not verified."""
     from tests.corpus.judge import judge
     from tests.corpus.onnx_corpus import cases
 
     reasons: Counter[tuple[str, str]] = Counter()
-    print("| models | count | optimised | better order | also run in a random order | verified | refused | wrong |")
-    print("|---|---|---|---|---|---|---|---|")
-    for kind in arguments.kinds:
+    yield Heading(
+        *("models", "count", "optimised", "better order", "also run in a random order", "verified", "refused", "wrong")
+    )
+    named = []
+    for kind in values.kinds:
         outcomes = [(case.name, judge(case)) for case in cases(kind)]
         verdicts = Counter(outcome.verdict for _, outcome in outcomes)
         improved = sum(outcome.improved for _, outcome in outcomes)
         shuffled = sum(outcome.shuffled for _, outcome in outcomes)
         optimised = len(outcomes) - verdicts["refused"]
-        print(
-            f"| {kind} | {len(outcomes)} | {optimised} | {improved} | {shuffled} | {verdicts['verified']} "
-            f"| {verdicts['refused']} | {verdicts['WRONG']} |",
-            flush=True,
-        )
-        reasons.update((o.verdict, general(o.reason)) for _, o in outcomes if o.verdict != "verified")
-        if arguments.names:
-            for name, outcome in outcomes:
-                if outcome.verdict != "verified":
-                    print(f"    {name}: {outcome.verdict}: {outcome.reason}")
-    print("\nNot verified, by reason:")
+        counts = (verdicts["verified"], verdicts["refused"], verdicts["WRONG"])
+        yield kind, len(outcomes), optimised, improved, shuffled, *counts
+        others = [(name, outcome) for name, outcome in outcomes if outcome.verdict != "verified"]
+        reasons.update((outcome.verdict, general(outcome.reason)) for _, outcome in others)
+        named += [f"    {name}: {outcome.verdict}: {outcome.reason}" for name, outcome in others]
+    yield from named if values.names else ()
+    yield "\nNot verified, by reason:"
     for (verdict, reason), count in reasons.most_common():
-        print(f"{count:5}  {verdict}: {reason}")
+        yield f"{count:5}  {verdict}: {reason}"
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("kinds", default=KINDS, help=f"some of: {', '.join(KINDS)}"),
+        option("--names", action="store_true", help="name every case that was not verified"),
+    ),
+)

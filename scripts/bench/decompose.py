@@ -1,18 +1,15 @@
 """Measure document 3's schedules: widths, separators, peaks and what the repetitions cost.
 
-``python -m scripts.bench.decompose`` prints three tables as Markdown: networks as they are executed for inference,
-their training graphs, and graphs of known structure whose outputs have one byte each. Peaks count in-place writes.
-``--growth`` adds seconds on graphs of 1000 ops.
+Three tables: networks as they are executed for inference, their training graphs, and graphs of known structure whose
+outputs have one byte each. Peaks count in-place writes. ``--growth`` adds seconds on graphs of 1000 ops.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from memsched.graph.limits import Limits
@@ -24,25 +21,27 @@ from memsched.remat.path import path_decomposition
 from memsched.remat.separator import TreeDecomposition, components, tree_decomposition, tree_separators, undirected
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
-from scripts.bench.models import light_models
-from scripts.bench.schedule.common import heading, kilobytes, line, machine, network, percent, timed
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
+from scripts.bench.runner.models import light_model, network
+from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import timed
 from scripts.networks.growth import layered, stacked
 from scripts.networks.table import lowered
 from scripts.networks.training_graphs import training_graph
 
-__all__ = ["main", "table"]
+__all__ = ["BENCH", "table"]
 
 NETWORKS: Final = ("unetpp", "hrnet_w18_small_v1", "randwire1", "nasnet_a", "transformer")
 BUDGETS: Final = (None, 0.9, 0.8)
 _COLUMNS = (
     *("graph", "ops", "tree width", "path width", "separator", "largest op", "best order"),
-    *("budget", "tree peak", "extra ops", "extra MACs", "s", "path peak", "extra ops", "extra MACs", "s"),
+    *("budget", "tree peak", "extra ops", "extra MACs", "~s", "path peak", "extra ops", "extra MACs", "~s"),
 )
 
 
-def table(graphs: Iterable[Graph], limits: Limits, budgets: Sequence[float | None] = BUDGETS) -> Iterator[str]:
+def table(graphs: Iterable[Graph], limits: Limits, budgets: Sequence[float | None] = BUDGETS) -> Iterator[Part]:
     """Yield a table with one line per graph and budget; budgets are shares of the best order's peak found."""
-    yield from heading(_COLUMNS)
+    yield Heading(*_COLUMNS)
     for graph in graphs:
         storage = Storage.of(graph)
         preds, sizes = storage.preds, [sum(storage.sizes[b] for b in made) for made in storage.creates]
@@ -58,7 +57,7 @@ def table(graphs: Iterable[Graph], limits: Limits, budgets: Sequence[float | Non
             row = [*described, "least" if share is None else percent(share)]
             for make in (tree_schedule, path_schedule):
                 row += _measured(graph, make, best.order, budget)
-            yield line(row)
+            yield tuple(row)
 
 
 def _separator(tree: TreeDecomposition, preds: Sequence[Sequence[int]], sizes: Sequence[int]) -> str:
@@ -109,11 +108,9 @@ def _structures() -> Iterator[Graph]:
         yield _unit_graph(f"grid {side}x{side}", reads)
 
 
-def structure_table() -> Iterator[str]:
+def structure_table() -> Iterator[Part]:
     """Yield the table of known structures, in units: the recursion as the document states it, and improved."""
-    yield from heading(
-        ("graph", "ops", "width", "kind", "as stated: peak", "executions", "improved: peak", "extra", "s")
-    )
+    yield Heading("graph", "ops", "width", "kind", "as stated: peak", "executions", "improved: peak", "extra", "~s")
     for graph in _structures():
         storage = Storage.of(graph)
         tree = tree_decomposition(storage.preds)
@@ -124,43 +121,40 @@ def structure_table() -> Iterator[str]:
             plain = (memory(graph, stated).peak_units, len(stated.sequence)) if stated else ("-", "too many")
             peak = memory(graph, found).peak_units
             cells = (graph.name, len(graph.ops), width.width if width else "-", kind, *plain, peak, found.extra)
-            yield line([*cells, f"{seconds:.2f}"])
+            yield *cells, f"{seconds:.2f}"
 
 
 def _networks(only: Sequence[str]) -> Iterator[Graph]:
     for name in NETWORKS:
         if not only or name in only:
             yield network(name, "ideal")
-    for path in light_models():
-        if path.stem == "light_densenet121" and (not only or path.stem in only):
-            yield lowered(Path(path).read_bytes(), path.stem, "ideal")
+    if not only or "light_densenet121" in only:
+        yield lowered(light_model("light_densenet121").read_bytes(), "light_densenet121", "ideal")
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=(), help="networks")
-    parser.add_argument("--order-seconds", type=float, default=10.0, help="for the best order without repetition")
-    parser.add_argument("--growth", action="store_true")
-    arguments = parser.parse_args()
-    limits = Limits(arguments.order_seconds)
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables."""
+    limits = Limits(values.order_seconds)
     started = time.monotonic()
-    print(f"{machine()}; KB of 1024 bytes.\n\n## Inference\n")
-    for row in table(_networks(arguments.only), limits):
-        print(row, flush=True)
-    print("\n## Training\n")
-    for row in table((training_graph(graph) for graph in _networks(arguments.only)), limits):
-        print(row, flush=True)
-    if not arguments.only:
-        print("\n## Known structures, in units\n")
-        for row in structure_table():
-            print(row, flush=True)
-    if arguments.growth:
-        print("\n## 1000 ops\n")
-        for row in table((layered(1000), stacked(1000)), limits):
-            print(row, flush=True)
-    print(f"\n{time.monotonic() - started:.0f} s in all")
+    yield "KB of 1024 bytes.\n\n## Inference\n"
+    yield from table(_networks(values.only), limits)
+    yield "\n## Training\n"
+    yield from table((training_graph(graph) for graph in _networks(values.only)), limits)
+    if not values.only:
+        yield "\n## Known structures, in units\n"
+        yield from structure_table()
+    if values.growth:
+        yield "\n## 1000 ops\n"
+        yield from table((layered(1000), stacked(1000)), limits)
+    yield f"\n{time.monotonic() - started:.0f} s in all"
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--only", nargs="*", default=(), metavar="NETWORK", help="only these networks"),
+        option("--order-seconds", type=float, default=10.0, help="for the best order without repetition"),
+        option("--growth", action="store_true", help="graphs of 1000 ops as well"),
+    ),
+)

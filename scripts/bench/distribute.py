@@ -6,10 +6,10 @@ checker. "one" is the fastest device alone, if the network fits it; reductions a
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import check_plan
@@ -23,18 +23,19 @@ from memsched.graph.distribution import Distribution
 from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
-from scripts.networks.catalogue import build
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
+from scripts.bench.runner.models import built
+from scripts.bench.runner.text import megabytes
+from scripts.bench.runner.timing import best_of, timed
 
 _NETWORKS = ("vgg16", "resnet50", "inception_v3", "googlenet", "mobilenet_v2")
 _SPEEDS = (2.0, 1.0, 1.0, 0.4, 1.0, 2.0)
 """Of the mixed devices, the first two for a cluster of two, and so on."""
 
-_MEGABYTE = 1 << 20
-
 
 def network(name: str) -> Graph:
     """Return a network of the catalogue."""
-    return read(build(name).SerializeToString(), f"{name}.onnx").graphs[0]
+    return read(built(name), f"{name}.onnx").graphs[0]
 
 
 def cluster_of(base: Cluster, count: int, *, mixed: bool) -> Cluster:
@@ -65,13 +66,12 @@ def found(graph: Graph, cluster: Cluster, method: Method, seconds: float) -> tup
     return plan, took
 
 
-def latencies(names: Sequence[str], base: Cluster, counts: Sequence[int], seconds: float) -> Iterator[str]:
+def latencies(names: Sequence[str], base: Cluster, counts: Sequence[int], seconds: float) -> Iterator[Part]:
     """Yield the table of latencies."""
-    yield (
-        "| network | devices | one, ms | even, ms | GenEFlow, ms | memsched, ms | of one | of even | steps | bound, ms "
-        "| MB, one | MB, most | planned in s |"
+    yield Heading(
+        *("network", "devices", ">one, ms", ">even, ms", ">GenEFlow, ms", ">memsched, ms", ">of one", ">of even"),
+        *(">steps", ">bound, ms", ">MB, one", ">MB, most", ">~planned in s"),
     )
-    yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     sums: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     for name in names:
         graph = network(name)
@@ -83,20 +83,21 @@ def latencies(names: Sequence[str], base: Cluster, counts: Sequence[int], second
                 genetic, _ = found(graph, cluster, "genetic", seconds)
                 best, took = found(graph, cluster, "auto", seconds)
                 if best is None:
-                    yield f"| {name} | {count} {_kind(mixed)} | no plan fits" + " |" * 10
+                    yield name, f"{count} {_kind(mixed)}", "no plan fits", *[""] * 10
                     continue
                 if one is not None and even is not None:
                     ratios = (best.latency / one.latency, best.latency / even.latency)
                     sums.setdefault((count, mixed), []).append(ratios)
-                yield (
-                    f"| {name} | {count} {_kind(mixed)} | {_ms(one)} | {_ms(even)} | {_ms(genetic)} | {_ms(best)} "
-                    f"| {_less(best, one)} | {_less(best, even)} | {len(best.steps)} | {1e3 * best.lower_bound:.1f} "
-                    f"| {'-' if one is None else f'{max(one.memory) / _MEGABYTE:.0f}'} "
-                    f"| {max(best.memory) / _MEGABYTE:.0f} | {took:.1f} |"
-                )
+                plans = (one, even, genetic, best)
+                reduced = (_less(best, one), _less(best, even))
+                sizes = [megabytes(max(plan.memory) if plan else None, 0) for plan in (one, best)]
+                bound = f"{1e3 * best.lower_bound:.1f}"
+                told = (name, f"{count} {_kind(mixed)}", *map(_ms, plans), *reduced, len(best.steps), bound)
+                yield *told, *sizes, f"{took:.1f}"
     for (count, mixed), pairs in sums.items():
         means = [100 * (sum(pair[place] for pair in pairs) / len(pairs) - 1) for place in range(2)]
-        yield f"| average | {count} {_kind(mixed)} | | | | | {means[0]:+.1f} % | {means[1]:+.1f} % " + "| " * 5 + "|"
+        saved = [f"{mean:+.1f} %" for mean in means]
+        yield "average", f"{count} {_kind(mixed)}", *[""] * 4, *saved, *[""] * 5
 
 
 def _kind(mixed: bool) -> str:
@@ -111,10 +112,11 @@ def _less(plan: Distribution, other: Distribution | None) -> str:
     return "-" if other is None else f"{100 * (plan.latency / other.latency - 1):+.1f} %"
 
 
-def references(names: Sequence[str], base: Cluster, seconds: float) -> Iterator[str]:
+def references(names: Sequence[str], base: Cluster, seconds: float) -> Iterator[Part]:
     """Yield the table of the exact method, one op per step: 2 devices, shares of bounded granularity."""
-    yield "| network | devices | even, ms | GenEFlow, ms | exact, ms | proven | fused, ms | exact in s |"
-    yield "|---|---|--:|--:|--:|---|--:|--:|"
+    yield Heading(
+        *("network", "devices", ">even, ms", ">GenEFlow, ms", ">exact, ms", "proven", ">fused, ms", ">~exact in s")
+    )
     for name in names:
         graph = network(name)
         for mixed in (False, True):
@@ -124,18 +126,17 @@ def references(names: Sequence[str], base: Cluster, seconds: float) -> Iterator[
             exact, took = found(graph, cluster, "exact", seconds)
             best, _ = found(graph, cluster, "auto", seconds)
             proven = exact is not None and exact.lower_bound == exact.latency
-            yield (
-                f"| {name} | 2 {_kind(mixed)} | {_ms(even)} | {_ms(genetic)} | {_ms(exact)} "
-                f"| {'yes' if proven else 'no'} | {_ms(best)} | {took:.1f} |"
-            )
+            kind, before = f"2 {_kind(mixed)}", map(_ms, (even, genetic, exact))
+            yield name, kind, *before, "yes" if proven else "no", _ms(best), f"{took:.1f}"
 
 
-def evaluations(names: Sequence[str], base: Cluster) -> Iterator[str]:
+def evaluations(names: Sequence[str], base: Cluster) -> Iterator[Part]:
     """Yield the table of how many plans a second are evaluated."""
     import numpy as np
 
-    yield "| network | ops | plans per second, arrays | plans per second, one by one | 100 plans, ms |"
-    yield "|---|--:|--:|--:|--:|"
+    yield Heading(
+        *("network", ">ops", ">~plans per second, arrays", ">~plans per second, one by one", ">~100 plans, ms")
+    )
     for name in names:
         space = Space.of(network(name))
         memory = sum(device.memory for device in base.devices)
@@ -143,37 +144,32 @@ def evaluations(names: Sequence[str], base: Cluster) -> Iterator[str]:
         shares = rules.even(space, axes, len(base.devices))
         population = Population(space, base, axes)
         bounds = np.repeat(bounds_of(shares), 100, axis=0)
-        seconds = []
-        for _ in range(5):
-            started = time.perf_counter()
-            population.evaluate(bounds)
-            seconds.append(time.perf_counter() - started)
-        started = time.perf_counter()
-        plan_in(space, shares, base)
-        one = time.perf_counter() - started
-        best = min(seconds)
-        yield f"| {name} | {len(axes)} | {100 / best:,.0f} | {1 / one:,.0f} | {1e3 * best:.0f} |"
+        _, best = best_of(5, partial(population.evaluate, bounds))
+        _, one = timed(partial(plan_in, space, shares, base))
+        yield name, len(axes), f"{100 / best:,.0f}", f"{1 / one:,.0f}", f"{1e3 * best:.0f}"
 
 
-def main() -> None:
-    """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", default=list(_NETWORKS), help=f"default: {' '.join(_NETWORKS)}")
-    parser.add_argument("--table", choices=("latencies", "references", "evaluations"), default="latencies")
-    parser.add_argument("--cluster", default="pi4x4", help="whose first device and router; default: %(default)s")
-    parser.add_argument("--devices", type=int, nargs="+", default=[2, 3, 4, 6], help="how many; default: 2 3 4 6")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per search; default: %(default)s")
-    arguments = parser.parse_args()
-    base = load_cluster(arguments.cluster)
-    if arguments.table == "latencies":
-        lines = latencies(arguments.networks, base, arguments.devices, arguments.time_limit)
-    elif arguments.table == "references":
-        lines = references(arguments.networks, base, arguments.time_limit)
-    else:
-        lines = evaluations(arguments.networks, base)
-    for line in lines:
-        print(line, flush=True)
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the table that is asked for."""
+    base = load_cluster(values.cluster)
+    if values.table == "latencies":
+        return latencies(values.networks, base, values.devices, values.time_limit)
+    if values.table == "references":
+        return references(values.networks, base, values.time_limit)
+    return evaluations(values.networks, base)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("networks", default=_NETWORKS, help=f"default: {' '.join(_NETWORKS)}"),
+        option(
+            "--table", choices=("latencies", "references", "evaluations"), default="latencies", help="which is printed"
+        ),
+        option("--cluster", default="pi4x4", help="whose first device and router"),
+        option("--devices", type=int, nargs="+", default=[2, 3, 4, 6], help="how many"),
+        time_limit(20.0),
+    ),
+    docs="docs/distribute.md",
+)

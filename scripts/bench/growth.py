@@ -1,24 +1,21 @@
-"""Measure how the tool grows: seconds and memory on graphs of 100 to 100,000 ops, each in a process of its own.
-
-``python -m scripts.bench.growth`` prints the table; ``--plot FILE.svg`` draws it, too.
-"""
+"""Measure how the tool grows: seconds and memory on graphs of 100 to 100,000 ops, each in a process of its own."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option, time_limit
+from scripts.bench.runner.text import kilobytes, percent
 from scripts.networks.growth import KINDS
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZES = (100, 1_000, 10_000, 100_000)
 _COLUMNS = (
     "graph",
@@ -32,12 +29,12 @@ _COLUMNS = (
     "gap",
     "status",
     "found by",
-    "s without search",
-    "s search",
-    "s checks, addresses",
-    "s in all",
-    "MB graph",
-    "MB peak",
+    "~s without search",
+    "~s search",
+    "~s checks, addresses",
+    "~s in all",
+    "~MB graph",
+    "~MB peak",
 )
 
 
@@ -113,34 +110,34 @@ def _megabytes() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+def measure_and_tell(kind: str, ops: str, time_limit: str) -> None:
+    """Do `measure_here` and print the measurement as JSON."""
+    print(json.dumps(dataclasses.asdict(measure_here(kind, int(ops), float(time_limit)))))
+
+
 def measure(kind: str, ops: int, time_limit: float) -> Measurement:
     """Do `measure_here` in a process of its own."""
-    command = [sys.executable, "-m", "scripts.bench.growth", "--one", kind, str(ops), "--time-limit", str(time_limit)]
+    code = "import sys; from scripts.bench.growth import measure_and_tell; measure_and_tell(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, kind, str(ops), str(time_limit)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{kind}, {ops} ops: exit {done.returncode}: {done.stderr.strip()}")
     return Measurement(**json.loads(done.stdout))
 
 
-def row(found: Measurement) -> str:
-    """Return one line of the Markdown table; peaks in KB of 1024 bytes."""
-    sizes = [f"{size / 1024:,.1f}" for size in (found.file, found.greedy, found.peak)]
+def row(found: Measurement) -> tuple[str, ...]:
+    """Return the cells of a measurement; peaks in KB of 1024 bytes."""
     stages = (found.simple_seconds, found.search_seconds, found.final_seconds, found.seconds)
-    cells = [
-        found.kind,
-        f"{found.ops:,}",
-        f"{found.tasks:,}",
-        *sizes,
-        f"{100 * (found.peak / found.greedy - 1):.1f} %",
-        f"{found.lower_bound / 1024:,.1f}",
-        f"{100 * (found.peak / found.lower_bound - 1):.1f} %",
-        found.status,
-        found.method,
+    return (
+        *(found.kind, f"{found.ops:,}", f"{found.tasks:,}"),
+        *(kilobytes(size) for size in (found.file, found.greedy, found.peak)),
+        percent(found.peak / found.greedy - 1),
+        kilobytes(found.lower_bound),
+        percent(found.peak / found.lower_bound - 1),
+        *(found.status, found.method),
         *(f"{seconds:.2f}" for seconds in stages),
-        f"{found.graph_megabytes:.0f}",
-        f"{found.megabytes:.0f}",
-    ]
-    return "| " + " | ".join(cells) + " |"
+        *(f"{megabytes:.0f}" for megabytes in (found.graph_megabytes, found.megabytes)),
+    )
 
 
 def draw(measurements: Sequence[Measurement], output: Path) -> None:
@@ -174,34 +171,28 @@ def draw(measurements: Sequence[Measurement], output: Path) -> None:
     figure.savefig(output, dpi=150, metadata={"Date": None} if output.suffix == ".svg" else None)
 
 
-def main() -> None:
-    """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.growth", description=__doc__)
-    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=tuple(KINDS))
-    parser.add_argument("--ops", nargs="+", type=int, default=SIZES, help="sizes; default: %(default)s")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="of the search")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="picture to write, .svg or .png")
-    parser.add_argument("--one", nargs=2, metavar=("KIND", "OPS"), help="measure one graph here and print JSON")
-    arguments = parser.parse_args()
-    if arguments.one:
-        kind, ops = arguments.one
-        print(json.dumps(dataclasses.asdict(measure_here(kind, int(ops), arguments.time_limit))))
-        return
-    print(
-        f"Peaks in KB of 1024 bytes; time limit of the search {arguments.time_limit:g} s; MB: memory of the process.\n"
-    )
-    print("| " + " | ".join(_COLUMNS) + " |")
-    print("|---" * len(_COLUMNS) + "|")
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per graph; it is wrong where an order is worse than the greedy one."""
+    yield f"Peaks in KB of 1024 bytes; time limit of the search {values.time_limit:g} s; MB: memory of the process.\n"
+    yield Heading(*_COLUMNS)
     measurements = []
-    for kind in arguments.kinds:
-        for ops in arguments.ops:
-            measurements.append(measure(kind, ops, arguments.time_limit))
-            print(row(measurements[-1]), flush=True)
-    worse = [found for found in measurements if found.peak > found.greedy]
-    print(f"\nWorse than greedy: {len(worse)} of {len(measurements)}.")
-    if arguments.plot:
-        draw(measurements, arguments.plot)
+    for kind in values.kinds:
+        for ops in values.ops:
+            measurements.append(measure(kind, ops, values.time_limit))
+            yield row(measurements[-1])
+    worse = sum(found.peak > found.greedy for found in measurements)
+    yield Verdict(f"\nWorse than greedy: {worse} of {len(measurements)}.", worse > 0)
+    if values.plot:
+        draw(measurements, values.plot)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--kinds", nargs="+", choices=tuple(KINDS), default=tuple(KINDS), help="of graphs"),
+        option("--ops", nargs="+", type=int, default=SIZES, help="sizes"),
+        time_limit(60.0, "of the search"),
+        option("--plot", type=Path, metavar="FILE", help="picture to write, .svg or .png"),
+    ),
+)

@@ -1,20 +1,19 @@
-"""How long files take that hold a million of something: `python -m scripts.bench.hostile_scale [--count N] [CASE...]`.
+"""Measure how reading grows with files full of a million names, inputs, attributes and the like.
 
 Each case is written, and read by the command for it in a process of its own; seconds are of the processor, as others
-may want it too. Prints a table.
+may want it too.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["CASES"]
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, one_of, option, positional
+from scripts.bench.runner.processes import Ended, ended
+
+__all__ = ["BENCH", "CASES", "accepted"]
 
 
 def _onnx(count: int, what: str) -> bytes:
@@ -125,43 +124,35 @@ CASES: Mapping[str, tuple[Callable[[int, str], bytes], str, str]] = {
 """Per case who writes the file, of what it is full, and its extension."""
 
 
-def main() -> int:
-    """Measure the cases that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"by default all: {', '.join(CASES)}")
-    parser.add_argument("--count", type=int, default=1_000_000)
-    args = parser.parse_args()
-    unknown = sorted(set(args.cases) - set(CASES))
-    if unknown:
-        parser.error(f"no such case: {', '.join(unknown)}")
-    print(f"| {args.count:,} | file, MB | s | peak memory, MB | result |\n|---|--:|--:|--:|---|")
-    for name in args.cases or CASES:
+def accepted(path: Path) -> tuple[Ended, str]:
+    """Return how the command for a file ended, and in words whether it was accepted."""
+    if path.suffix == ".csv":
+        found = ended(["allocate", str(path), "--time-limit", "1", "--quiet"])
+    else:
+        found = ended(["analyze", str(path), "--quiet"])
+    said = found.errors.replace(f"{path}: ", "").removeprefix("memsched: error: ")
+    return found, "accepted" if found.code == 0 else f"exit code {found.code}: {said[:100]}"
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per case."""
+    yield Heading(f"{values.count:,}", ">file, MB", ">~s", ">~peak memory, MB", "result")
+    for name in values.cases or CASES:
         write, what, extension = CASES[name]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"hostile{extension}"
-            path.write_bytes(write(args.count, what))
+            path.write_bytes(write(values.count, what))
+            found, result = accepted(path)
             megabytes = path.stat().st_size / 1e6
-            seconds, memory, result = _run(path)
-        print(f"| {name} | {megabytes:.0f} | {seconds:.1f} | {memory / 1e6:,.0f} | {result} |", flush=True)
-    return 0
+        yield name, f"{megabytes:.0f}", f"{found.processor:.1f}", f"{found.memory / 1e6:,.0f}", result
 
 
-def _run(path: Path) -> tuple[float, int, str]:
-    """Return seconds of the processor, bytes of resident memory at most, and what the command said."""
-    command = [sys.executable, "-m", "memsched"]
-    if path.suffix == ".csv":
-        command += ["allocate", str(path), "--time-limit", "1", "--quiet"]
-    else:
-        command += ["analyze", str(path), "--quiet"]
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        said = errors.read().strip().replace(f"{path}: ", "").removeprefix("memsched: error: ")
-    result = "accepted" if process.returncode == 0 else f"exit code {process.returncode}: {said[:100]}"
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, result
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("cases", type=one_of("case", CASES), metavar="CASE", help=f"by default all: {', '.join(CASES)}"),
+        option("--count", type=int, default=1_000_000, help="of what a file is full of"),
+    ),
+    docs="docs/trust.md",
+)

@@ -1,18 +1,15 @@
 """Measure what order and addresses together save where the arena exceeds the peak.
 
-``python -m scripts.bench.joint`` prints two tables as Markdown: the models of ``models/``, the light models of the onnx
-package and the networks of `scripts.networks`, under `ideal` and their own runtime's target; and random layers, whose
-orders of least peak are hard to pack. The arena before is that of the greedy planners on the order of least peak; each
-later stage begins with what the one before left.
+Two tables: the models of ``models/``, the light models of the onnx package and the networks of `scripts.networks`,
+under `ideal` and their own runtime's target; and random layers, whose orders of least peak are hard to pack. The arena
+before is that of the greedy planners on the order of least peak; each later stage begins with what the one before left.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from memsched.formats.files import load_module, read_source
@@ -26,14 +23,15 @@ from memsched.joint.layout import Layout, live_bytes
 from memsched.planning import baselines, lower_module, plan_module
 from memsched.schedule.portfolio import schedule_graph
 from memsched.targets.load import default_target, load_target
-from scripts.bench.models import light_models
-from scripts.bench.schedule.common import heading, kilobytes, line, machine, percent, timed
-from scripts.networks.catalogue import NAMES, build
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, one_of, option, positional, time_limit
+from scripts.bench.runner.models import built, light_models, shipped_tflite
+from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import timed
+from scripts.networks.catalogue import NAMES
 from scripts.networks.growth import layered
 
-__all__ = ["Measured", "main", "measure", "model_table", "random_table"]
+__all__ = ["BENCH", "Measured", "measure", "model_table", "random_table"]
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 STAGES: Final = ("exact packing", "other orders", "joint program")
 LAYERS: Final = (25, 50, 100, 200)
 
@@ -92,20 +90,20 @@ def measure(graph: Graph, schedule: Schedule, alignment: int, limits: Limits) ->
 
 def _modules(only: Sequence[str]) -> Iterator[tuple[str, Module]]:
     options = LoadOptions({}, {})
-    for path in [*light_models(), *sorted((ROOT / "models").glob("*.tflite"))]:
+    for path in [*light_models(), *shipped_tflite()]:
         if not only or path.stem in only:
             data, name = read_source(str(path))
             yield path.stem, load_module(data, name, options)
     for network in NAMES:
         if not only or network in only:
-            yield network, load_module(build(network).SerializeToString(), network, options)
+            yield network, load_module(built(network), network, options)
 
 
-def model_table(limits: Limits, only: Sequence[str] = ()) -> Iterator[str]:
+def model_table(limits: Limits, only: Sequence[str] = ()) -> Iterator[Part]:
     """Yield the table of whole models under `ideal` and their default target."""
     yield "Bytes in KB of 1024; seconds: from the greedy arena to the last.\n"
-    columns = ("model", "target", "file's arena", "peak", "greedy", *STAGES, "bound", "arena / peak", "status", "s")
-    yield from heading(columns)
+    sizes_of = ("file's arena", "peak", "greedy", *STAGES, "bound")
+    yield Heading("model", "target", *sizes_of, "arena / peak", "status", "~s")
     peaks = greedy = arenas = 0
     for name, module in _modules(only):
         for target_name in dict.fromkeys(("ideal", default_target(module.format))):
@@ -117,15 +115,15 @@ def model_table(limits: Limits, only: Sequence[str] = ()) -> Iterator[str]:
             peaks, greedy, arenas = peaks + found.peak, greedy + found.greedy, arenas + found.arena
             sizes = (file, found.peak, found.greedy, *found.arenas, found.bound)
             ratio = f"{found.arena / found.peak:.4f}" if found.peak else "-"
-            yield line([name, target_name, *map(kilobytes, sizes), ratio, found.status, f"{found.seconds:.2f}"])
+            yield name, target_name, *map(kilobytes, sizes), ratio, found.status, f"{found.seconds:.2f}"
     if peaks:
         yield f"\nAll together: greedy {greedy / peaks:.4f}, now {arenas / peaks:.4f} of the peaks."
 
 
-def random_table(limits: Limits, layers: Sequence[int] = LAYERS, seeds: int = 8) -> Iterator[str]:
+def random_table(limits: Limits, layers: Sequence[int] = LAYERS, seeds: int = 8) -> Iterator[Part]:
     """Yield the table of random layers: of how many the arena is the peak after each stage, and the mean excess."""
     yield f"Random layers, {seeds} of each size: arena = peak in so many, and the arena's mean excess over the peak.\n"
-    yield from heading(("ops", "greedy", *STAGES, "proven otherwise", "s mean", "s most"))
+    yield Heading("ops", "greedy", *STAGES, "proven otherwise", "~s mean", "~s most")
     for ops in layers:
         found = []
         for seed in range(seeds):
@@ -137,27 +135,27 @@ def random_table(limits: Limits, layers: Sequence[int] = LAYERS, seeds: int = 8)
             cells.append(f"{sum(not share for share in excess)}, {percent(sum(excess) / len(excess))}")
         cells.append(sum(one.status == "optimal" and one.arena > one.peak for one in found))
         seconds = [one.seconds for one in found]
-        yield line([*cells, f"{sum(seconds) / len(seconds):.1f}", f"{max(seconds):.1f}"])
+        yield *cells, f"{sum(seconds) / len(seconds):.1f}", f"{max(seconds):.1f}"
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", choices=["models", "random"], default=[], help="by default both")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per graph, after its order")
-    parser.add_argument("--model", action="append", default=[], help="only this model; may be repeated")
-    parser.add_argument("--seeds", type=int, default=8, help="random graphs of each size")
-    arguments = parser.parse_args()
-    limits = Limits(arguments.time_limit)
-    print(f"{machine()}; time limit {arguments.time_limit:g} s.\n")
-    if "models" in arguments.tables or not arguments.tables:
-        for text in model_table(limits, arguments.model):
-            print(text, flush=True)
-        print()
-    if "random" in arguments.tables or not arguments.tables:
-        for text in random_table(limits, seeds=arguments.seeds):
-            print(text, flush=True)
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables that are asked for."""
+    limits = Limits(values.time_limit)
+    yield f"Time limit {values.time_limit:g} s.\n"
+    if "models" in values.tables or not values.tables:
+        yield from model_table(limits, values.model)
+        yield ""
+    if "random" in values.tables or not values.tables:
+        yield from random_table(limits, seeds=values.seeds)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("tables", type=one_of("table", ("models", "random")), help="by default both"),
+        time_limit(20.0, "of each graph, after its order"),
+        option("--model", action="append", default=[], help="only this model; may be repeated"),
+        option("--seeds", type=int, default=8, help="random graphs of each size"),
+    ),
+)

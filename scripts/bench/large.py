@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import resource
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from scripts.bench.runner.declare import Benchmark, Part, Values, option, time_limit
+from scripts.bench.runner.processes import Ended, ended
 
 
 def write_layered(path: Path, ops: int, seed: int, width: int) -> None:
@@ -38,41 +37,34 @@ def write_layered(path: Path, ops: int, seed: int, width: int) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
 
 
-def measure(command: list[str]) -> str:
-    """Return exit code, seconds, seconds of the processor and peak memory of one process, in words."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
-    seconds = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    # ru_maxrss is the largest child so far; commands run from small to large keep it meaningful.
-    memory = max(after.ru_maxrss, before.ru_maxrss) / 1024
-    return f"exit {code}, {seconds:.1f} s ({processor:.1f} s of the processor), {memory:.0f} MB"
+def told(found: Ended) -> str:
+    """Return exit code, seconds, seconds of the processor and peak memory of a process, in words."""
+    memory = found.memory / 2**20
+    return f"exit {found.code}, {found.seconds:.1f} s ({found.processor:.1f} s of the processor), {memory:.0f} MB"
 
 
-def main() -> None:
-    """Write the model, run both commands, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ops", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--width", type=int, default=500)
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    arguments = parser.parse_args()
+def tables(values: Values) -> Iterator[Part]:
+    """Write the model, run both commands, and yield a line for each."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = folder / "layered.onnx"
-        write_layered(model, arguments.ops, arguments.seed, arguments.width)
-        print(f"{arguments.ops} ops, {model.stat().st_size / 2**20:.1f} MB")
-        base = [sys.executable, "-m", "memsched"]
-        report = folder / "report.json"
-        print(f"analyze: {measure([*base, 'analyze', str(model), '--report', str(report)])}", flush=True)
-        out = ["-o", str(folder / "out.onnx"), "--report", str(report), "--time-limit", str(arguments.time_limit)]
-        found = measure([*base, "optimize", str(model), *out, "--no-verify"])
+        model, report = folder / "layered.onnx", folder / "report.json"
+        write_layered(model, values.ops, values.seed, values.width)
+        yield f"{values.ops} ops, {model.stat().st_size / 2**20:.1f} MB"
+        yield f"analyze: {told(ended(['analyze', str(model), '--report', str(report)]))}"
+        out = ["-o", str(folder / "out.onnx"), "--report", str(report), "--time-limit", str(values.time_limit)]
+        found = ended(["optimize", str(model), *out, "--no-verify"])
         result = json.loads(report.read_text(encoding="utf-8"))
         before, after = result["baselines"]["file_order"]["peak_bytes"], result["result"]["peak_bytes"]
-        print(f"optimize: {found}, peak {before} -> {after} bytes")
+        yield f"optimize: {told(found)}, peak {before} -> {after} bytes"
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--ops", type=int, default=100_000, help="of the graph"),
+        option("--seed", type=int, default=1, help="of the graph"),
+        option("--width", type=int, default=500, help="how many values back an op reads at most"),
+        time_limit(60.0, "of the search"),
+    ),
+)

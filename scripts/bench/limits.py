@@ -1,22 +1,18 @@
 """How long commands take beyond their time limit, alone and with other work on every core.
 
-`python -m scripts.bench.limits --seconds 5 10 20 --busy 0 2`. The seconds are those of the whole process with
-``--no-verify``; starting Python and importing, about a second, is in them.
+The seconds are those of the whole process with ``--no-verify``; starting Python and importing, about a second, is in
+them. Wrong: later than the limit by more than a tenth and by more than two seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import multiprocessing
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option
+from scripts.bench.runner.processes import optimized
+
 _REWRITES = ["--allow", "reorder,inplace,tile,remat"]
 _CASES = {
     "nasnetmobile_int8": ["models/nasnetmobile_int8.tflite"],
@@ -45,36 +41,28 @@ def _busy(count: int) -> Iterator[None]:
             other.join()
 
 
-def _seconds(arguments: list[str], limit: float) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        name = Path(folder) / f"out{Path(arguments[0]).suffix}"
-        command = [sys.executable, "-m", "memsched", "optimize", *arguments, "-o", str(name), "-q", "--no-verify"]
-        started = time.monotonic()
-        done = subprocess.run([*command, "--time-limit", str(limit)], cwd=_ROOT, capture_output=True, check=False)
-        seconds = time.monotonic() - started
-        if done.returncode not in {0, 3} or not name.is_file():
-            raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()}")
-    return seconds
-
-
-def main() -> int:
-    """Print a table; 1 where a run took longer than its limit by more than a tenth and by more than two seconds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, nargs="+", default=[5.0, 10.0, 20.0], help="time limits")
-    parser.add_argument("--busy", type=int, nargs="+", default=[0, 2], help="processes that compute beside")
-    args = parser.parse_args()
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model, budget and limit."""
     late = 0
-    print("| model, budget | limit, s | busy beside | took, s | beyond, s |\n|---|---|---|---|---|")
-    for count in args.busy:
+    yield Heading("model, budget", "limit, s", "busy beside", "~took, s", "~beyond, s")
+    for count in values.busy:
         with _busy(count):
-            for name, arguments in _CASES.items():
-                for limit in args.seconds:
-                    took = _seconds(arguments, limit)
+            for name, (model, *options) in _CASES.items():
+                for limit in values.seconds:
+                    asked = [*options, "--no-verify", "--time-limit", str(limit)]
+                    took = optimized(ROOT / model, asked, codes=(0, 3)).seconds
                     beyond = max(0.0, took - limit)
                     late += beyond > max(2.0, limit / 10)
-                    print(f"| {name} | {limit:g} | {count} | {took:.1f} | {beyond:.1f} |", flush=True)
-    return int(late > 0)
+                    yield name, f"{limit:g}", count, f"{took:.1f}", f"{beyond:.1f}"
+    yield Verdict(f"\n{late} ended late", late > 0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--seconds", type=float, nargs="+", default=[5.0, 10.0, 20.0], help="time limits"),
+        option("--busy", type=int, nargs="+", default=[0, 2], help="processes that compute beside"),
+    ),
+    docs="docs/trust.md",
+)

@@ -6,13 +6,13 @@ row runs in a process of its own; the peak is the growth of its resident memory 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import memsched
 from memsched.runtimes.child import run_in_child
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 
 MIB = 1 << 20
 DELEGATES = {"plain": "none", "default": "XNNPACK", "unclustered": "XNNPACK, clustering off"}
@@ -125,27 +125,23 @@ def rows(branches: int, elements: int) -> Iterator[tuple[str, str, dict[str, Any
             yield name, delegate, result.value
 
 
-def table(branches: int, elements: int) -> Iterator[str]:
-    """Yield the lines of the Markdown table."""
-    yield f"{branches} branches of {4 * elements / MIB:g} MiB tensors; MiB."
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per file and delegate."""
+    yield f"{values.branches} branches of {4 * values.elements / MIB:g} MiB tensors; MiB."
     yield ""
-    yield "| file | delegate | executed in the file's order | peak resident memory | LiteRT's arena |"
-    yield "|---|---|---|---|---|"
-    for name, delegate, found in rows(branches, elements):
+    yield Heading("file", "delegate", "executed in the file's order", "~peak resident memory", "LiteRT's arena")
+    for name, delegate, found in rows(values.branches, values.elements):
         kept = "yes" if found["kept"] else "no"
         arena = "-" if found["arena_bytes"] is None else f"{found['arena_bytes'] / MIB:.1f}"
-        yield f"| {name} | {DELEGATES[delegate]} | {kept} | {found['peak_bytes'] / MIB:.1f} | {arena} |"
+        yield name, DELEGATES[delegate], kept, f"{found['peak_bytes'] / MIB:.1f}", arena
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--branches", type=int, default=6)
-    parser.add_argument("--elements", type=int, default=1 << 20, help="of each wide tensor, 4 bytes each")
-    arguments = parser.parse_args()
-    for line in table(arguments.branches, arguments.elements):
-        print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--branches", type=int, default=6, help="of the model"),
+        option("--elements", type=int, default=1 << 20, help="of each wide tensor, 4 bytes each"),
+    ),
+    docs="docs/litert.md",
+)

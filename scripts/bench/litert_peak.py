@@ -6,17 +6,17 @@ where any measured peak is more than 2 % off its prediction.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import memsched
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional, time_limit
+from scripts.bench.runner.models import shipped_tflite
 
 MOST_OFF = 0.02
 
 
-def rows(path: Path, *, time_limit: float, rewrite: bool) -> tuple[str, bool]:
+def row(path: Path, *, time_limit: float, rewrite: bool) -> tuple[tuple[str, ...], bool]:
     """Return the table's row of a model, and whether its peaks are as predicted; a model that cannot run is no miss."""
     result = memsched.optimize(
         str(path), target="litert", time_limit=time_limit, tile=rewrite, remat=rewrite, max_extra_macs=15.0
@@ -30,37 +30,32 @@ def rows(path: Path, *, time_limit: float, rewrite: bool) -> tuple[str, bool]:
     for predicted, measured in pairs:
         if not predicted or measured is None:
             reason = "not verified" if found is None else (found.reason or "not measured")
-            return f"| {path.stem} | {reason.replace('|', '/')[:80]} | | | | | |", True
+            return (path.stem, reason.replace("|", "/")[:80], *[""] * 5), True
         off = measured / predicted - 1
         right = right and abs(off) <= MOST_OFF
         cells += [f"{predicted:,}", f"{measured:,}", f"{100 * off:+.2f} %"]
-    return f"| {path.stem} | {' | '.join(cells)} |", right
+    return (path.stem, *cells), right
 
 
-def table(paths: Sequence[Path], *, time_limit: float = 20.0, rewrite: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of the table, each with whether it is as predicted."""
-    yield "Bytes.", True
-    yield "", True
-    yield "| model | as given, predicted | measured | off | optimised, predicted | measured | off |", True
-    yield "|---|---|---|---|---|---|---|", True
-    for path in paths:
-        yield rows(path, time_limit=time_limit, rewrite=rewrite)
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model."""
+    yield "Bytes.\n"
+    yield Heading("model", "as given, predicted", "measured", "off", "optimised, predicted", "measured", "off")
+    wrong = 0
+    for path in values.models or shipped_tflite():
+        cells, right = row(path, time_limit=values.time_limit, rewrite=values.rewrite)
+        wrong += not right
+        yield cells
+    yield Verdict(f"\n{wrong} more than {100 * MOST_OFF:g} % off", wrong > 0)
 
 
-def main() -> int:
-    """Read the command line and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", type=Path, help="TFLite files (those of models/)")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each model's search (%(default)s)")
-    parser.add_argument("--rewrite", action="store_true", help="with layers in pieces and values computed again")
-    arguments = parser.parse_args()
-    models = arguments.models or sorted(Path("models").glob("*.tflite"))
-    good = True
-    for line, right in table(models, time_limit=arguments.time_limit, rewrite=arguments.rewrite):
-        print(line)
-        good = good and right
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", type=Path, help="TFLite files (those of models/)"),
+        time_limit(20.0, "of each model's search"),
+        option("--rewrite", action="store_true", help="with layers in pieces and values computed again"),
+    ),
+    docs="docs/litert.md",
+)

@@ -6,95 +6,47 @@ light models that the installed onnx package carries.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
-import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of ``memsched optimize``: its report and how long the whole process took."""
-
-    name: str
-    report: dict[str, Any]
-    seconds: float
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional
+from scripts.bench.runner.models import light_models, shipped_tflite
+from scripts.bench.runner.processes import Optimized, optimized
+from scripts.bench.runner.text import kilobytes
 
 
-def light_models() -> list[Path]:
-    """Return the real architectures without weights that the onnx package ships."""
-    import onnx
-
-    return sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
-
-
-def optimize(model: Path, folder: Path, options: list[str]) -> Run:
-    """Optimise ``model`` into ``folder`` and return the report."""
-    out = folder / f"{model.stem}_memsched{model.suffix}"
-    report = folder / f"{model.stem}.json"
-    command = [sys.executable, "-m", "memsched", "optimize", str(model), "-o", str(out), "--report", str(report)]
-    started = time.perf_counter()
-    done = subprocess.run([*command, "--force", *options], capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - started
-    if done.returncode:
-        raise SystemExit(f"{model.name}: exit {done.returncode}: {done.stderr.strip()}")
-    return Run(model.stem, json.loads(report.read_text(encoding="utf-8")), seconds)
-
-
-def kilobytes(size: int | None) -> str:
-    """Return bytes as KB of 1024 with one decimal."""
-    return "-" if size is None else f"{size / 1024:,.1f}"
-
-
-def row(plain: Run, verified: Run) -> str:
-    """Return one line of the Markdown table."""
+def row(plain: Optimized, verified: Optimized) -> tuple[object, ...]:
+    """Return the cells of a model."""
     report, check = plain.report, verified.report["verification"] or {}
     baselines, result = report["baselines"], report["result"]
     search = sum(entry["seconds"] for entry in report["passes"])
     equal = {True: "bit-equal", False: "DIFFERENT", None: "not run"}[check.get("outputs_equal")]
-    cells = [
-        plain.name,
-        f"{report['model']['ops']}",
-        kilobytes(baselines["file_order"]["peak_bytes"]),
-        kilobytes(baselines["reverse_post_order"]["peak_bytes"]),
-        kilobytes(baselines["runtime_default_order"]["peak_bytes"]),
-        f"**{kilobytes(result['peak_bytes'])}**",
-        result["status"],
-        kilobytes(result["arena_bytes"]),
-        f"{search:.2f}",
-        f"{plain.seconds:.2f}",
-        equal,
-    ]
-    return "| " + " | ".join(cells) + " |"
-
-
-def main() -> None:
-    """Run every model and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", type=Path, help="models to run instead of all")
-    parser.add_argument("--target", help="target to optimise for; default: each format's own runtime")
-    arguments = parser.parse_args()
-    models = arguments.models or [*light_models(), *sorted((ROOT / "models").glob("*.tflite"))]
-    target = ["--target", arguments.target] if arguments.target else []
-    print("Peaks and arena in KB of 1024 bytes; seconds: planning / whole process without verification.\n")
-    print(
-        "| model | ops | file order | reverse post-order | runtime's own order | memsched | proof | arena "
-        "| s | s | outputs |"
+    orders = ("file_order", "reverse_post_order", "runtime_default_order")
+    return (
+        *(plain.name, report["model"]["ops"]),
+        *(kilobytes(baselines[order]["peak_bytes"]) for order in orders),
+        *(f"**{kilobytes(result['peak_bytes'])}**", result["status"], kilobytes(result["arena_bytes"])),
+        *(f"{search:.2f}", f"{plain.seconds:.2f}", equal),
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for model in models:
-            plain = optimize(model, Path(folder), [*target, "--no-verify"])
-            verified = optimize(model, Path(folder), [*target, "--verify"])
-            print(row(plain, verified), flush=True)
 
 
-if __name__ == "__main__":
-    main()
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model."""
+    yield "Peaks and arena in KB of 1024 bytes; seconds: planning / whole process without verification.\n"
+    yield Heading(
+        *("model", "ops", "file order", "reverse post-order", "runtime's own order", "memsched", "proof", "arena"),
+        *("~s", "~s", "outputs"),
+    )
+    target = ["--target", values.target] if values.target else []
+    for model in values.models or [*light_models(), *shipped_tflite()]:
+        yield row(*(optimized(model, [*target, verify]) for verify in ("--no-verify", "--verify")))
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", type=Path, help="models to run instead of all"),
+        option("--target", help="target to optimise for; default: each format's own runtime"),
+    ),
+)

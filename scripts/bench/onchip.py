@@ -9,7 +9,6 @@ transfers and all computation, as if every group's data could be loaded while th
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +19,9 @@ from memsched.graph.model import Graph
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from memsched.tiling.onchip import OnChipPlan, plan
-from scripts.networks.catalogue import CLASSIFIERS, build
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
+from scripts.bench.runner.models import built
+from scripts.networks.catalogue import CLASSIFIERS
 
 _PAPER = {
     "vgg19": "> 15 %, 1.26x",
@@ -34,7 +35,7 @@ _WAYS = ("fusion", "fusion + reuse", "optimal, traffic", "optimal, time")
 
 def network(name: str, element_bytes: int) -> Graph:
     """Return a network with elements of so many bytes instead of 4."""
-    graph = read(build(name).SerializeToString(), f"{name}.onnx").graphs[0]
+    graph = read(built(name), f"{name}.onnx").graphs[0]
     tensors = tuple(replace(tensor, size=tensor.size * element_bytes // 4) for tensor in graph.tensors)
     return replace(graph, tensors=tensors)
 
@@ -58,49 +59,56 @@ def roofline(target: Target, traffic: int, flops: int) -> float:
     return max(traffic / target.bandwidth_bytes_per_second, flops / target.flops_per_second)
 
 
-def rows(name: str, target: Target, arguments: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
-    """Print the rows of one network; return per way the reduction and both speed-ups."""
-    result: dict[str, tuple[float, float, float]] = {}
-    for way, found, seconds in plans(network(name, arguments.element_bytes), target, arguments.time_limit):
+def rows(
+    name: str, target: Target, element_bytes: int, seconds: float
+) -> Iterator[tuple[str, tuple[float, float, float], tuple[object, ...]]]:
+    """Yield per way, no fusion first, its name, the reduction and both speed-ups, and its row."""
+    for way, found, spent in plans(network(name, element_bytes), target, seconds):
         before, after = found.before, found.cost
         slow, fast = (roofline(target, cost.traffic, cost.flops) for cost in (before, after))
-        if not result:
-            print(
-                f"| {name} | none | {before.traffic / 1e6:.1f} | | | {1e3 * found.before_seconds:.1f} | "
-                f"| {1e3 * slow:.1f} | | {len(found.names)} | | {_PAPER.get(name, '')} |"
+        if way == _WAYS[0]:
+            times = (f"{1e3 * found.before_seconds:.1f}", "", f"{1e3 * slow:.1f}", "")
+            paper = _PAPER.get(name, "")
+            yield (
+                "none",
+                (0, 1, 1),
+                (*(name, "none", f"{before.traffic / 1e6:.1f}", "", "", *times, len(found.names), "", paper),),
             )
         figures = (1 - after.traffic / before.traffic, found.before_seconds / found.seconds, slow / fast)
-        result[way] = figures
         once = 1 - after.traffic / found.once.traffic
-        print(
-            f"| {name} | {way} | {after.traffic / 1e6:.1f} | {100 * figures[0]:.1f} % | {100 * once:.1f} % "
-            f"| {1e3 * found.seconds:.1f} | {figures[1]:.2f}x | {1e3 * fast:.1f} | {figures[2]:.2f}x "
-            f"| {len(found.groups)} | {seconds:.1f} | |",
-            flush=True,
-        )
-    return result
+        saved = (f"{100 * figures[0]:.1f} %", f"{100 * once:.1f} %")
+        times = (f"{1e3 * found.seconds:.1f}", f"{figures[1]:.2f}x", f"{1e3 * fast:.1f}", f"{figures[2]:.2f}x")
+        counts = (len(found.groups), f"{spent:.1f}", "")
+        yield way, figures, (name, way, f"{after.traffic / 1e6:.1f}", *saved, *times, *counts)
 
 
-def main() -> None:
-    """Print a row per network and way, and the averages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", default=list(CLASSIFIERS), help="default: all five")
-    parser.add_argument("--target", default="diannao")
-    parser.add_argument("--element-bytes", type=int, default=4, choices=(1, 2, 4), help="default: %(default)s")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per plan; default: %(default)s")
-    arguments = parser.parse_args()
-    target = load_target(arguments.target)
-    print(
-        "| network | way | traffic, MB | saved | of each operand once | ms, groups | speed-up | ms, network | speed-up "
-        "| groups | planned in s | paper |"
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per network and way, and the averages."""
+    target = load_target(values.target)
+    yield Heading(
+        *("network", "way", ">traffic, MB", ">saved", ">of each operand once", ">ms, groups", ">speed-up"),
+        *(">ms, network", ">speed-up", ">groups", ">~planned in s", "paper"),
     )
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|")
-    found = [rows(name, target, arguments) for name in arguments.networks]
+    found: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ("none", *_WAYS)}
+    for name in values.networks:
+        for way, figures, cells in rows(name, target, values.element_bytes, values.time_limit):
+            found[way].append(figures)
+            yield cells
     for way in _WAYS:
-        reduction, groups, whole = (sum(one[way][place] for one in found) / len(found) for place in range(3))
+        reduction, groups, whole = (sum(one[place] for one in found[way]) / len(found[way]) for place in range(3))
         paper = "32 %, 1.6x" if way == "fusion + reuse" else ""
-        print(f"| average | {way} | | {100 * reduction:.1f} % | | | {groups:.2f}x | | {whole:.2f}x | | | {paper} |")
+        times = (f"{100 * reduction:.1f} %", "", "", f"{groups:.2f}x", "", f"{whole:.2f}x")
+        yield "average", way, "", *times, "", "", paper
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("networks", default=list(CLASSIFIERS), help="default: all five"),
+        option("--target", default="diannao", help="the accelerator"),
+        option("--element-bytes", type=int, default=4, choices=(1, 2, 4), help="of each tensor's elements"),
+        time_limit(60.0, "of each plan"),
+    ),
+    docs="docs/onchip.md",
+)

@@ -1,13 +1,12 @@
 """Measure the installed ONNX Runtime before and after, by order guarantee, and judge the predictions.
 
-Run it with ``python -m scripts.bench.onnxruntime``. Three tables: the light models of the onnx package, random DAGs,
+Three tables: the light models of the onnx package, random DAGs,
 and the search for default orders against the optimum of all orders. "plain" is a session without options but with
 graph optimisation off, "all" one without any option. Peaks are what profiles show, without kernel workspaces.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.models import light_models
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
+from scripts.bench.runner.models import light_models
+from scripts.bench.runner.text import kilobytes
 
 GUARANTEES = ("none", "session", "pins", "default")
 WAYS = (("file", True), ("file", False), ("default", True), ("default", False))
@@ -109,31 +110,23 @@ def judge(name: str, model: bytes, measured: Callable[..., int | None]) -> Row:
     return row
 
 
-def kilobytes(size: int | None) -> str:
-    """Return bytes as KB of 1024."""
-    return "-" if size is None else f"{size / 1024:,.1f}"
-
-
 def allowed(row: Row, guarantee: str) -> int:
     """Return the bytes by which pins may raise a measured peak."""
     return PIN_BYTES * row.pins if guarantee == "pins" else 0
 
 
-def models_table(rows: Sequence[Row]) -> Iterator[str]:
+def models_table(rows: Sequence[Row]) -> Iterator[Part]:
     """Yield the table of single models."""
-    yield (
-        "| model | ops | plain | "
-        + " | ".join(GUARANTEES)
-        + " | predictions right | all: given | none | pins | default | s |"
+    yield Heading(
+        *("model", "ops", "plain", *GUARANTEES, "predictions right", "all: given", "none", "pins", "default", "~s")
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         right = sum(row.right.values()) + sum(row.promised.values())
         cells = [row.name, str(row.ops), kilobytes(row.plain)]
         cells += [kilobytes(row.after[guarantee]) for guarantee in GUARANTEES]
         cells += [f"{right} of {len(row.right) + len(row.promised)}", kilobytes(row.all)]
         cells += [kilobytes(row.after_all[guarantee]) for guarantee in ("none", "pins", "default")]
-        yield "| " + " | ".join([*cells, f"{row.seconds:.2f}"]) + " |"
+        yield *cells, f"{row.seconds:.2f}"
 
 
 def summary(rows: Sequence[Row]) -> Iterator[str]:
@@ -159,8 +152,8 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
         yield text
 
 
-def search_table(make: Callable[[int], Any], count: int, reuse: bool) -> str:
-    """Return a line on the best default orders against the optimum of all orders, liveness alone or as they run."""
+def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[object, ...]:
+    """Return a row on the best default orders against the optimum of all orders, liveness alone or as they run."""
     from memsched.formats.files import load_module
     from memsched.formats.module import LoadOptions
     from memsched.graph.limits import Limits
@@ -188,37 +181,41 @@ def search_table(make: Callable[[int], Any], count: int, reuse: bool) -> str:
         ratios.append(found.peak / best.peak)
         given.append(simulate_reuse(planned, default, reuse=reuse).peak / best.peak)
         complete += found.complete
-    return (
-        f"| {make.__name__} | {reuse} | {sum(given) / count:.3f} | {sum(ratio == 1 for ratio in ratios)} of {count} "
-        f"| {sum(ratios) / count:.3f} | {max(ratios):.3f} | {complete} | {longest:.2f} |"
-    )
+    means = (f"{sum(given) / count:.3f}", f"{sum(ratio == 1 for ratio in ratios)} of {count}")
+    ends = (f"{sum(ratios) / count:.3f}", f"{max(ratios):.3f}", complete, f"{longest:.2f}")
+    return make.__name__, reuse, *means, *ends
 
 
-def main() -> None:
-    """Print all tables."""
+def tables(values: Values) -> Iterator[Part]:
+    """Yield all tables."""
     from tests.onnx_dags import elementwise, shuffled, varied
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dags", type=int, default=50, help="random DAGs of each of the two kinds")
-    parser.add_argument("--models", nargs="*", type=Path, help="models to run instead of the light ones")
-    arguments = parser.parse_args()
-    models = light_models() if arguments.models is None else arguments.models
-    print("Peaks in KB of 1024 bytes as measured; seconds: the slowest of the four optimisations.\n", flush=True)
+    models = light_models() if values.models is None else values.models
+    yield "Peaks in KB of 1024 bytes as measured; seconds: the slowest of the four optimisations.\n"
     rows = [judge(path.stem, path.read_bytes(), measured) for path in models]
-    print("\n".join([*models_table(rows), "", *summary(rows)]), flush=True)
+    yield from models_table(rows)
+    yield ""
+    yield from summary(rows)
     makers = (elementwise, varied)
     dags = [
         judge(f"{make.__name__} {seed}", shuffled(make(seed), seed).SerializeToString(), measured_here)
         for make in makers
-        for seed in range(arguments.dags)
+        for seed in range(values.dags)
     ]
-    print("\n".join(["", f"{len(dags)} random DAGs:", "", *summary(dags), ""]), flush=True)
-    print("| DAGs | reuse | given / optimum | optimal | mean | worst | complete | longest, s |")
-    print("|---|---|---|---|---|---|---|---|")
+    yield f"\n{len(dags)} random DAGs:\n"
+    yield from summary(dags)
+    yield ""
+    yield Heading("DAGs", "reuse", "given / optimum", "optimal", "mean", "worst", "complete", "~longest, s")
     for make in makers:
         for reuse in (False, True):
-            print(search_table(make, 40, reuse), flush=True)
+            yield search_row(make, 40, reuse)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--dags", type=int, default=50, help="random DAGs of each of the two kinds"),
+        option("--models", nargs="*", type=Path, help="models to run instead of the light ones"),
+    ),
+)

@@ -1,28 +1,28 @@
-"""Measure pages: their size, and the seconds until a headless Chromium has drawn them (a table in Markdown)."""
+"""Measure pages: their size, and the seconds until a headless Chromium has drawn them."""
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import memsched
 from memsched.report.build import dump_report
 from memsched.report.page import render_page
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional
+from scripts.bench.runner.timing import medians
 from scripts.networks.growth import KINDS
 from scripts.screenshot_page import browser, open_page, resize
 
-_MODELS = Path(__file__).parents[2] / "models"
 _LARGE = 100_000
 
 
 def reports(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names and reports of models, and of graphs of 100,000 ops that no file could hold."""
     for name in names:
-        result = memsched.optimize(_MODELS / name, verify=False, time_limit=10)
+        result = memsched.optimize(ROOT / "models" / name, verify=False, time_limit=10)
         yield Path(name).stem, dict(result.report.data)
     for kind in KINDS:
         yield f"{kind}, {_LARGE:,} ops", _large(kind)
@@ -78,24 +78,26 @@ def _large(kind: str) -> dict[str, Any]:
     return build_report(facts)
 
 
-def main() -> None:
-    """Print a row per page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    default = ["nasnetmobile_int8.tflite", "networks/nasnet_a.onnx", "networks/transformer.onnx"]
-    parser.add_argument("models", nargs="*", default=default, help="in models/; default: %(default)s")
-    parser.add_argument("--runs", type=int, default=5, help="the median is printed; default: %(default)s")
-    arguments = parser.parse_args()
-    print("| page | ops | report, bytes | page, bytes | opened in, s |")
-    print("|---|---|---|---|---|")
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per page."""
+    yield Heading("page", "ops", "~report, bytes", "~page, bytes", "~opened in, s")
     with browser() as driver, tempfile.TemporaryDirectory() as folder:
         resize(driver, 1280, 900)
-        for name, report in reports(arguments.models):
+        for name, report in reports(values.models):
             page = Path(folder) / "page.html"
             page.write_text(render_page(report), encoding="utf-8")
-            seconds = statistics.median(open_page(driver, page) for _ in range(arguments.runs))
-            sizes = f"{len(dump_report(report).encode()):,} | {page.stat().st_size:,}"
-            print(f"| {name} | {len(report['steps']):,} | {sizes} | {seconds:.2f} |", flush=True)
+            (seconds,) = medians([partial(open_page, driver, page)], least=values.runs, most=values.runs, seconds=0)
+            sizes = (f"{len(dump_report(report).encode()):,}", f"{page.stat().st_size:,}")
+            yield name, f"{len(report['steps']):,}", *sizes, f"{seconds:.2f}"
 
 
-if __name__ == "__main__":
-    main()
+_DEFAULT = ["nasnetmobile_int8.tflite", "networks/nasnet_a.onnx", "networks/transformer.onnx"]
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", default=_DEFAULT, help=f"in models/; default: {' '.join(_DEFAULT)}"),
+        option("--runs", type=int, default=5, help="the median is printed"),
+    ),
+    docs="docs/report.md",
+)

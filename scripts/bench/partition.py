@@ -1,16 +1,14 @@
 """Measure partitioning and SERENITY's method on the networks of document 1: its tables V and VI, and a comparison.
 
-``python -m scripts.bench.partition`` prints the tables as Markdown. Every network is fused first, and every method
-begins with the reverse post-order of the fused graph, as Algorithm 2 does, whatever better order is known.
+Every network is fused first, and every method begins with the reverse post-order of the fused graph, as Algorithm 2
+does, whatever better order is known.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -21,13 +19,15 @@ from memsched.schedule import exact
 from memsched.schedule.partition import cut_bytes, partition, post_order
 from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.serenity import serenity
-from scripts.bench.schedule.common import heading, kilobytes, line, machine, timed
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, chosen, option
+from scripts.bench.runner.text import kilobytes
+from scripts.bench.runner.timing import timed
 from scripts.bench.schedule.published import NETWORKS
 from scripts.networks.topology import load_topology
 
-__all__ = ["main", "partition_table", "parts_table", "serenity_table"]
+__all__ = ["BENCH", "partition_table", "parts_table", "serenity_table"]
 
-_TOPOLOGIES = Path(__file__).resolve().parents[2] / "tests" / "data" / "networks"
+_TOPOLOGIES = ROOT / "tests" / "data" / "networks"
 PARTS: Final = (2, 3, 4, 5, 6)
 
 _METHODS: Final = (
@@ -103,12 +103,12 @@ def _against(peak: int, optimum: int) -> str:
     return f"**{text}**" if peak == optimum else f"{text} (+{100 * (peak / optimum - 1):.1f} %)"
 
 
-def partition_table(names: Sequence[str], parts: int) -> Iterator[str]:
+def partition_table(names: Sequence[str], parts: int) -> Iterator[Part]:
     """Yield table V: the optimum, the naive partition and ours; with ``parts`` and the worst of 2 to 6 parts."""
     yield f"Peaks in KB of 1024 bytes, {parts} parts; cut: bytes live across the boundaries together; bold: optimum."
     yield f"{_METHODS}\n"
-    yield from heading(
-        (
+    yield Heading(
+        *(
             "network",
             "tasks",
             "RPO of tasks",
@@ -133,25 +133,23 @@ def partition_table(names: Sequence[str], parts: int) -> Iterator[str]:
             kilobytes(cut_bytes(network.tasks, partition(network.tasks, parts, memory_aware=aware)))
             for aware in (False, True)
         ]
-        yield line(
-            (
-                name,
-                len(network.tasks),
-                kilobytes(network.peak),
-                kilobytes(network.optimum),
-                *(_against(peak, network.optimum) for peak in peaks),
-                " -> ".join(cuts),
-                _TABLE_V.get(name, "-"),
-            )
+        yield (
+            name,
+            len(network.tasks),
+            kilobytes(network.peak),
+            kilobytes(network.optimum),
+            *(_against(peak, network.optimum) for peak in peaks),
+            " -> ".join(cuts),
+            _TABLE_V.get(name, "-"),
         )
 
 
-def parts_table(names: Sequence[str], seeds: int) -> Iterator[str]:
+def parts_table(names: Sequence[str], seeds: int) -> Iterator[Part]:
     """Yield table VI: memory and seconds by number of parts; and how many of other seeds miss the optimum."""
     yield "Peaks in KB of 1024 bytes; seconds without loading and fusion; bold: the proven optimum."
     yield f"{_METHODS}\n"
-    yield from heading(
-        ("network", "parts", "one partition", "s", "in rounds", "s", f"misses with {seeds} seeds", "published")
+    yield Heading(
+        *("network", "parts", "one partition", "~s", "in rounds", "~s", f"misses with {seeds} seeds", "published")
     )
     for name in names:
         network = _load(name)
@@ -160,29 +158,27 @@ def parts_table(names: Sequence[str], seeds: int) -> Iterator[str]:
             once, once_seconds = timed(lambda: _solve(network, count))  # noqa: B023 - called at once
             rounds, seconds = timed(lambda: _solve(network, count, rounds=4))  # noqa: B023 - called at once
             missed = sum(_solve(network, count, rounds=4, seed=seed) > network.optimum for seed in range(1, seeds + 1))
-            yield line(
-                (
-                    name,
-                    count,
-                    _against(once, network.optimum),
-                    f"{once_seconds:.2f}",
-                    _against(rounds, network.optimum),
-                    f"{seconds:.2f}",
-                    missed,
-                    _TABLE_VI.get((name, count), "-") if count != "auto" else "-",
-                )
+            yield (
+                name,
+                count,
+                _against(once, network.optimum),
+                f"{once_seconds:.2f}",
+                _against(rounds, network.optimum),
+                f"{seconds:.2f}",
+                missed,
+                _TABLE_VI.get((name, count), "-") if count != "auto" else "-",
             )
 
 
-def serenity_table(names: Sequence[str], states_per_step: int, max_states: int) -> Iterator[str]:
+def serenity_table(names: Sequence[str], states_per_step: int, max_states: int) -> Iterator[Part]:
     """Yield peaks, states and seconds of SERENITY's method and of ours, on fused tasks and on single ops."""
     yield (
         f"SERENITY: at most {states_per_step:,} downsets per step, {max_states:,} in all; ours: {max_states:,} in all. "
         "Peaks in KB of 1024 bytes; bold: as low as the proven optimum. Where SERENITY ran out of downsets, its peak "
         "is that of Kahn's algorithm for the segments without a solution, and says nothing of what more effort gives.\n"
     )
-    yield from heading(
-        ("network", "on", "tasks", "SERENITY", "budgets", "states", "s", "proven", "ours", "states", "s", "proven")
+    yield Heading(
+        *("network", "on", "tasks", "SERENITY", "budgets", "states", "~s", "proven", "ours", "states", "~s", "proven")
     )
     for name in names:
         network = _load(name)
@@ -191,50 +187,48 @@ def serenity_table(names: Sequence[str], states_per_step: int, max_states: int) 
                 lambda: serenity(tasks, states_per_step=states_per_step, max_states=max_states)  # noqa: B023
             )
             ours, seconds = timed(lambda: exact.search(tasks, max_states=max_states))  # noqa: B023 - called at once
-            yield line(
-                (
-                    name,
-                    kind,
-                    len(tasks),
-                    _against(theirs.peak, network.optimum),
-                    len(theirs.budgets),
-                    f"{theirs.states:,}",
-                    f"{their_seconds:.2f}",
-                    "yes" if theirs.complete else "no",
-                    f"**{kilobytes(ours.lower_bound)}**" if ours.complete else "-",
-                    f"{ours.states:,}",
-                    f"{seconds:.2f}",
-                    "yes" if ours.complete else "no",
-                )
+            yield (
+                name,
+                kind,
+                len(tasks),
+                _against(theirs.peak, network.optimum),
+                len(theirs.budgets),
+                f"{theirs.states:,}",
+                f"{their_seconds:.2f}",
+                "yes" if theirs.complete else "no",
+                f"**{kilobytes(ours.lower_bound)}**" if ours.complete else "-",
+                f"{ours.states:,}",
+                f"{seconds:.2f}",
+                "yes" if ours.complete else "no",
             )
 
 
-def main() -> None:
-    """Print the tables that the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.partition", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; default: all")
-    parser.add_argument("--table", choices=("V", "VI", "serenity"), help="default: all three")
-    parser.add_argument("--parts", type=int, default=4, help="of table V; default: %(default)s")
-    parser.add_argument("--seeds", type=int, default=4, help="further seeds in table VI; default: %(default)s")
-    parser.add_argument("--states-per-step", type=int, default=20_000, help="of SERENITY; default: %(default)s")
-    parser.add_argument("--max-states", type=int, default=1_000_000, help="of SERENITY; default: %(default)s")
-    arguments = parser.parse_args()
-    names = arguments.names or tuple(NETWORKS)
-    unknown = [name for name in names if name not in NETWORKS]
-    if unknown:
-        parser.error(f"there is no network '{unknown[0]}': choose from {', '.join(NETWORKS)}")
-    tables = {
-        "V": lambda: partition_table(names, arguments.parts),
-        "VI": lambda: parts_table(names, arguments.seeds),
-        "serenity": lambda: serenity_table(names, arguments.states_per_step, arguments.max_states),
-    }
-    print(f"{machine()}.\n")
-    for title in (arguments.table,) if arguments.table else tuple(tables):
-        print(f"**{title}**: ", end="")
-        for text in tables[title]():
-            print(text, flush=True)
-        print()
+_TABLES: Final = ("V", "VI", "serenity")
 
 
-if __name__ == "__main__":
-    main()
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables that are asked for."""
+    names = values.names or tuple(NETWORKS)
+    for title in (values.table,) if values.table else _TABLES:
+        yield f"**{title}**:"
+        if title == "V":
+            yield from partition_table(names, values.parts)
+        elif title == "VI":
+            yield from parts_table(names, values.seeds)
+        else:
+            yield from serenity_table(names, values.states_per_step, values.max_states)
+        yield ""
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        chosen("network", NETWORKS, "all"),
+        option("--table", choices=_TABLES, help="default: all three"),
+        option("--parts", type=int, default=4, help="of table V"),
+        option("--seeds", type=int, default=4, help="further seeds in table VI"),
+        option("--states-per-step", type=int, default=20_000, help="of SERENITY"),
+        option("--max-states", type=int, default=1_000_000, help="of SERENITY"),
+    ),
+)

@@ -7,7 +7,6 @@ Seconds are the quickest of --repeats; the policy's session is opened before.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from memsched.pipeline import exact, heuristic
 from memsched.pipeline.simulate import simulate
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, repeats, time_limit
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 
 Scheduler = Callable[[Network, Constraints, Limits], StageSchedule]
@@ -46,28 +46,16 @@ class Row:
         return None if found is None else 100 * (found.objective / self.exact.objective - 1)
 
 
-def main() -> None:
-    """Print the tables that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", default=["networks", "random"], help="networks, random (both by default)")
-    parser.add_argument("--stages", type=int, nargs="+", default=[4, 5, 6])
-    parser.add_argument("--children-together", action="store_true", help="what the Edge TPU demands (RESPECT)")
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS, metavar="NAME")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[30, 100, 200, 400, 800])
-    parser.add_argument("--degrees", type=int, nargs="+", default=[2, 3, 4, 5, 6])
-    parser.add_argument("--seeds", type=int, default=5, help="random DAGs of each kind")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for one exact schedule")
-    arguments = parser.parse_args()
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables that were asked for."""
     learned = learned_scheduler()
     if learned is None:
-        print("The learned scheduler is not there: its columns are empty.\n")
-    if "networks" in arguments.tables:
-        print("\n".join(network_table(arguments, learned)), flush=True)
-        print()
-    if "random" in arguments.tables:
-        for line in random_table(arguments, learned):
-            print(line, flush=True)
+        yield "The learned scheduler is not there: its columns are empty.\n"
+    if "networks" in values.tables:
+        yield from network_table(values, learned)
+        yield ""
+    if "random" in values.tables:
+        yield from random_table(values, learned)
 
 
 def learned_scheduler() -> Scheduler | None:
@@ -122,56 +110,47 @@ def pipeline_rules() -> PipelineRules:
     return rules
 
 
-def network_table(arguments: argparse.Namespace, learned: Scheduler | None) -> list[str]:
-    """Return a row per network and number of stages, and their averages beside the paper's."""
-    lines = [
-        (
-            "| network | layers | stages | exact, B | status | even split, B | gap, % | learned, B | gap, % "
-            "| exact, ms | even split, ms | learned, ms | speed-up exact | learned | by time |"
-        ),
-        "|---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    averages = []
-    for stages in arguments.stages:
-        rows = [
-            measure(
-                keras_network(name),
-                Constraints(stages, children_together=arguments.children_together),
-                learned,
-                repeats=arguments.repeats,
-                limits=Limits(arguments.time_limit),
-            )
-            for name in arguments.networks
-        ]
-        lines += [_network_line(row) for row in rows]
-        averages.append(_average_line(rows, stages))
-    return [*lines, *averages]
-
-
-def random_table(arguments: argparse.Namespace, learned: Scheduler | None) -> Iterator[str]:
-    """Yield a row per size and degree of random DAGs, each the average over seeds and stages."""
-    yield (
-        "| nodes | degree | DAGs x stages | proven | gap to bound, % | even split: gap, % | learned: gap, % "
-        "| exact, ms | slowest, ms | learned, ms |"
+def network_table(values: Values, learned: Scheduler | None) -> Iterator[Part]:
+    """Yield a row per network and number of stages, and their averages beside the paper's."""
+    yield Heading(
+        *("network", ">layers", ">stages", ">exact, B", "status", ">even split, B", ">gap, %", ">learned, B"),
+        *(">gap, %", ">~exact, ms", ">~even split, ms", ">~learned, ms", ">speed-up exact", ">learned", ">by time"),
     )
-    yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-    for nodes in arguments.nodes:
-        for degree in arguments.degrees:
+    averages = []
+    for stages in values.stages:
+        rows = []
+        for name in values.networks:
+            constraints = Constraints(stages, children_together=values.children_together)
+            limits = Limits(values.time_limit)
+            rows.append(measure(keras_network(name), constraints, learned, repeats=values.repeats, limits=limits))
+            yield _network_row(rows[-1])
+        averages.append(_average_row(rows, stages))
+    yield from averages
+
+
+def random_table(values: Values, learned: Scheduler | None) -> Iterator[Part]:
+    """Yield a row per size and degree of random DAGs, each the average over seeds and stages."""
+    yield Heading(
+        *(">nodes", ">degree", ">DAGs x stages", ">proven", ">gap to bound, %", ">even split: gap, %"),
+        *(">learned: gap, %", ">~exact, ms", ">~slowest, ms", ">~learned, ms"),
+    )
+    for nodes in values.nodes:
+        for degree in values.degrees:
             rows = [
-                measure_random(nodes, degree, seed, stages, arguments, learned)
-                for stages in arguments.stages
-                for seed in range(arguments.seeds)
+                measure_random(nodes, degree, seed, stages, values, learned)
+                for stages in values.stages
+                for seed in range(values.seeds)
             ]
-            yield _random_line(nodes, degree, rows)
+            yield _random_row(nodes, degree, rows)
 
 
 def measure_random(
-    nodes: int, degree: int, seed: int, stages: int, arguments: argparse.Namespace, learned: Scheduler | None
+    nodes: int, degree: int, seed: int, stages: int, values: Values, learned: Scheduler | None
 ) -> tuple[StageSchedule, StageSchedule, StageSchedule | None]:
     """Return the schedules of one random DAG, checked: exact, even, learned."""
     network = random_network(nodes, degree, seed=seed)
-    constraints = Constraints(stages, children_together=arguments.children_together)
-    limits = Limits(arguments.time_limit)
+    constraints = Constraints(stages, children_together=values.children_together)
+    limits = Limits(values.time_limit)
     best = exact.schedule(network, constraints, limits=limits)
     even = heuristic.schedule(network, constraints)
     policy = None if learned is None else learned(network, constraints, limits)
@@ -181,20 +160,17 @@ def measure_random(
     return best, even, policy
 
 
-def _network_line(row: Row) -> str:
+def _network_row(row: Row) -> tuple[object, ...]:
     learned = row.learned
     exactly, by_policy, by_time = row.speed_ups
-    return (
-        f"| {row.name} | {row.layers} | {row.stages} | {row.exact.objective:,} | {row.exact.status} "
-        f"| {row.even.objective:,} | {_number(row.gap(row.even), 2)} "
-        f"| {'' if learned is None else f'{learned.objective:,}'} | {_number(row.gap(learned), 2)} "
-        f"| {1000 * row.exact.seconds:.1f} | {1000 * row.even.seconds:.1f} "
-        f"| {'' if learned is None else f'{1000 * learned.seconds:.1f}'} "
-        f"| {exactly:.2f} | {_number(by_policy, 2)} | {by_time:.2f} |"
-    )
+    peaks = (f"{row.exact.objective:,}", row.exact.status, f"{row.even.objective:,}", _number(row.gap(row.even), 2))
+    theirs = ("" if learned is None else f"{learned.objective:,}", _number(row.gap(learned), 2))
+    times = [_number(None if found is None else 1000 * found.seconds, 1) for found in (row.exact, row.even, learned)]
+    speed_ups = (f"{exactly:.2f}", _number(by_policy, 2), f"{by_time:.2f}")
+    return row.name, row.layers, row.stages, *peaks, *theirs, *times, *speed_ups
 
 
-def _average_line(rows: Sequence[Row], stages: int) -> str:
+def _average_row(rows: Sequence[Row], stages: int) -> tuple[object, ...]:
     def mean(values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return statistics.fmean(known) if known else None
@@ -202,41 +178,53 @@ def _average_line(rows: Sequence[Row], stages: int) -> str:
     def milliseconds(found: Sequence[StageSchedule | None]) -> str:
         return _number(mean([None if each is None else 1000 * each.seconds for each in found]), 1)
 
-    published = f" (document: {PUBLISHED_GAPS[stages]})" if stages in PUBLISHED_GAPS else ""
-    faster = f" (document: {PUBLISHED_SPEED_UPS[stages]})" if stages in PUBLISHED_SPEED_UPS else ""
+    published = f" (published: {PUBLISHED_GAPS[stages]})" if stages in PUBLISHED_GAPS else ""
+    faster = f" (published: {PUBLISHED_SPEED_UPS[stages]})" if stages in PUBLISHED_SPEED_UPS else ""
     proven = sum(row.exact.status == "optimal" for row in rows)
     even = _number(mean([row.gap(row.even) for row in rows]), 2)
-    return (
-        f"| average | | {stages} | | {proven} of {len(rows)} optimal | | {even} | | "
-        f"{_number(mean([row.gap(row.learned) for row in rows]), 2)}{published} "
-        f"| {milliseconds([row.exact for row in rows])} | {milliseconds([row.even for row in rows])} "
-        f"| {milliseconds([row.learned for row in rows])} | {_number(mean([row.speed_ups[0] for row in rows]), 2)} "
-        f"| {_number(mean([row.speed_ups[1] for row in rows]), 2)}{faster} "
-        f"| {_number(mean([row.speed_ups[2] for row in rows]), 2)} |"
-    )
+    gap = f"{_number(mean([row.gap(row.learned) for row in rows]), 2)}{published}"
+    times = [milliseconds([getattr(row, kind) for row in rows]) for kind in ("exact", "even", "learned")]
+    exactly, by_policy, by_time = (_number(mean([row.speed_ups[place] for row in rows]), 2) for place in range(3))
+    optimal = f"{proven} of {len(rows)} optimal"
+    return "average", "", stages, "", optimal, "", even, "", gap, *times, exactly, f"{by_policy}{faster}", by_time
 
 
-def _random_line(
+def _random_row(
     nodes: int, degree: int, rows: Sequence[tuple[StageSchedule, StageSchedule, StageSchedule | None]]
-) -> str:
+) -> tuple[object, ...]:
     def gap(pairs: Sequence[tuple[float, float]]) -> str:
         return _number(statistics.fmean([100 * (high / low - 1) for high, low in pairs]) if pairs else None, 2)
 
     seconds = [best.seconds for best, _, _ in rows]
     policies = [policy.seconds for _, _, policy in rows if policy is not None]
-    return (
-        f"| {nodes} | {degree} | {len(rows)} | {sum(best.status == 'optimal' for best, _, _ in rows)} "
-        f"| {gap([(best.objective, best.lower_bound) for best, _, _ in rows])} "
-        f"| {gap([(even.objective, best.objective) for best, even, _ in rows])} "
-        f"| {gap([(policy.objective, best.objective) for best, _, policy in rows if policy is not None])} "
-        f"| {1000 * statistics.fmean(seconds):.1f} | {1000 * max(seconds):.1f} "
-        f"| {_number(1000 * statistics.fmean(policies) if policies else None, 1)} |"
+    proven = sum(best.status == "optimal" for best, _, _ in rows)
+    gaps = (
+        gap([(best.objective, best.lower_bound) for best, _, _ in rows]),
+        gap([(even.objective, best.objective) for best, even, _ in rows]),
+        gap([(policy.objective, best.objective) for best, _, policy in rows if policy is not None]),
     )
+    times = (statistics.fmean(seconds), max(seconds), statistics.fmean(policies) if policies else None)
+    shown = [_number(None if taken is None else 1000 * taken, 1) for taken in times]
+    return nodes, degree, len(rows), proven, *gaps, *shown
 
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("tables", default=["networks", "random"], help="networks, random (both by default)"),
+        option("--stages", type=int, nargs="+", default=[4, 5, 6], help="accelerators in the row"),
+        option("--children-together", action="store_true", help="what the Edge TPU demands (RESPECT)"),
+        option("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS, metavar="NAME", help="of the table"),
+        option("--nodes", type=int, nargs="+", default=[30, 100, 200, 400, 800], help="of random DAGs"),
+        option("--degrees", type=int, nargs="+", default=[2, 3, 4, 5, 6], help="of random DAGs"),
+        option("--seeds", type=int, default=5, help="random DAGs of each kind"),
+        repeats(3, "the quickest counts"),
+        time_limit(60.0, "of one exact schedule"),
+    ),
+    docs="docs/pipeline.md",
+)

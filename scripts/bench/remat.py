@@ -1,21 +1,18 @@
 """Measure what computing again saves, and what it costs.
 
-``python -m scripts.bench.remat`` prints two tables as Markdown: the peaks of networks with at most 5, 10, 20 and 50 %
+Two tables: the peaks of networks with at most 5, 10, 20 and 50 %
 extra work, and the extra work of random layers with budgets of 90 and 80 % of the best order's peak. Extra work is
 multiply-accumulates plus one for each byte read or written, as a part of executing every op once.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 from typing import Final
-
-import onnx
 
 from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
@@ -33,14 +30,14 @@ from memsched.remat.trace import Tracer
 from memsched.schedule.portfolio import schedule_graph
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
-from scripts.bench.schedule.common import heading, kilobytes, line, machine, percent
-from scripts.networks.catalogue import build
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option
+from scripts.bench.runner.models import built, light_model
+from scripts.bench.runner.text import kilobytes, percent
 from scripts.networks.training import training
 from scripts.networks.unet import unet
 
-__all__ = ["NETWORKS", "layers", "main", "network_table", "random_table"]
+__all__ = ["BENCH", "NETWORKS", "layers", "network_table", "random_table"]
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 EXTRAS: Final = (0.05, 0.1, 0.2, 0.5)
 PARTS: Final = (0.9, 0.8)
 SIZES: Final = (100, 250, 500, 1000)
@@ -51,19 +48,15 @@ _WIDTH: Final = 10
 _REACH: Final = 20
 
 
-def _light(name: str) -> bytes:
-    return (Path(onnx.__file__).parent / "backend/test/data/light" / f"{name}.onnx").read_bytes()
-
-
 NETWORKS: Final[Mapping[str, Callable[[], bytes]]] = MappingProxyType(
     {
-        "light_densenet121": lambda: _light("light_densenet121"),
+        "light_densenet121": lambda: light_model("light_densenet121").read_bytes(),
         "unet": lambda: unet().SerializeToString(),
-        "unetpp": lambda: build("unetpp").SerializeToString(),
-        "hrnet_w18_small_v1": lambda: build("hrnet_w18_small_v1").SerializeToString(),
-        "randwire1": lambda: build("randwire1").SerializeToString(),
-        "nasnet_a": lambda: build("nasnet_a").SerializeToString(),
-        "transformer": lambda: build("transformer").SerializeToString(),
+        "unetpp": partial(built, "unetpp"),
+        "hrnet_w18_small_v1": partial(built, "hrnet_w18_small_v1"),
+        "randwire1": partial(built, "randwire1"),
+        "nasnet_a": partial(built, "nasnet_a"),
+        "transformer": partial(built, "transformer"),
         "training": lambda: training().SerializeToString(),
         "nasnetmobile_int8.tflite": (ROOT / "models/nasnetmobile_int8.tflite").read_bytes,
     }
@@ -121,10 +114,10 @@ _PLAIN: Final = Dialect(
 )
 
 
-def network_table(names: Sequence[str], target: Target, seconds: float) -> Iterator[str]:
+def network_table(names: Sequence[str], target: Target, seconds: float) -> Iterator[Part]:
     """Yield the lines of the table of networks: least peaks in KB of 1024 bytes, and what the repetitions cost."""
     limits = [f"<= {percent(extra)}" for extra in EXTRAS]
-    yield from heading(["network", "ops", "none", *limits, "bound", "tree", "path", "s"])
+    yield Heading("network", "ops", "none", *limits, "bound", "tree", "path", "~s")
     for name in names:
         graph, dialect = _load(name)
         schedule = schedule_graph(apply_target(graph, target), Limits(_ORDER_SECONDS)).schedule
@@ -139,7 +132,7 @@ def network_table(names: Sequence[str], target: Target, seconds: float) -> Itera
         documents = _documents(graph, schedule.order, target, dialect)
         shown = [_cell(point, macs, total) for point in documents]
         bound = kilobytes(runs[0].lower_bound)
-        yield line([name, len(graph.ops), kilobytes(schedule.peak), *cells, bound, *shown, f"{spent:.0f}"])
+        yield name, len(graph.ops), kilobytes(schedule.peak), *cells, bound, *shown, f"{spent:.0f}"
 
 
 def _run(graph: Graph, order: Sequence[int], target: Target, dialect: Dialect, seconds: float, **aim: float) -> Found:
@@ -165,19 +158,16 @@ def _documents(graph: Graph, order: Sequence[int], target: Target, dialect: Dial
     return points
 
 
-def random_table(sizes: Sequence[int], seeds: Sequence[int], target: Target, seconds: float) -> Iterator[str]:
+def random_table(sizes: Sequence[int], seeds: Sequence[int], target: Target, seconds: float) -> Iterator[Part]:
     """Yield the lines of the table of random layers: the extra work of the greedy and of the search."""
-    yield from heading(
-        ["ops", "seed", "budget", "greedy", "greedy s", "search", "bound", "MACs", "bytes", "method", "s"]
-    )
+    yield Heading("ops", "seed", "budget", "greedy", "~greedy s", "search", "bound", "MACs", "bytes", "method", "~s")
     for ops in sizes:
         for seed in seeds:
             graph = layers(ops, seed)
             schedule = schedule_graph(graph, Limits(_ORDER_SECONDS)).schedule
             for part in PARTS:
-                yield line(
-                    [ops, seed, percent(part), *_measure(graph, schedule.order, schedule.peak, part, target, seconds)]
-                )
+                cells = _measure(graph, schedule.order, schedule.peak, part, target, seconds)
+                yield ops, seed, percent(part), *cells
 
 
 def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target: Target, seconds: float) -> list[str]:
@@ -196,8 +186,8 @@ def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target:
     return [
         percent(greedy.cost / found.total) if greedy.peak <= budget else f"fails at {percent(greedy.peak / peak)}",
         f"{greedy_seconds:.1f}",
-        _exactly(best.cost / found.total) if found.met else f"fails at {percent(best.peak / peak)}",
-        _exactly(best.cost_bound / found.total) if best.cost_bound else "-",
+        percent(best.cost / found.total, 2) if found.met else f"fails at {percent(best.peak / peak)}",
+        percent(best.cost_bound / found.total, 2) if best.cost_bound else "-",
         percent(best.extra_macs / sum(work.macs)),
         percent(best.extra_bytes / sum(work.bytes)),
         f"{best.method}, {best.status}",
@@ -205,30 +195,25 @@ def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target:
     ]
 
 
-def _exactly(share: float) -> str:
-    return f"{100 * share:.2f} %"
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables asked for."""
+    target = load_target(values.target)
+    names = [*NETWORKS] if values.networks is None else values.networks
+    if names:
+        yield from network_table(names, target, values.seconds)
+        yield ""
+    if values.sizes:
+        yield from random_table(values.sizes, values.seeds, target, values.seconds)
 
 
-def main() -> None:
-    """Print the tables asked for."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.remat", description=__doc__)
-    parser.add_argument("--networks", nargs="*", choices=[*NETWORKS], help="default: all; none without a name")
-    parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES), help="ops of the random layers")
-    parser.add_argument("--seeds", nargs="*", type=int, default=[1])
-    parser.add_argument("--seconds", type=float, default=60, help="per search; default: %(default)s")
-    parser.add_argument("--target", default="ideal", help="default: %(default)s")
-    arguments = parser.parse_args()
-    target = load_target(arguments.target)
-    print(machine())
-    names = [*NETWORKS] if arguments.networks is None else arguments.networks
-    for table in (
-        network_table(names, target, arguments.seconds) if names else (),
-        random_table(arguments.sizes, arguments.seeds, target, arguments.seconds) if arguments.sizes else (),
-    ):
-        print()
-        for row in table:
-            print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--networks", nargs="*", choices=[*NETWORKS], help="default: all; none without a name"),
+        option("--sizes", nargs="*", type=int, default=list(SIZES), help="ops of the random layers"),
+        option("--seeds", nargs="*", type=int, default=[1], help="of the random layers"),
+        option("--seconds", type=float, default=60, help="per search"),
+        option("--target", default="ideal", help="memory rules"),
+    ),
+)

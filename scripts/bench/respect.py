@@ -1,4 +1,4 @@
-"""What the learned scheduler reaches, and how much of it is the policy: `python -m scripts.bench.respect`.
+"""Measure what the learned scheduler reaches, and how much of it is the policy.
 
 The gap is peak parameters per stage over the exact schedule's, in percent (RESPECT, section IV-C). Orders other than
 the policy's are cut by the same rule; `repair` says what "repaired" and "to the letter" are. Where there are several
@@ -7,52 +7,46 @@ networks or orders, gaps are means.
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from memsched.graph.dag import successors_of
 from memsched.graph.stages import Constraints, Network
 from memsched.pipeline import exact, heuristic
 from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
 from memsched.pipeline.respect import cut_order
-from memsched.pipeline.respect_embedding import asap_levels
 from memsched.pipeline.respect_policy import policy_order
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
+from scripts.respect.orders import asap_order, random_order
 from scripts.respect.repair import repaired_peak
 
 STAGES = (4, 5, 6)
 DRAWS = 20
 COLUMNS = (
-    "respect", "file order", "ASAP order", "random orders", "repaired", "to the letter", "heuristic", "respect s",
-    "exact s",
-)  # fmt: skip
+    *(">respect", ">file order", ">ASAP order", ">random orders", ">repaired", ">to the letter", ">heuristic"),
+    *(">~respect s", ">~exact s"),
+)
 
 Order = Callable[[Sequence[Sequence[int]], Sequence[int]], list[int]]
 
 
-def main() -> None:
-    """Print the tables that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--children-together", action="store_true", help="readers of a layer share a stage")
-    parser.add_argument("--random", action="store_true", help="random DAGs of 30 to 800 nodes instead of the ten")
-    asked = parser.parse_args()
-    networks = _random_networks() if asked.random else ((name, [keras_network(name)]) for name in NETWORKS)
-    print(f"| network | stages | {' | '.join(COLUMNS)} |")
-    print("| --- " + "| ---: " * (len(COLUMNS) + 1) + "|")
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per network and number of stages, and the means."""
+    networks = _random_networks() if values.random else ((name, [keras_network(name)]) for name in NETWORKS)
+    yield Heading("network", ">stages", *COLUMNS)
+    # The session of the policy is opened before anything is timed.
     policy_order([()], [1])
     sums: dict[int, list[list[float]]] = {stages: [] for stages in STAGES}
     for name, members in networks:
         for stages in STAGES:
-            constraints = Constraints(stages, children_together=asked.children_together)
+            constraints = Constraints(stages, children_together=values.children_together)
             found = [row for row in (_row(network, constraints) for network in members) if row]
             if found:
                 sums[stages].append(_means(found))
-                _print(name, stages, sums[stages][-1])
+                yield name, stages, *_cells(sums[stages][-1])
     for stages, found in sums.items():
-        _print("mean", stages, _means(found))
+        yield "mean", stages, *_cells(_means(found))
 
 
 def _random_networks() -> Iterable[tuple[str, list[Network]]]:
@@ -94,40 +88,21 @@ def _peak(condensed: Condensed, loads: Loads, stages: int, order: Order) -> int:
     return max(loads.of(found, stages))
 
 
-def asap_order(preds: Sequence[Sequence[int]], _: Sequence[int]) -> list[int]:
-    """Return the nodes by their level, equals by index."""
-    levels = asap_levels(preds)
-    return sorted(range(len(preds)), key=levels.__getitem__)
-
-
-def random_order(preds: Sequence[Sequence[int]], rng: random.Random) -> list[int]:
-    """Return a random topological order: each node has a random rank, the ready one of the least is next."""
-    children = successors_of(preds)
-    waiting = [len(before) for before in preds]
-    ready: list[tuple[float, int]] = []
-    for node, missing in enumerate(waiting):
-        if not missing:
-            heappush(ready, (rng.random(), node))
-    order = []
-    while ready:
-        _, node = heappop(ready)
-        order.append(node)
-        for child in children[node]:
-            waiting[child] -= 1
-            if not waiting[child]:
-                heappush(ready, (rng.random(), child))
-    return order
-
-
 def _means(rows: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) / len(column) for column in zip(*rows, strict=True)] if rows else []
 
 
-def _print(name: str, stages: int, means: Sequence[float]) -> None:
+def _cells(means: Sequence[float]) -> list[str]:
     *gaps, ours, exact_seconds = means
-    cells = [f"{gap:.2f}" for gap in gaps] + [f"{ours:.3f}", f"{exact_seconds:.3f}"]
-    print(f"| {name} | {stages} | {' | '.join(cells)} |", flush=True)
+    return [f"{gap:.2f}" for gap in gaps] + [f"{ours:.3f}", f"{exact_seconds:.3f}"]
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        option("--children-together", action="store_true", help="readers of a layer share a stage"),
+        option("--random", action="store_true", help="random DAGs of 30 to 800 nodes instead of the ten"),
+    ),
+    docs="docs/respect.md",
+)

@@ -6,14 +6,13 @@ independent check. Orders are searched for up to ``--time-limit`` seconds per mo
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
+
 MODELS = (
     "person_detect",
     "micro_speech_quantized",
@@ -32,28 +31,22 @@ def heads(model: Path, target: str, time_limit: float) -> dict[str, Any]:
     return section
 
 
-def table(models: Sequence[Path], time_limit: float) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    yield "| model | as given | our order | our order and plan | and tensors over each other | seconds |"
-    yield "|---|---|---|---|---|---|"
-    for model in models:
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model."""
+    yield Heading(
+        *("model", "as given", "our order", "our order and plan", "and tensors over each other", "~seconds"),
+    )
+    for model in values.models or [ROOT / "models" / f"{name}.tflite" for name in MODELS]:
         started = time.perf_counter()
-        plain, shared = (heads(model, target, time_limit) for target in ("tflm", "tflm-reference"))
+        plain, shared = (heads(model, target, values.time_limit) for target in ("tflm", "tflm-reference"))
         cells = [plain["file_head_bytes"], plain["order_head_bytes"], plain["plan_head_bytes"]]
         shown = [f"{cell:,}" for cell in (*cells, shared["plan_head_bytes"])]
-        yield f"| {model.stem} | {' | '.join(shown)} | {time.perf_counter() - started:.1f} |"
+        yield model.stem, *shown, f"{time.perf_counter() - started:.1f}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table for the given models, or for those in ``models/``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", type=Path, help="TFLite files")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS")
-    given = parser.parse_args(arguments)
-    for line in table(given.models or [ROOT / "models" / f"{name}.tflite" for name in MODELS], given.time_limit):
-        print(line, flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (positional("models", type=Path, help="TFLite files; default: those of models/"), time_limit(60.0)),
+    docs="docs/tflm.md",
+)

@@ -1,26 +1,27 @@
 """Compute layers piece by piece and print what it saves: peaks, extra work, the real runtimes' word, seconds.
 
-Run it with ``python -m scripts.bench.tiling``; ``--frontier`` adds peaks by extra work and draws them with
-``--picture``, ``--budgets`` asks for budgets that can and cannot be met. Each row is one run of the command line.
-Inference is timed on one thread, the median of several runs; weights that a model computes are made constants before.
+``--frontier`` adds peaks by extra work and draws them with ``--picture``, ``--budgets`` asks for budgets that can and
+cannot be met. Each row is one run of the command line. Inference is timed on one thread, the median of several runs,
+before and after in turn; weights that a model computes are made constants before.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional, time_limit
+from scripts.bench.runner.models import built, light_model
+from scripts.bench.runner.processes import Optimized, optimized
+from scripts.bench.runner.text import kilobytes, milliseconds
+from scripts.bench.runner.timing import medians
+
 BUDGET_SHARES = (0.8, 0.55, 0.3, 0.05)
 """Of the untiled arena."""
 
@@ -41,24 +42,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ``memsched optimize``: its exit status, report, model and how long the whole process took."""
+    """One run of ``memsched optimize`` on a case's model."""
 
     case: Case
-    status: int
-    report: dict[str, Any]
     given: bytes
-    model: bytes
-    seconds: float
+    done: Optimized
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Return the report."""
+        return self.done.report
 
 
 def _file(name: str) -> Callable[[], bytes]:
     return (ROOT / "models" / name).read_bytes
-
-
-def _light(name: str) -> bytes:
-    from scripts.bench.models import light_models
-
-    return next(path for path in light_models() if path.stem == name).read_bytes()
 
 
 def _mobilenet() -> bytes:
@@ -79,12 +76,6 @@ def _unet() -> bytes:
     return bytes(unet().SerializeToString(deterministic=True))
 
 
-def _catalogued(name: str) -> bytes:
-    from scripts.networks.catalogue import build
-
-    return bytes(build(name).SerializeToString(deterministic=True))
-
-
 CASES = (
     Case("mobilenetv2_035_96", "tflm", _file("mobilenetv2_035_96_int8.tflite")),
     Case("mobilenetv2_035_96", "tflm-reference", _file("mobilenetv2_035_96_int8.tflite")),
@@ -92,54 +83,45 @@ CASES = (
     Case("mobilenetv2_100_224", "tflm", _mobilenet),
     Case("mobilenetv2_100_224", "litert", _mobilenet),
     Case("person_detect", "tflm", _file("person_detect.tflite")),
-    Case("resnet50", "onnxruntime", lambda: _light("light_resnet50")),
-    Case("vgg19", "onnxruntime", lambda: _light("light_vgg19")),
+    Case("resnet50", "onnxruntime", light_model("light_resnet50").read_bytes),
+    Case("vgg19", "onnxruntime", light_model("light_vgg19").read_bytes),
     Case("efficientnet_b0", "onnxruntime", _efficientnet),
     Case("unet", "onnxruntime", _unet),
     Case("nasnetmobile", "tflm", _file("nasnetmobile_int8.tflite")),
-    Case("transformer", "onnxruntime", lambda: _catalogued("transformer")),
+    Case("transformer", "onnxruntime", partial(built, "transformer")),
 )
 
 
 def optimize(case: Case, given: bytes, options: Sequence[str]) -> Run:
     """Run the command line on a model, which may say with status 3 that a budget cannot be met."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        source, output, report = folder / f"given{case.suffix}", folder / f"out{case.suffix}", folder / "report.json"
+        source = Path(name) / f"{case.name}{case.suffix}"
         source.write_bytes(given)
-        command = [sys.executable, "-m", "memsched", "optimize", str(source), "-o", str(output)]
-        command += ["--report", str(report), "--target", case.target, "--allow", "reorder,inplace,tile", "-q", *options]
-        started = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds = time.perf_counter() - started
-        if done.returncode not in {0, 3}:
-            raise SystemExit(f"{case.name}: exit {done.returncode}: {done.stderr.strip()}")
-        found = json.loads(report.read_text(encoding="utf-8"))
-        return Run(case, done.returncode, found, given, output.read_bytes() if output.exists() else given, seconds)
+        asked = ["--target", case.target, "--allow", "reorder,inplace,tile", *options]
+        return Run(case, given, optimized(source, asked, codes=(0, 3)))
 
 
 # Inference --------------------------------------------------------------------------------------------------------
 
 
-def inference(case: Case, model: bytes, *, ordered: bool) -> float | None:
-    """Return the median seconds of an inference on one thread; ``ordered``: as the report says to run the result.
+def inferences(run: Run) -> list[float | None]:
+    """Return the median seconds of an inference of the model as given and as written, run as the report says.
 
-    None where the runtime does not take the model.
+    None for both where the runtime does not take them.
     """
     try:
-        run = _onnx_run(model, ordered) if case.suffix == ".onnx" else _tflite_run(model)
-        run()
+        if run.case.suffix == ".onnx":
+            both = [_onnx_run(run.given, ordered=False), _onnx_run(run.done.model, ordered=True)]
+        else:
+            both = [_tflite_run(run.given), _tflite_run(run.done.model)]
+        for infer in both:
+            infer()
     except (RuntimeError, ValueError):
-        return None
-    taken: list[float] = []
-    while len(taken) < 3 or (sum(taken) < 3 and len(taken) < 31):
-        started = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+        return [None, None]
+    return list(medians(both, least=3, most=31, seconds=3))
 
 
-def _onnx_run(model: bytes, ordered: bool) -> Callable[[], Any]:
+def _onnx_run(model: bytes, *, ordered: bool) -> Callable[[], Any]:
     import numpy as np
     import onnxruntime
 
@@ -202,11 +184,6 @@ def _tflite_run(model: bytes) -> Callable[[], Any]:
 # Tables -----------------------------------------------------------------------------------------------------------
 
 
-def kilobytes(size: int | None) -> str:
-    """Return bytes as KB of 1024."""
-    return "-" if size is None else f"{size / 1024:,.1f}"
-
-
 def outputs(check: dict[str, Any]) -> str:
     """Return how the outputs compare in the real runtime."""
     if check.get("outputs_equal"):
@@ -215,32 +192,28 @@ def outputs(check: dict[str, Any]) -> str:
     return "not run" if error is None else f"{error:.1e}"
 
 
-def table(runs: Iterable[Run], *, timed: bool) -> Iterator[str]:
-    """Yield the main table."""
-    yield (
-        "| model | target | peak before | after | ratio | arena | extra MACs | groups: pieces | outputs "
-        "| measured before | after | inference before, ms | after | search, s | in all, s |"
+HEADING = Heading(
+    *("model", "target", "peak before", "after", "ratio", "arena", "extra MACs", "groups: pieces", "outputs"),
+    *("measured before", "after", "~inference before, ms", "~after", "~search, s", "~in all, s"),
+)
+
+
+def row(run: Run, *, timed: bool) -> tuple[str, ...]:
+    """Return the cells of the main table."""
+    report, tiling = run.report, run.report["tiling"]
+    result, check = report["result"], report["verification"] or {}
+    before = tiling["untiled"]["peak_bytes"]
+    pieces = " ".join("x".join(map(str, group["pieces"])) for group in tiling["groups"])
+    times = inferences(run) if timed else [None, None]
+    measured = ("measured_peak_before_bytes", "measured_peak_after_bytes")
+    return (
+        *(run.case.name, run.case.target, kilobytes(before), f"**{kilobytes(result['peak_bytes'])}**"),
+        *(f"{before / result['peak_bytes']:.2f}x", kilobytes(result["arena_bytes"])),
+        *(f"{tiling['extra_macs_percent']:.2f} %", f"{len(tiling['groups'])}: {pieces}", outputs(check)),
+        *(kilobytes(check.get(name)) for name in measured),
+        *map(milliseconds, times),
+        *(f"{report['seconds']:.1f}", f"{run.done.seconds:.1f}"),
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-    for run in runs:
-        report, tiling = run.report, run.report["tiling"]
-        result, check = report["result"], report["verification"] or {}
-        before = tiling["untiled"]["peak_bytes"]
-        pieces = " ".join("x".join(map(str, group["pieces"])) for group in tiling["groups"])
-        times = ["-", "-"]
-        if timed:
-            both = inference(run.case, run.given, ordered=False), inference(run.case, run.model, ordered=True)
-            times = ["-" if seconds is None else f"{1000 * seconds:,.1f}" for seconds in both]
-        cells = [
-            *(run.case.name, run.case.target, kilobytes(before), f"**{kilobytes(result['peak_bytes'])}**"),
-            *(f"{before / result['peak_bytes']:.2f}x", kilobytes(result["arena_bytes"])),
-            *(f"{tiling['extra_macs_percent']:.2f} %", f"{len(tiling['groups'])}: {pieces}", outputs(check)),
-            kilobytes(check.get("measured_peak_before_bytes")),
-            kilobytes(check.get("measured_peak_after_bytes")),
-            *times,
-            *(f"{report['seconds']:.1f}", f"{run.seconds:.1f}"),
-        ]
-        yield "| " + " | ".join(cells) + " |"
 
 
 def points(run: Run) -> list[tuple[float, int]]:
@@ -250,17 +223,15 @@ def points(run: Run) -> list[tuple[float, int]]:
     return first + [point for point in rest if point[1] < first[0][1]]
 
 
-def frontier(runs: Sequence[Run], limits: Sequence[float]) -> Iterator[str]:
+def frontier(runs: Sequence[Run], limits: Sequence[float]) -> Iterator[Part]:
     """Yield least peaks by extra work, and whether peaks only fall."""
-    shown = " | ".join(f"<= {limit:g} %" for limit in limits)
-    yield f"| model | target | as it is | {shown} | points | monotone |"
-    yield "|" + "---|" * (len(limits) + 5)
+    yield Heading("model", "target", "as it is", *(f"<= {limit:g} %" for limit in limits), "points", "monotone")
     for run in runs:
         found = points(run)
         least = [min(peak for work, peak in found if work <= limit) for limit in limits]
         falling = all(a[0] <= b[0] and a[1] > b[1] for a, b in itertools.pairwise(found))
-        cells = [run.case.name, run.case.target, *map(kilobytes, [found[0][1], *least]), str(len(found))]
-        yield "| " + " | ".join([*cells, "yes" if falling else "NO"]) + " |"
+        sizes = map(kilobytes, [found[0][1], *least])
+        yield run.case.name, run.case.target, *sizes, len(found), "yes" if falling else "NO"
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
@@ -287,42 +258,33 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def budgets(case: Case, given: bytes, options: Sequence[str], untiled: int) -> Iterator[str]:
+def budgets(case: Case, options: Sequence[str]) -> Iterator[Part]:
     """Yield a row per budget: met with which work, or the closest."""
+    given = case.make()
+    plain = optimize(case, given, [*options, "--no-verify", "--budget", "1000GB"])
+    untiled = plain.report["result"]["arena_bytes"]
     for share in BUDGET_SHARES:
         asked = int(untiled * share)
         run = optimize(case, given, [*options, "--no-verify", "--budget", str(asked)])
         result, tiling = run.report["result"], run.report["tiling"] or {}
-        met = "met" if run.status == 0 else f"exit {run.status}, closest"
-        work = tiling.get("extra_macs_percent", 0.0)
-        cells = [case.name, case.target, f"{100 * share:g} %", kilobytes(asked), met, kilobytes(result["arena_bytes"])]
-        yield "| " + " | ".join([*cells, f"{work:.2f} %", f"{run.seconds:.1f}"]) + " |"
+        met = "met" if run.done.code == 0 else f"exit {run.done.code}, closest"
+        work = f"{tiling.get('extra_macs_percent', 0.0):.2f} %"
+        sizes = (f"{100 * share:g} %", kilobytes(asked), met, kilobytes(result["arena_bytes"]))
+        yield case.name, case.target, *sizes, work, f"{run.done.seconds:.1f}"
 
 
-def main() -> None:
-    """Print the tables asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"models, of {', '.join(dict.fromkeys(case.name for case in CASES))}")
-    parser.add_argument("--target", help="only under this target")
-    parser.add_argument("--time-limit", default="60", help="seconds for each run; default: %(default)s")
-    parser.add_argument("--max-extra-macs", default="15", help="percent; default: %(default)s")
-    parser.add_argument("--frontier", action="store_true", help="print peaks by extra work as well")
-    parser.add_argument("--picture", type=Path, help="with --frontier: the picture to write")
-    parser.add_argument("--budgets", action="store_true", help="print which budgets are met instead")
-    parser.add_argument("--no-times", action="store_true", help="do not time inferences")
-    given = parser.parse_args()
-    cases = [case for case in CASES if not given.names or case.name in given.names]
-    cases = [case for case in cases if given.target in {None, case.target}]
-    options = ["--time-limit", given.time_limit, "--max-extra-macs", given.max_extra_macs]
-    if given.budgets:
-        print("| model | target | budget | KB | outcome | arena | extra MACs | s |\n|---|---|---|---|---|---|---|---|")
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the tables asked for."""
+    cases = [case for case in CASES if not values.names or case.name in values.names]
+    cases = [case for case in cases if values.target in {None, case.target}]
+    options = ["--time-limit", f"{values.time_limit:g}", "--max-extra-macs", values.max_extra_macs]
+    if values.budgets:
+        yield Heading("model", "target", "budget", "KB", "outcome", "arena", "extra MACs", "~s")
         for case in cases:
-            model = case.make()
-            plain = optimize(case, model, [*options, "--no-verify", "--budget", "1000GB"])
-            for line in budgets(case, model, options, plain.report["result"]["arena_bytes"]):
-                print(line, flush=True)
+            yield from budgets(case, options)
         return
-    print("Sizes in KB of 1024 bytes.\n")
+    yield "Sizes in KB of 1024 bytes.\n"
+    yield HEADING
     runs: list[Run] = []
     for case in cases:
         try:
@@ -330,13 +292,25 @@ def main() -> None:
         except SystemExit as error:
             print(error, file=sys.stderr)
             continue
-        lines = list(table(runs[-1:], timed=not given.no_times))
-        print("\n".join(lines if len(runs) == 1 else lines[2:]), flush=True)
-    if given.frontier:
-        print("\n".join(["", *frontier(runs, (0, 1, 2, 5, 10, 15))]), flush=True)
-    if given.frontier and given.picture:
-        draw(runs, given.picture)
+        yield row(runs[-1], timed=not values.no_times)
+    if values.frontier:
+        yield ""
+        yield from frontier(runs, (0, 1, 2, 5, 10, 15))
+    if values.frontier and values.picture:
+        draw(runs, values.picture)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("names", help=f"models, of {', '.join(dict.fromkeys(case.name for case in CASES))}"),
+        option("--target", help="only under this target"),
+        time_limit(60.0, "of each run"),
+        option("--max-extra-macs", default="15", metavar="PCT", help="extra work that is permitted"),
+        option("--frontier", action="store_true", help="print peaks by extra work as well"),
+        option("--picture", type=Path, metavar="FILE", help="with --frontier: the picture to write"),
+        option("--budgets", action="store_true", help="print which budgets are met instead"),
+        option("--no-times", action="store_true", help="do not time inferences"),
+    ),
+)

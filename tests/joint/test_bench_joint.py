@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memsched.graph.limits import Limits
 from scripts.bench.joint import model_table, random_table
+from scripts.bench.runner.text import printed
 
 
 def cells(lines: list[str], first: str) -> list[list[str]]:
@@ -12,7 +13,7 @@ def cells(lines: list[str], first: str) -> list[list[str]]:
 
 
 def test_the_table_of_models() -> None:
-    lines = list(model_table(Limits(None, effort=5.0), ["light_densenet121"]))
+    lines = list(printed(model_table(Limits(None, effort=5.0), ["light_densenet121"])))
     ideal, runtime = cells(lines, "light_densenet121")
     # The greedy planners leave a gap, which exact packing closes without another order.
     assert ideal[3:-1] == ["7,056.0", "7,448.0", *["7,056.0"] * 4, "1.0000", "optimal"]
@@ -22,7 +23,7 @@ def test_the_table_of_models() -> None:
 
 
 def test_the_table_of_random_layers() -> None:
-    (row,) = cells(list(random_table(Limits(None, effort=5.0), [12], 3)), "12")
+    (row,) = cells(list(printed(random_table(Limits(None, effort=5.0), [12], 3))), "12")
     solved = [int(cell.split(",")[0]) for cell in row[1:5]]
     assert solved == sorted(solved)
     assert solved[-1] + int(row[5]) == 3

@@ -12,6 +12,8 @@ from memsched.runtimes import litert_session
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.litert_probe import probe
 from scripts.bench import litert_delegation as bench
+from scripts.bench.runner.command import parser_of
+from scripts.bench.runner.text import printed
 from tests.formats.tflite_builder import MODELS, best_order, branches, build
 from tests.runtimes.test_litert import reordered
 
@@ -89,6 +91,7 @@ def test_a_delegate_that_takes_parts_spoils_an_order_unless_metadata_states_it(
 
 def test_the_table_names_every_file_and_delegate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "DELEGATES", {"unclustered": "XNNPACK, clustering off"})
-    lines = list(bench.table(2, 4096))
+    values = parser_of("litert_delegation").parse_args(["--branches", "2", "--elements", "4096"])
+    lines = list(printed(bench.tables(values)))
     assert len(lines) == 4 + 3
     assert lines[-1].startswith("| memsched --control-dependencies | XNNPACK, clustering off | yes |")

@@ -17,6 +17,7 @@ from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import exact
 from memsched.schedule.backtrack import Metric, full_memory, search
 from memsched.schedule.portfolio import schedule_graph
+from scripts.bench.runner.text import printed
 from scripts.bench.schedule.backtrack import random_order, series_parallel, tables
 from tests.brute_force import footprints, optimal_peak, topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
@@ -223,7 +224,7 @@ def test_random_orders_are_orders_and_differ() -> None:
 
 
 def test_tables_of_the_benchmark_are_whole() -> None:
-    blocks = "\n".join(tables(["googlenet"], "paper", 0.02, 3)).split("\n\n")
+    blocks = "\n".join(printed(tables(["googlenet"], "paper", 0.02, 3))).split("\n\n")
     found = [block.splitlines() for block in blocks if block.startswith("|")]
     assert [len({line.count("|") for line in table}) for table in found] == [1, 1, 1]
     assert [line.split(" | ")[:4] for line in found[0][2:]] == [

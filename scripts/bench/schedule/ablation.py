@@ -19,12 +19,24 @@ from memsched.schedule import cpsat
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.formulation import formulate
 from memsched.schedule.partition import partition, post_order
-from scripts.bench.schedule.common import heading, kilobytes, line, network
+from scripts.bench.runner.declare import (
+    TARGET,
+    Benchmark,
+    Heading,
+    Part,
+    Values,
+    chosen,
+    option,
+    time_limit,
+)
+from scripts.bench.runner.models import network
+from scripts.bench.runner.text import kilobytes
 from scripts.bench.schedule.published import ABLATION
+from scripts.networks.catalogue import NAMES
 
-__all__ = ["METHODS", "Cell", "Method", "solve", "table"]
+__all__ = ["BENCH", "METHODS", "Cell", "Method", "solve", "table"]
 
-_COLUMNS = ("network", "method", "tasks", "parts solved", "variables", "seconds", "peak", "ended", "published")
+_COLUMNS = ("network", "method", "tasks", "parts solved", "variables", "~seconds", "peak", "ended", "published")
 _MOST_VARIABLES = 5_000_000
 
 
@@ -71,28 +83,26 @@ class Cell:
     proven: bool
 
 
-def table(names: Sequence[str], target: str, seconds: float, parts: int) -> Iterator[str]:
+def table(names: Sequence[str], target: str, seconds: float, parts: int) -> Iterator[Part]:
     """Yield the lines of the table; each cell has ``seconds``, with fusion, partitioning and building the program."""
     yield f"Peaks in KB of 1024 bytes, target {target}; {seconds:g} s per cell; partitions into {parts}.\n"
-    yield from heading(_COLUMNS)
+    yield Heading(*_COLUMNS)
     for name in names:
         storage = Storage.of(network(name, target))
         for index, method in enumerate(METHODS):
             cell = solve(storage, method, seconds, parts)
             ended = "optimum of each part" if method.partition else "optimum"
             published = ABLATION.get(name, ())
-            yield line(
-                [
-                    name,
-                    method.name,
-                    cell.tasks,
-                    f"{cell.parts[1]} of {cell.parts[0]}",
-                    f"{cell.variables:,}",
-                    f"{cell.seconds:.2f}",
-                    kilobytes(cell.peak),
-                    ended if cell.proven else "**time limit**",
-                    published[index] if index < len(published) else "-",
-                ]
+            yield (
+                name,
+                method.name,
+                cell.tasks,
+                f"{cell.parts[1]} of {cell.parts[0]}",
+                f"{cell.variables:,}",
+                f"{cell.seconds:.2f}",
+                kilobytes(cell.peak),
+                ended if cell.proven else "**time limit**",
+                published[index] if index < len(published) else "-",
             )
 
 
@@ -139,3 +149,20 @@ def _parts(tasks: Tasks, count: int) -> list[Tasks]:
         residue = part.run(range(len(part)))[1][-1]
         executed.update(group)
     return result
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the table."""
+    return table(values.names or tuple(ABLATION), values.target, values.time_limit, values.parts)
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        chosen("network", NAMES, "those of the published table"),
+        TARGET,
+        time_limit(60.0),
+        option("--parts", type=int, default=4, help="of the partitions"),
+    ),
+)

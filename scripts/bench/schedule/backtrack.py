@@ -15,9 +15,22 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import exact
 from memsched.schedule.backtrack import BacktrackResult, Metric, search
-from scripts.bench.schedule.common import heading, kilobytes, line, network, percent, timed
+from scripts.bench.runner.declare import (
+    TARGET,
+    Benchmark,
+    Heading,
+    Part,
+    Values,
+    chosen,
+    option,
+    time_limit,
+)
+from scripts.bench.runner.models import network
+from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import timed
+from scripts.networks.catalogue import CLASSIFIERS, NAMES
 
-__all__ = ["NETWORKS", "random_order", "series_parallel", "tables"]
+__all__ = ["BENCH", "NETWORKS", "random_order", "series_parallel", "tables"]
 
 NETWORKS = (
     *("nasnet_a", "amoebanet_a", "darts", "randwire1", "randwire2", "hrnet_w18_small_v1"),
@@ -30,7 +43,7 @@ _PARALLEL = ((1, 2, 4), (2, 2, 4), (4, 2, 4), (8, 2, 4), (4, 2, 8), (4, 3, 4), (
 _Form = Literal["fused", "ops"]
 
 
-def tables(names: Sequence[str], target: str, time_limit: float, seeds: int) -> Iterator[str]:
+def tables(names: Sequence[str], target: str, time_limit: float, seeds: int) -> Iterator[Part]:
     """Yield the lines of the three tables."""
     yield from _against_exact(names, target, time_limit)
     yield ""
@@ -57,14 +70,14 @@ def _limited(tasks: Tasks, metric: Metric, plain: bool, time_limit: float) -> tu
     return timed(lambda: search(tasks, metric=metric, plain=plain, stop=lambda: time.monotonic() >= end))
 
 
-def _against_exact(names: Sequence[str], target: str, time_limit: float) -> Iterator[str]:
+def _against_exact(names: Sequence[str], target: str, time_limit: float) -> Iterator[Part]:
     yield (
         f"Peaks in KB of 1024 bytes, target {target}, at most {time_limit:g} s and 2,000,000 marked states each; bold: "
         "proven. States: expanded, one again whenever it was reached at less cost.\n"
     )
-    columns = ("network", "on", "tasks", "threshold search", "states", "s")
-    plain = ("as published", "states", "s")
-    yield from heading((*columns, "BTSearch", "states", "s", *plain, "least sum: states", "s", "proven"))
+    columns = ("network", "on", "tasks", "threshold search", "states", "~s")
+    plain = ("as published", "states", "~s")
+    yield Heading(*columns, "BTSearch", "states", "~s", *plain, "least sum: states", "~s", "proven")
     for name in names:
         for form in ("fused", "ops"):
             tasks = _tasks(name, target, form)
@@ -75,14 +88,14 @@ def _against_exact(names: Sequence[str], target: str, time_limit: float) -> Iter
                 cells += [_bold(result.cost, result.complete), f"{result.states:,}", f"{seconds:.2f}"]
             result, seconds = _run(name, target, form, "sum", False, time_limit)
             cells += [f"{result.states:,}", f"{seconds:.2f}", "yes" if result.complete else "no"]
-            yield line([name, form, len(tasks), *cells])
+            yield name, form, len(tasks), *cells
 
 
 def _bold(peak: int, proven: bool) -> str:
     return f"**{kilobytes(peak)}**" if proven else kilobytes(peak)
 
 
-def _against_random(names: Sequence[str], target: str, time_limit: float, seeds: int) -> Iterator[str]:
+def _against_random(names: Sequence[str], target: str, time_limit: float, seeds: int) -> Iterator[Part]:
     yield (
         f"KB of 1024 bytes, on single ops. Random: the mean over {seeds} orders (seeds 0 to {seeds - 1}) that execute "
         "at each step a ready op drawn evenly. Mean in use: over the steps of an order. BTSearch: the order of the "
@@ -90,7 +103,7 @@ def _against_random(names: Sequence[str], target: str, time_limit: float, seeds:
     )
     mean_columns = ("mean in use: random", "file order", "BTSearch", "less than random", "proven")
     peak_columns = ("peak: random", "file order", "least sum", "less", "least peak", "less")
-    yield from heading(("network", "ops", *mean_columns, *peak_columns))
+    yield Heading("network", "ops", *mean_columns, *peak_columns)
     savings = []
     for name in names:
         storage = Storage.of(network(name, target))
@@ -104,16 +117,14 @@ def _against_random(names: Sequence[str], target: str, time_limit: float, seeds:
         least = exact.search(_tasks(name, target, "fused")).lower_bound
         use = mean(ours.footprints)
         savings.append((1 - use / drawn[0], 1 - ours.peak / drawn[1], 1 - least / drawn[1]))
-        yield line(
-            (
-                *(name, ops, kilobytes(round(drawn[0])), kilobytes(round(mean(given.footprints)))),
-                *(kilobytes(round(use)), percent(savings[-1][0]), "yes" if runs["ops"].complete else "no"),
-                *(kilobytes(round(drawn[1])), kilobytes(given.peak), kilobytes(ours.peak), percent(savings[-1][1])),
-                *(kilobytes(least), percent(savings[-1][2])),
-            )
+        yield (
+            *(name, ops, kilobytes(round(drawn[0])), kilobytes(round(mean(given.footprints)))),
+            *(kilobytes(round(use)), percent(savings[-1][0]), "yes" if runs["ops"].complete else "no"),
+            *(kilobytes(round(drawn[1])), kilobytes(given.peak), kilobytes(ours.peak), percent(savings[-1][1])),
+            *(kilobytes(least), percent(savings[-1][2])),
         )
     average = [percent(mean(column)) for column in zip(*savings, strict=True)]
-    yield line(("mean", "", "", "", "", average[0], "", "", "", "", average[1], "", average[2]))
+    yield "mean", "", "", "", "", average[0], "", "", "", "", average[1], "", average[2]
 
 
 def random_order(storage: Storage, seed: int) -> tuple[int, ...]:
@@ -153,13 +164,13 @@ def series_parallel(blocks: int, branches: int, length: int, seed: int = 0) -> G
     return Graph("series-parallel", tuple(tensors), tuple(ops), (0,), (start,))
 
 
-def _series_parallel(time_limit: float) -> Iterator[str]:
+def _series_parallel(time_limit: float) -> Iterator[Part]:
     yield (
         f"N blocks in a row of M branches of K ops and a join, random sizes; at most {time_limit:g} s each; +: a "
         "limit was met. Published count: between N M K and N K^M; N (K+1)^M sets of ops can be executed.\n"
     )
     marking = ("as published: sum", "different", "as published: peak", "different")
-    yield from heading(("N", "M", "K", "ops", "N M K", "N (K+1)^M", *marking, "BTSearch: sum", "peak", "s sum"))
+    yield Heading("N", "M", "K", "ops", "N M K", "N (K+1)^M", *marking, "BTSearch: sum", "peak", "~s sum")
     for blocks, branches, length in _PARALLEL:
         tasks = single_op_tasks(Storage.of(series_parallel(blocks, branches, length)))
         cells = []
@@ -170,8 +181,25 @@ def _series_parallel(time_limit: float) -> Iterator[str]:
         by_peak, _ = _limited(tasks, "peak", False, time_limit)
         cells += [_counted(result.states, result.complete) for result in (by_sum, by_peak)]
         counts = [f"{count:,}" for count in (blocks * branches * length, blocks * (length + 1) ** branches)]
-        yield line((blocks, branches, length, len(tasks), *counts, *cells, f"{seconds:.2f}"))
+        yield blocks, branches, length, len(tasks), *counts, *cells, f"{seconds:.2f}"
 
 
 def _counted(states: int, complete: bool) -> str:
     return f"{states:,}{'' if complete else '+'}"
+
+
+def printed_tables(values: Values) -> Iterator[Part]:
+    """Yield the three tables for what the command line says."""
+    return tables(values.names or NETWORKS, values.target, values.time_limit, values.orders)
+
+
+BENCH = Benchmark(
+    __doc__,
+    printed_tables,
+    (
+        chosen("network", (*NAMES, *CLASSIFIERS), ", ".join(NETWORKS)),
+        TARGET,
+        time_limit(60.0),
+        option("--orders", type=int, default=100, help="random ones"),
+    ),
+)

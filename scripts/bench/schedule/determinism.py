@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.schedule.common import heading, line
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional
+from scripts.bench.runner.models import shipped_networks
+from scripts.bench.runner.processes import optimized
 from scripts.networks.randwire import random_cell
 
-__all__ = ["SETTINGS", "Outcome", "models", "outcomes", "table"]
+__all__ = ["BENCH", "SETTINGS", "Outcome", "models", "outcomes"]
 
 SETTINGS = ((1, "0"), (1, "1"), (2, "4242"), (4, "random"))
 """Pairs of --workers and PYTHONHASHSEED."""
 
 _COLUMNS = ("model", "runs", "different files", "different reports", "sha256 of the file")
-_ROOT = Path(__file__).resolve().parents[3]
 _VARYING = frozenset({"seconds", "path"})
 
 
@@ -38,33 +36,21 @@ def models(folder: Path) -> list[Path]:
     """Return the stored models, and one written to ``folder`` whose parts are searched side by side in processes."""
     parallel = folder / "randwire_cells_3x48.onnx"
     parallel.write_bytes(random_cell(48, 1, stages=3).SerializeToString(deterministic=True))
-    return [*sorted((_ROOT / "models/networks").glob("*.onnx")), _ROOT / "models/nasnetmobile_int8.tflite", parallel]
+    return [*shipped_networks(), ROOT / "models/nasnetmobile_int8.tflite", parallel]
 
 
-def outcomes(model: Path, folder: Path, settings: Sequence[tuple[int, str]], options: Sequence[str]) -> list[Outcome]:
+def outcomes(model: Path, settings: Sequence[tuple[int, str]], options: Sequence[str]) -> list[Outcome]:
     """Run ``memsched optimize`` on ``model`` once for each of ``settings``.
 
     Raises:
         SystemExit: A run failed.
     """
-    return [_run(model, folder, workers, seed, options) for workers, seed in settings]
-
-
-def _run(model: Path, folder: Path, workers: int, seed: str, options: Sequence[str]) -> Outcome:
-    out, report = folder / f"out{model.suffix}", folder / "report.json"
-    command = [sys.executable, "-m", "memsched", "optimize", str(model), "-o", str(out), "--report", str(report)]
-    done = subprocess.run(
-        [*command, "--workers", str(workers), "--no-verify", "--quiet", *options],
-        env={**os.environ, "PYTHONHASHSEED": seed},
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{model.name}: exit {done.returncode}: {done.stderr.strip()}")
-    content = json.loads(report.read_text(encoding="utf-8"))
-    return Outcome(out.read_bytes(), json.dumps(_lasting(content), sort_keys=True))
+    found = []
+    for workers, seed in settings:
+        asked = ["--workers", str(workers), "--no-verify", *options]
+        done = optimized(model, asked, environment={"PYTHONHASHSEED": seed})
+        found.append(Outcome(done.model, json.dumps(_lasting(done.report), sort_keys=True)))
+    return found
 
 
 def _lasting(value: Any) -> Any:
@@ -74,16 +60,20 @@ def _lasting(value: Any) -> Any:
     return [_lasting(item) for item in value] if isinstance(value, list) else value
 
 
-def table(options: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the table; ``options`` are those of ``memsched optimize``."""
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model."""
+    options = values.options
     settings = ", ".join(f"{workers} with {seed}" for workers, seed in SETTINGS)
     yield f"--workers and PYTHONHASHSEED: {settings}. Options: {' '.join(options) or 'none'}.\n"
-    yield from heading(_COLUMNS)
+    yield Heading(*_COLUMNS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for model in models(folder):
-            found = outcomes(model, folder, SETTINGS, options)
+            found = outcomes(model, SETTINGS, options)
             files = len({outcome.model for outcome in found}) - 1
             reports = len({outcome.report for outcome in found}) - 1
             digest = hashlib.sha256(found[0].model).hexdigest()[:16]
-            yield line([model.name, len(found), files or "none", reports or "none", digest])
+            yield model.name, len(found), files or "none", reports or "none", digest
+
+
+BENCH = Benchmark(__doc__, tables, (positional("options", help="options of memsched optimize, after --"),))

@@ -8,29 +8,32 @@ from dataclasses import replace
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
-from scripts.bench.schedule.common import best_of, heading, line
-from scripts.networks.catalogue import PUBLISHED, build
+from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, chosen
+from scripts.bench.runner.declare import repeats as repeats_option
+from scripts.bench.runner.models import network
+from scripts.bench.runner.timing import best_of
+from scripts.networks.catalogue import NAMES, PUBLISHED, build
 from scripts.networks.table import lowered
 
-__all__ = ["table"]
+__all__ = ["BENCH", "table"]
 
-_COLUMNS = ("network", "as ops of their own", "ops", "tasks", "ratio", "monotonic", "isolated", "rounds", "seconds")
+_COLUMNS = ("network", "as ops of their own", "ops", "tasks", "ratio", "monotonic", "isolated", "rounds", "~seconds")
 
 
-def table(names: Sequence[str], target: str, repeats: int) -> Iterator[str]:
+def table(names: Sequence[str], target: str, repeats: int) -> Iterator[Part]:
     """Yield the lines of the table; seconds are those of the quickest of ``repeats`` runs."""
     yield f"Target {target}. Published: up to 6x.\n"
-    yield from heading(_COLUMNS)
+    yield Heading(*_COLUMNS)
     for name in names:
         for form, graph in _forms(name, target):
             storage = Storage.of(graph)
             fused, seconds = best_of(repeats, lambda storage=storage: fuse(storage))  # type: ignore[misc]
-            yield line([name, form, *_cells(fused), f"{seconds:.3f}"])
+            yield name, form, *_cells(fused), f"{seconds:.3f}"
 
 
 def _forms(name: str, target: str) -> Iterator[tuple[str, Graph]]:
     if name in PUBLISHED:
-        yield "-", lowered(build(name).SerializeToString(), name, target)
+        yield "-", network(name, target)
     graph = lowered(build(name, keep_activations=True).SerializeToString(), name, target)
     yield "activations", graph
     if name in PUBLISHED:
@@ -58,3 +61,19 @@ def with_batch_norms(graph: Graph) -> Graph:
 def _cells(fused: FusedGraph) -> list[object]:
     ratio = f"{fused.ops_before / fused.ops_after:.1f}x"
     return [fused.ops_before, fused.ops_after, ratio, fused.monotonic, fused.isolated, fused.iterations]
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the table."""
+    return table(values.names or NAMES, values.target, values.repeats)
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        chosen("network", NAMES, "all"),
+        TARGET,
+        repeats_option(3, "the quickest counts"),
+    ),
+)

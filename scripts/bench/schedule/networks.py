@@ -6,10 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
-from scripts.bench.schedule.common import best_of, heading, kilobytes, line, network, percent
+from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, chosen, time_limit
+from scripts.bench.runner.declare import repeats as repeats_option
+from scripts.bench.runner.models import network
+from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import best_of
 from scripts.bench.schedule.published import NETWORKS, Published
+from scripts.networks.catalogue import NAMES
 
-__all__ = ["reached", "tables"]
+__all__ = ["BENCH", "reached", "tables"]
 
 _PEAKS = (
     "network",
@@ -25,15 +30,15 @@ _PEAKS = (
 )
 _SECONDS = (
     "network",
-    "cheap orders",
-    "fusion",
-    "bounds",
-    "search",
-    "in all",
+    "~cheap orders",
+    "~fusion",
+    "~bounds",
+    "~search",
+    "~in all",
     "may take",
-    "met",
+    "~met",
     "published",
-    "ours / published",
+    "~ours / published",
     "states",
 )
 _REDUCTIONS = (
@@ -49,19 +54,19 @@ _STAGES = ("cheap orders", "fusion", "bounds", "search")
 _CHEAP = ("file", "reverse post-order", "greedy")
 
 
-def tables(names: Sequence[str], target: str, limits: Limits, repeats: int) -> Iterator[str]:
+def tables(names: Sequence[str], target: str, limits: Limits, repeats: int) -> Iterator[Part]:
     """Yield the lines of the three tables; seconds are those of the quickest of ``repeats`` runs, without loading."""
     results = {name: _measure(name, target, limits, repeats) for name in names}
     yield f"Peaks in KB of 1024 bytes, target {target}.\n"
-    yield from heading(_PEAKS)
+    yield Heading(*_PEAKS)
     for name, (result, _) in results.items():
         yield _peaks(name, target, result)
     yield "\nSeconds of scheduling, without loading.\n"
-    yield from heading(_SECONDS)
+    yield Heading(*_SECONDS)
     for name, (result, seconds) in results.items():
         yield _seconds(name, result, seconds)
     yield "\nReductions.\n"
-    yield from heading(_REDUCTIONS)
+    yield Heading(*_REDUCTIONS)
     for name, (result, _) in results.items():
         yield _reductions(name, result)
     yield from _means({name: result for name, (result, _) in results.items() if name in NETWORKS})
@@ -72,16 +77,16 @@ def _measure(name: str, target: str, limits: Limits, repeats: int) -> tuple[Sche
     return best_of(repeats, lambda: schedule_graph(graph, limits))
 
 
-def _peaks(name: str, target: str, result: ScheduleResult) -> str:
+def _peaks(name: str, target: str, result: ScheduleResult) -> tuple[object, ...]:
     ops = len(network(name, target).ops)
     fused = result.fused.ops_after if result.fused else ops
     schedule = result.schedule
     cheap = [kilobytes(result.baselines[order][1]) for order in _CHEAP]
     found = [f"**{kilobytes(schedule.peak)}**", kilobytes(schedule.lower_bound), schedule.status]
-    return line([name, ops, fused, f"{ops / fused:.1f}x", *cheap, *found])
+    return name, ops, fused, f"{ops / fused:.1f}x", *cheap, *found
 
 
-def _seconds(name: str, result: ScheduleResult, seconds: float) -> str:
+def _seconds(name: str, result: ScheduleResult, seconds: float) -> tuple[object, ...]:
     spent = {record.name: record.seconds for record in result.passes}
     stages = [f"{spent.get(stage, 0):.3f}" for stage in _STAGES]
     published = NETWORKS.get(name)
@@ -89,10 +94,10 @@ def _seconds(name: str, result: ScheduleResult, seconds: float) -> str:
     if published:
         met = "yes" if seconds <= published.target else "**no**"
         beside = [f"{published.target}", met, f"{published.seconds}", f"{seconds / published.seconds:.3f}"]
-    return line([name, *stages, f"**{seconds:.3f}**", *beside, f"{result.schedule.states:,}"])
+    return name, *stages, f"**{seconds:.3f}**", *beside, f"{result.schedule.states:,}"
 
 
-def _reductions(name: str, result: ScheduleResult) -> str:
+def _reductions(name: str, result: ScheduleResult) -> tuple[object, ...]:
     ours, baseline = result.schedule.peak, result.baselines["reverse post-order"][1]
     published = NETWORKS.get(name)
     beside = ["-"] * 3
@@ -101,7 +106,7 @@ def _reductions(name: str, result: ScheduleResult) -> str:
         beside = [pair, percent(published.reduction), reached(1 - ours / baseline, published)]
     cheap = min(result.baselines[order][1] for order in _CHEAP)
     pair = f"{kilobytes(baseline)} -> {kilobytes(ours)}"
-    return line([name, pair, percent(1 - ours / baseline), *beside, percent(1 - ours / cheap)])
+    return name, pair, percent(1 - ours / baseline), *beside, percent(1 - ours / cheap)
 
 
 def reached(reduction: float, published: Published) -> str:
@@ -112,7 +117,7 @@ def reached(reduction: float, published: Published) -> str:
     return "yes" if reduction >= published.reduction - 1 / published.baseline else "**no**"
 
 
-def _means(results: dict[str, ScheduleResult]) -> Iterator[str]:
+def _means(results: dict[str, ScheduleResult]) -> Iterator[Part]:
     """Yield the mean reductions, with and without the networks that could not be rebuilt."""
     if set(results) != set(NETWORKS):
         return
@@ -123,4 +128,21 @@ def _means(results: dict[str, ScheduleResult]) -> Iterator[str]:
         cheap = [1 - peaks[name] / min(result.baselines[o][1] for o in _CHEAP) for name, result in some.items()]
         published = [NETWORKS[name].reduction for name in some]
         means = [percent(sum(shares) / len(shares)) for shares in (ours, published, cheap)]
-        yield line([f"{title} ({len(some)})", "", means[0], "", means[1], "", means[2]])
+        yield f"{title} ({len(some)})", "", means[0], "", means[1], "", means[2]
+
+
+def printed_tables(values: Values) -> Iterator[Part]:
+    """Yield the three tables for what the command line says."""
+    return tables(values.names or NAMES, values.target, Limits(values.time_limit), values.repeats)
+
+
+BENCH = Benchmark(
+    __doc__,
+    printed_tables,
+    (
+        chosen("network", NAMES, "all"),
+        TARGET,
+        time_limit(60.0),
+        repeats_option(3, "the quickest counts"),
+    ),
+)

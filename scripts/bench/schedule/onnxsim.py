@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import memsched
-from scripts.bench.schedule.common import heading, kilobytes, line, percent
-from scripts.networks.catalogue import build
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, chosen, option
+from scripts.bench.runner.models import built
+from scripts.bench.runner.text import kilobytes, percent
+from scripts.networks.catalogue import NAMES
 
-__all__ = ["interpreter", "onnxsim_table", "plan"]
+__all__ = ["BENCH", "interpreter", "plan", "table"]
 
 _COLUMNS = (
     "network",
@@ -31,7 +33,7 @@ _RUNNER = Path(__file__).with_name("onnxsim_peer.py")
 _TARGET = "ideal"
 
 
-def onnxsim_table(names: Sequence[str], *, install: bool) -> Iterator[str]:
+def table(names: Sequence[str], *, install: bool) -> Iterator[Part]:
     """Yield the lines of the table, or one that says why there is none.
 
     Args:
@@ -44,14 +46,16 @@ def onnxsim_table(names: Sequence[str], *, install: bool) -> Iterator[str]:
             yield "Skipped: onnxsim is not installed; `--install` fetches it into an environment that is thrown away."
             return
         yield f"Target {_TARGET}: views and in-place writes count nothing, in both planners. KB of 1024 bytes.\n"
-        yield from heading(_COLUMNS)
+        yield Heading(*_COLUMNS)
         for network in names:
             yield _row(network, python, folder)
 
 
 def interpreter(folder: Path, *, install: bool) -> Path | None:
     """Return a Python that has onnxsim; None where there is none."""
-    found = subprocess.run([sys.executable, "-c", "import onnxsim.memory_planning"], capture_output=True, check=False)
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", "import onnxsim.memory_planning"], capture_output=True, check=False
+    )
     if not found.returncode:
         return Path(sys.executable)
     if not install:
@@ -67,8 +71,8 @@ def interpreter(folder: Path, *, install: bool) -> Path | None:
     return python
 
 
-def _row(name: str, python: Path, folder: Path) -> str:
-    data = build(name).SerializeToString(deterministic=True)
+def _row(name: str, python: Path, folder: Path) -> tuple[object, ...]:
+    data = built(name)
     result = memsched.optimize(data, target=_TARGET, verify=False)
     paths = [folder / f"{name}.onnx", folder / f"{name}_memsched.onnx"]
     for path, content in zip(paths, (data, result.model), strict=True):
@@ -83,7 +87,7 @@ def _row(name: str, python: Path, folder: Path) -> str:
         result.allocation.arena,
         after["arena"],
     ]
-    return line([name, *(kilobytes(size) for size in sizes), percent(1 - after["arena"] / before["arena"])])
+    return name, *(kilobytes(size) for size in sizes), percent(1 - after["arena"] / before["arena"])
 
 
 def plan(python: Path, models: Sequence[Path]) -> list[dict[str, Any]]:
@@ -92,7 +96,23 @@ def plan(python: Path, models: Sequence[Path]) -> list[dict[str, Any]]:
     Raises:
         SystemExit: It failed.
     """
-    done = subprocess.run([python, _RUNNER, *models], capture_output=True, text=True, check=False)
+    # Isolated: this module's folder, in which it is "onnxsim" itself, is no place to import from.
+    done = subprocess.run([python, "-I", _RUNNER, *models], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"onnxsim: exit {done.returncode}: {done.stderr.strip()}")
     return [json.loads(text) for text in done.stdout.splitlines()]
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield the table."""
+    return table(values.names or NAMES, install=values.install)
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        chosen("network", NAMES, "all"),
+        option("--install", action="store_true", help="fetch onnxsim for this run alone"),
+    ),
+)

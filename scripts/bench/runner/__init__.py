@@ -1,0 +1,1 @@
+"""What all benchmarks share: how they are declared, run, timed, printed, and compared with the documentation."""
