@@ -1,1 +1,1 @@
-"""Benchmarks of the scheduler against the literature: ``python -m scripts.bench.schedule --help``."""
+"""Benchmarks of the scheduler against the literature."""
