@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from memsched.batch_inputs import BatchModel, check_apart
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError
 from memsched.errors import OutputError, UsageError
 from memsched.formats.files import staged_files
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
+from memsched.report.values.batch import BatchReport, SavedModel
 
 __all__ = ["SUMMARIES", "BatchResult", "Event", "Runner", "run_batch"]
 
@@ -57,7 +58,7 @@ class BatchResult:
     """What became of all models; ``summary`` is what batch.json holds."""
 
     rows: tuple[Row, ...]
-    summary: dict[str, Any]
+    summary: BatchReport
     exit_code: int
 
 
@@ -104,7 +105,7 @@ def run_batch(
         for name, text in zip(SUMMARIES, (dump_csv(data), dump_html(data), dump_summary(data)), strict=True):
             files.add(Path(folder, name), text.encode())
         files.commit()
-    return BatchResult(tuple(run.rows), data, data["exit_code"])
+    return BatchResult(tuple(run.rows), data, data.exit_code)
 
 
 def _make(folder: str) -> None:
@@ -179,7 +180,7 @@ class _Run:
         return False
 
     def _saved(self, index: int, answer: Answer) -> Row:
-        if answer.error is not None or answer.figures is None:
+        if answer.error is not None or answer.saved is None:
             return self._row(index, Status.FAILED, answer.exit_code, answer.error)
         with staged_files() as files:
             # The report names the model's file, so it comes behind it.
@@ -189,11 +190,9 @@ class _Run:
                 files.add(path, data)
             files.commit()
         status = Status.BUDGET_MISSED if answer.exit_code else Status.DONE
-        return self._row(index, status, answer.exit_code, None, dict(answer.figures))
+        return self._row(index, status, answer.exit_code, None, answer.saved)
 
-    def _row(
-        self, index: int, status: Status, code: int, error: str | None, figures: dict[str, Any] | None = None
-    ) -> Row:
+    def _row(self, index: int, status: Status, code: int, error: str | None, saved: SavedModel | None = None) -> Row:
         model = self._models[index]
         seconds = time.monotonic() - self._began[index]
-        return Row(model.name, model.path, status, code, error, self._attempts[index], seconds, figures)
+        return Row(model.name, model.path, status, code, error, self._attempts[index], seconds, saved)

@@ -14,10 +14,13 @@ from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
+
 from memsched.batch_process import BatchOptions, Job, News
-from memsched.errors import MemschedError
+from memsched.errors import InternalError, MemschedError
 from memsched.memory_limit import MemoryWatch, memory_limited
 from memsched.report.batch import figures
+from memsched.report.values.batch import BatchAnswer, SavedModel
 
 if TYPE_CHECKING:
     from memsched.results import OptimizeResult
@@ -44,7 +47,7 @@ def main() -> int:
             answer = _answer(job, into, _Teller(output, memory), memory)
     except MemschedError as error:
         answer = _failed(job, error.exit_code, str(error))
-    _send(output, {"answer": answer})
+    _send(output, {"answer": msgspec.to_builtins(answer)})
     return 0
 
 
@@ -58,7 +61,7 @@ def _end_with_parent() -> None:
 
 
 def _refuse(job: Job, error: MemschedError, output: IO[bytes]) -> None:
-    _send(output, {"answer": _failed(job, error.exit_code, str(error))})
+    _send(output, {"answer": msgspec.to_builtins(_failed(job, error.exit_code, str(error)))})
 
 
 def _send(output: IO[bytes], message: Mapping[str, Any]) -> None:
@@ -83,7 +86,7 @@ class _Teller:
             _send(self._output, {"news": asdict(news)})
 
 
-def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> dict[str, Any]:
+def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> BatchAnswer:
     from memsched.compiler import optimize
 
     try:
@@ -102,35 +105,41 @@ def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: Memo
         return _failed(job, 1, "not enough memory for this model")
     except Exception as error:  # as on the command line: one bad model is no reason for a traceback
         return _failed(job, 1, f"internal error: {type(error).__name__}: {error} (please report it)")
-    return {"exit_code": 3 if _missed(result) else 0, "error": None, "figures": saved}
+    return BatchAnswer(exit_code=3 if _missed(result) else 0, error=None, saved=saved)
 
 
-def _failed(job: Job, code: int, message: str) -> dict[str, Any]:
-    return {"exit_code": code, "error": message.replace(job.source, job.shown), "figures": None}
+def _failed(job: Job, code: int, message: str) -> BatchAnswer:
+    return BatchAnswer(exit_code=code, error=message.replace(job.source, job.shown), saved=None)
 
 
 def _missed(result: OptimizeResult) -> bool:
-    pools = result.report["pools"]
-    return result.budget_met is False or (pools is not None and pools["weighted_traffic"] is None)
+    pools = result.report.values.pools
+    return result.budget_met is False or (pools is not None and pools.weighted_traffic is None)
 
 
-def _save(result: OptimizeResult, job: Job, into: Path) -> dict[str, Any]:
+def _save(result: OptimizeResult, job: Job, into: Path) -> SavedModel:
     """Write model and report, with the paths that the user knows; return the figures for the summary."""
     from memsched.results import Report, save_outputs
 
-    data = result.report.data
+    values, output = result.report.values, result.report.values.output
+    if output is None:
+        raise InternalError("the report of an optimised model names no output")
     external = result.module.format == "onnx" and bool(result.module.native.external)
     below = PurePath(job.own_folder if external else "")
     (into / below).mkdir(exist_ok=True)
-    output = {**data["output"], "path": str(Path(job.folder) / below / job.output)}
-    report = Report({**data, "model": {**data["model"], "path": job.shown}, "output": output})
+    output = msgspec.structs.replace(output, path=str(Path(job.folder) / below / job.output))
+    model = msgspec.structs.replace(values.model, path=job.shown)
+    report = Report(msgspec.structs.replace(values, model=model, output=output))
     save_outputs(
         dataclasses.replace(result, report=report),
         model_path=into / below / job.output,
         report_path=into / below / job.report,
     )
-    files = {"output": (below / job.output).as_posix(), "report": (below / job.report).as_posix()}
-    return {**figures(report.data), "files": files}
+    return SavedModel(
+        output=(below / job.output).as_posix(),
+        report=(below / job.report).as_posix(),
+        figures=figures(report.values, output),
+    )
 
 
 if __name__ == "__main__":

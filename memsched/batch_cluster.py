@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
 from memsched.errors import MemschedError, ModelError, OutputError
 from memsched.formats.files import detect_format, read_source
+from memsched.report.values.batch import SavedModel
 from memsched.runtimes.child import temporary_folder
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Cluster:
         future = self._submit(request, files)
         try:
             self._wait(future)
-            code, message, outputs, figures = future.result(timeout=_GATHER_SECONDS)
+            code, message, outputs, saved = future.result(timeout=_GATHER_SECONDS)
         except ProcessDiedError:
             raise
         except (Exception, asyncio.CancelledError) as error:  # whatever a cluster can go through; the batch goes on
@@ -83,7 +84,7 @@ class Cluster:
                 self._futures.discard(future)
         if message == _DIED:
             raise ProcessDiedError(outputs["reason"].decode())
-        return Answer(code, message, outputs, figures)
+        return Answer(code, message, outputs, saved)
 
     def _submit(self, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Future[Any]:
         with self._lock:
@@ -164,7 +165,7 @@ def _references(data: bytes, folder: Path) -> list[str]:
 
 def _run_carried(
     request: dict[str, Any], files: dict[str, bytes]
-) -> tuple[int, str | None, dict[str, bytes], dict[str, Any] | None]:
+) -> tuple[int, str | None, dict[str, bytes], SavedModel | None]:
     """Optimise a model that was carried here; runs on a worker, and returns an `Answer`'s values."""
     with temporary_folder() as folder:
         for location, data in files.items():
@@ -180,8 +181,7 @@ def _run_carried(
             answer = Processes().run(job, lambda _: None)
         except ProcessDiedError as error:
             return 1, _DIED, {"reason": str(error).encode()}, None
-        figures = None if answer.figures is None else dict(answer.figures)
-        return answer.exit_code, answer.error, dict(answer.files), figures
+        return answer.exit_code, answer.error, dict(answer.files), answer.saved
 
 
 def _inside(folder: Path, location: str) -> Path:

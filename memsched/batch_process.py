@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from memsched.errors import MemschedError
+from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import search_path, temporary_folder
+from memsched.typed import converted
 
 __all__ = ["Answer", "BatchOptions", "Job", "News", "ProcessDiedError", "Processes"]
 
@@ -105,13 +107,13 @@ class Answer:
         exit_code: That of `memsched optimize` with these options.
         error: One line; None where there is a model.
         files: Path below the folder of outputs to content.
-        figures: For the summary; None where there is no model.
+        saved: For the summary; None where there is no model.
     """
 
     exit_code: int
     error: str | None
     files: Mapping[str, bytes]
-    figures: Mapping[str, Any] | None
+    saved: SavedModel | None
 
 
 class ProcessDiedError(MemschedError):
@@ -153,7 +155,7 @@ class Processes:
             if answer is None:
                 raise ProcessDiedError(_how_it_died(process.returncode, log))
             files = {path.relative_to(into).as_posix(): path.read_bytes() for path in _files(into)}
-            return Answer(answer["exit_code"], answer["error"], files, answer["figures"])
+            return Answer(answer.exit_code, answer.error, files, answer.saved)
 
     def _start(self, folder: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -181,7 +183,7 @@ class Processes:
 
 def _talk(
     process: subprocess.Popen[bytes], request: Mapping[str, Any], tell: Callable[[News], None]
-) -> dict[str, Any] | None:
+) -> BatchAnswer | None:
     """Send the request, pass news on, and return the answer; None where the process ended without one."""
     if process.stdin is None or process.stdout is None:
         return None
@@ -191,8 +193,7 @@ def _talk(
         for line in process.stdout:
             message = json.loads(line)
             if "answer" in message:
-                answer: dict[str, Any] = message["answer"]
-                return answer
+                return converted(message["answer"], BatchAnswer)
             tell(News(**message["news"]))
     except (OSError, ValueError):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,6 +18,19 @@ from typing import Any
 from memsched import __version__
 from memsched.errors import ModelError, UsageError
 from memsched.formats.files import STANDARD_STREAM, describe
+from memsched.report.reading import worded
+from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
+from memsched.report.values.diff import (
+    Change,
+    ChangedFigure,
+    DiffReport,
+    DiffTotals,
+    FigureName,
+    ModelDiff,
+    PeakTensorRow,
+)
+from memsched.results import Report
+from memsched.typed import UnfitError, converted
 
 __all__ = ["compare_reports", "load_report"]
 
@@ -24,8 +38,7 @@ _SCHEMA_VERSION = 1
 _SINGLE = ("optimize", "analyze")
 _BATCH = "batch"
 
-_FIGURES = ("file_peak_bytes", "peak_bytes", "arena_bytes", "lower_bound_bytes", "extra_macs_percent")
-_GUARDED = ("peak_bytes", "arena_bytes")
+_GUARDED: tuple[FigureName, ...] = ("peak_bytes", "arena_bytes")
 """Figures whose growth is a regression."""
 
 
@@ -38,7 +51,7 @@ class _Model:
     sha256: str | None
     target: str | None
     budget_met: bool | None
-    figures: Mapping[str, float] | None
+    figures: Mapping[FigureName, float] | None
     at_peak: Mapping[str, int]
     error: str | None = None
 
@@ -72,10 +85,18 @@ def load_report(path: str) -> Mapping[str, Any]:
     return found
 
 
+def _typed(report: Mapping[str, Any], name: str) -> Comparable:
+    """Return what is compared of a report, every value checked: it may have been written by anyone."""
+    try:
+        return converted(report, ComparedBatch) if report["command"] == _BATCH else converted(report, ComparedReport)
+    except UnfitError as error:
+        raise ModelError(f"{describe(name)} is no complete report of memsched: {worded(error.fault)}") from None
+
+
 def compare_reports(
     old: Mapping[str, Any], new: Mapping[str, Any], *, names: tuple[str, str], fail_percent: float | None = None
-) -> dict[str, Any]:
-    """Return what changed, as plain values; see ``report/diff_schema.json``.
+) -> Report[DiffReport]:
+    """Return what changed.
 
     Models of two batches belong together by path, and where that finds none by name.
 
@@ -88,92 +109,78 @@ def compare_reports(
         UsageError: One is the report of a model, the other the summary of a batch.
         ModelError: One of them lacks what such a file has.
     """
-    if (old["command"] == _BATCH) != (new["command"] == _BATCH):
+    batch = new["command"] == _BATCH
+    if (old["command"] == _BATCH) != batch:
         raise UsageError("a report of one model and a summary of a batch cannot be compared: give two of a kind")
-    before, after = _models(old, names[0]), _models(new, names[1])
+    before, after = _models(_typed(old, names[0])), _models(_typed(new, names[1]))
     pairs = _pairs(before, after)
     models = [_compare(one, other, fail_percent or 0.0) for one, other in pairs]
-    regressions = sum(bool(model["regressions"]) for model in models)
-    return {
-        "schema_version": _SCHEMA_VERSION,
-        "memsched_version": __version__,
-        "command": "diff",
-        "old": names[0],
-        "new": names[1],
-        "kind": "batch" if new["command"] == _BATCH else "model",
-        "fail_percent": fail_percent,
-        "failed": fail_percent is not None and regressions > 0,
-        "totals": {
-            "models": len(models),
-            **{kind: sum(model["change"] == kind for model in models) for kind in _CHANGES},
-            "regressions": regressions,
-        },
-        "models": models,
-    }
+    regressions = sum(bool(model.regressions) for model in models)
+    changes = {kind: sum(model.change == kind for model in models) for kind in typing.get_args(Change)}
+    found = DiffReport(
+        schema_version=1,
+        memsched_version=__version__,
+        command="diff",
+        old=names[0],
+        new=names[1],
+        kind="batch" if batch else "model",
+        fail_percent=fail_percent,
+        failed=fail_percent is not None and regressions > 0,
+        totals=DiffTotals(models=len(models), regressions=regressions, **changes),
+        models=tuple(models),
+    )
+    return Report(found)
 
 
-_CHANGES = ("same", "smaller", "larger", "different", "came", "went", "fails", "recovered", "failed_before")
+def _models(report: Comparable) -> list[_Model]:
+    """Return what a file says of its models."""
+    if isinstance(report, ComparedBatch):
+        return [_of_batch(model) for model in report.models]
+    return [_of_report(report)]
 
 
-def _models(report: Mapping[str, Any], name: str) -> list[_Model]:
-    """Return what a file says of its models, every value checked: it may have been written by anyone."""
-    try:
-        if report["command"] == _BATCH:
-            return [_of_batch(model) for model in report["models"]]
-        return [_of_report(report)]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else "a value is of another type"
-        raise ModelError(f"{describe(name)} is no complete report of memsched: {reason}") from None
-
-
-def _of_report(report: Mapping[str, Any]) -> _Model:
-    path, result = _text(report["model"]["path"]), report["result"]
-    values = {**result, "file_peak_bytes": report["baselines"]["file_order"]["peak_bytes"]}
-    budget = report["budget"]
+def _of_report(report: ComparedReport) -> _Model:
+    path, result = report.model.path, report.result
     return _Model(
         name=PurePath(path).stem or path,
         path=path,
-        sha256=_text(report["model"]["sha256"]),
-        target=_text(report["target"]["name"]),
-        budget_met=None if budget is None else bool(budget["met"]),
-        figures={key: _number(values[key]) for key in _FIGURES},
-        at_peak=_tensors(report["at_fault"]),
+        sha256=report.model.sha256,
+        target=report.target.name,
+        budget_met=None if report.budget is None else report.budget.met,
+        figures={
+            "file_peak_bytes": report.baselines.file_order.peak_bytes,
+            "peak_bytes": result.peak_bytes,
+            "arena_bytes": result.arena_bytes,
+            "lower_bound_bytes": result.lower_bound_bytes,
+            "extra_macs_percent": result.extra_macs_percent,
+        },
+        at_peak=_tensors(report.at_fault),
     )
 
 
-def _of_batch(model: Mapping[str, Any]) -> _Model:
-    name, path, result = _text(model["name"]), _text(model["path"]), model["result"]
+def _of_batch(model: ComparedModel) -> _Model:
+    result = model.result
     if result is None:
-        return _Model(name, path, None, None, None, None, {}, _text(model["error"] or model["status"]))
-    met = result["budget_met"]
+        return _Model(model.name, model.path, None, None, None, None, {}, model.error or model.status)
     return _Model(
-        name=name,
-        path=path,
-        sha256=_text(result["sha256"]),
-        target=_text(result["target"]),
-        budget_met=None if met is None else bool(met),
-        figures={key: _number(result[key]) for key in _FIGURES},
-        at_peak=_tensors(result["at_fault"]),
+        name=model.name,
+        path=model.path,
+        sha256=result.sha256,
+        target=result.target,
+        budget_met=result.budget_met,
+        figures={
+            "file_peak_bytes": result.file_peak_bytes,
+            "peak_bytes": result.peak_bytes,
+            "arena_bytes": result.arena_bytes,
+            "lower_bound_bytes": result.lower_bound_bytes,
+            "extra_macs_percent": result.extra_macs_percent,
+        },
+        at_peak=_tensors(result.at_fault),
     )
 
 
-def _tensors(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {_text(entry["tensor"]): int(_number(entry["size_bytes"])) for entry in entries}
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST:
-        raise TypeError
-    return value
-
-
-_LARGEST = 2**63
+def _tensors(entries: Sequence[ComparedTensor]) -> dict[str, int]:
+    return {entry.tensor: entry.size_bytes for entry in entries}
 
 
 def _pairs(before: Sequence[_Model], after: Sequence[_Model]) -> list[tuple[_Model | None, _Model | None]]:
@@ -195,43 +202,43 @@ def _pairs(before: Sequence[_Model], after: Sequence[_Model]) -> list[tuple[_Mod
     return kept + [(None, model) for model in rest.values()]
 
 
-def _compare(old: _Model | None, new: _Model | None, percent: float) -> dict[str, Any]:
+def _compare(old: _Model | None, new: _Model | None, percent: float) -> ModelDiff:
     one = new or old
-    figures: dict[str, dict[str, float | None]] = {}
-    came: list[dict[str, Any]] = []
-    went: list[dict[str, Any]] = []
+    figures: dict[FigureName, ChangedFigure] = {}
+    came: tuple[PeakTensorRow, ...] = ()
+    went: tuple[PeakTensorRow, ...] = ()
     notes: list[str] = []
     if old is not None and new is not None and old.figures is not None and new.figures is not None:
-        figures = {key: _change(old.figures[key], new.figures[key]) for key in _FIGURES}
+        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures}
         came, went = _missing(new.at_peak, old.at_peak), _missing(old.at_peak, new.at_peak)
         if old.sha256 != new.sha256:
             notes.append("the model itself is another one")
         if old.target != new.target:
             notes.append(f"the target was {old.target} and is {new.target}")
-    return {
-        "name": "" if one is None else one.name,
-        "path": "" if one is None else one.path,
-        "change": _kind(old, new),
-        "error": None if new is None else new.error,
-        "figures": figures,
-        "came_to_peak": came,
-        "left_peak": went,
-        "notes": notes,
-        "regressions": _regressions(old, new, percent),
-    }
+    return ModelDiff(
+        name="" if one is None else one.name,
+        path="" if one is None else one.path,
+        change=_kind(old, new),
+        error=None if new is None else new.error,
+        figures=figures,
+        came_to_peak=came,
+        left_peak=went,
+        notes=tuple(notes),
+        regressions=tuple(_regressions(old, new, percent)),
+    )
 
 
-def _change(old: float, new: float) -> dict[str, float | None]:
+def _change(old: float, new: float) -> ChangedFigure:
     """Return both values and the growth in percent; None where something grew out of nothing, or next to nothing."""
     growth = 0.0 if new == old else 100 * (new - old) / old if old else math.inf
-    return {"old": old, "new": new, "percent": round(growth, 3) if math.isfinite(growth) else None}
+    return ChangedFigure(old=old, new=new, percent=round(growth, 3) if math.isfinite(growth) else None)
 
 
-def _missing(there: Mapping[str, int], here: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"tensor": name, "size_bytes": size} for name, size in there.items() if name not in here]
+def _missing(there: Mapping[str, int], here: Mapping[str, int]) -> tuple[PeakTensorRow, ...]:
+    return tuple(PeakTensorRow(tensor=name, size_bytes=size) for name, size in there.items() if name not in here)
 
 
-def _kind(old: _Model | None, new: _Model | None) -> str:
+def _kind(old: _Model | None, new: _Model | None) -> Change:
     if old is None or new is None:
         return "came" if old is None else "went"
     if old.figures is None or new.figures is None:
@@ -255,7 +262,7 @@ def _regressions(old: _Model | None, new: _Model | None, percent: float) -> list
         before, after = old.figures[key], new.figures[key]
         # In whole numbers, so that exactly PCT percent is permitted.
         if 100 * (after - before) > percent * before:
-            growth = _change(before, after)["percent"]
+            growth = _change(before, after).percent
             by = "" if growth is None else f" by {growth:.2f} %"
             what = key.removesuffix("_bytes")
             found.append(f"the {what} grew{by}, from {before:,} to {after:,} B; {percent:g} % is permitted")

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Literal
+from typing import Literal
 
 from memsched import litert, onnxruntime_plan, tflm
 from memsched.errors import UsageError
@@ -21,10 +21,12 @@ from memsched.placing import Placed, Request, prepare, required_as_given
 from memsched.planning import GraphPlan, plan_allocation, plan_module
 from memsched.pool_planning import plan_pools
 from memsched.report.outputs import TOLERANCE
+from memsched.report.values.optimize import SuggestionRow
+from memsched.report.values.rewrites import OnChipSection
 from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.runtimes.values import Verification
 from memsched.schedule.portfolio import Progress
-from memsched.sections import Outcome, Prepared, build
+from memsched.sections import Outcome, Prepared, build, on_chip_section
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
 from memsched.trials import Asked, Given, suggestions
@@ -127,7 +129,7 @@ def analyze(
         solver = "auto" if reorder else "file"
         request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
         found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
-    helpful: tuple[Mapping[str, Any], ...] = ()
+    helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
         as_given = Placed(plans, allocation, None, required_as_given(module, prepared))
@@ -140,7 +142,7 @@ def analyze(
         tflm=facts,
         pools=pools,
         on_chip=_on_chip(module, main, prepared.target, Limits()),
-        frontier=None if found is None else found.section(),
+        frontier=None if found is None else found.rows(),
         litert=_for_litert(module, prepared, None),
         session=_for_onnxruntime(module, prepared, None, "session"),
         suggestions=helpful,
@@ -260,7 +262,7 @@ def optimize(
         )
     in_litert = _for_litert(module, prepared, final.placed.required)
     in_session = _for_onnxruntime(module, prepared, final.placed, order_guarantee)
-    helpful: tuple[Mapping[str, Any], ...] = ()
+    helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
         asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
         helpful = _suggestions(target, module, prepared, final.placed, options, request, asked_for)
@@ -313,7 +315,7 @@ def optimize(
         module=module,
         graph=main.graph,
         verification=verification,
-        budget_met=None if budget_bytes is None else report["budget"]["met"],
+        budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=interrupted,
     )
 
@@ -332,18 +334,18 @@ def _suggestions(
     options: LoadOptions,
     request: Request,
     asked: Asked,
-) -> tuple[Mapping[str, Any], ...]:
+) -> tuple[SuggestionRow, ...]:
     """Return the report's section on what would help where nothing was gained."""
     rules = load_target(target or default_target(module.format))
     return tuple(
-        {
-            "command": one.command,
-            "what": one.what,
-            "requirement_bytes": one.required,
-            "saving_bytes": placed.required - one.required,
-            "extra_macs_percent": one.extra_macs_percent,
-            "slowdown_percent": None,
-        }
+        SuggestionRow(
+            command=one.command,
+            what=one.what,
+            requirement_bytes=one.required,
+            saving_bytes=placed.required - one.required,
+            extra_macs_percent=one.extra_macs_percent,
+            slowdown_percent=None,
+        )
         for one in suggestions(Given(module, rules, prepared, placed, options, request, asked))
     )
 
@@ -374,14 +376,14 @@ def _end_of_search(started: float, limits: Limits) -> float:
     return limits.deadline(started) - min(reading, _MOST_RESERVED * limits.time_limit)
 
 
-def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> Mapping[str, Any] | None:
+def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:
     """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
     if not target.on_chip_bytes:
         return None
     from memsched.rewriting import in_order
-    from memsched.tiling.onchip.plan import plan, section
+    from memsched.tiling.onchip.plan import plan
 
-    return section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
+    return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
 
 
 def _prepare(module: Module, name: str | None, in_place: bool) -> Prepared:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
+import msgspec
+
 from memsched.formats.module import LoadOptions, Module
 from memsched.placing import Placed, Request, place
 from memsched.rewriting import Rewritten
@@ -66,9 +68,9 @@ class Final:
     def extra_work(self) -> float:
         """Work that the model as given does not have, in percent of its own; bytes moved count for repetitions."""
         tiling, remat = self.rewrites.tiling, self.rewrites.remat
-        pieces = tiling["extra_macs_percent"] if tiling is not None and tiling["applied"] else 0.0
-        again = remat["extra_work_percent"] if remat is not None and remat["applied"] else 0.0
-        return float(pieces + again)
+        pieces = tiling.extra_macs_percent if tiling is not None and tiling.applied else 0.0
+        again = remat.extra_work_percent if remat is not None and remat.applied else 0.0
+        return pieces + again
 
 
 def find(
@@ -144,10 +146,10 @@ def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
     rewrites = final.rewrites
     tiling = tiled.rewrites.tiling
     if rewrites.tiling is None and tiling is not None:
-        unused = {**tiling, "applied": False, "extra_macs": 0, "extra_macs_percent": 0.0, "groups": []}
+        unused = msgspec.structs.replace(tiling, applied=False, extra_macs=0, extra_macs_percent=0.0, groups=())
         rewrites = dataclasses.replace(rewrites, tiling=unused)
     elif rewrites.tiling is not None:
-        stated = {**rewrites.tiling, "max_extra_macs_percent": float(permitted.extra_percent)}
+        stated = msgspec.structs.replace(rewrites.tiling, max_extra_macs_percent=float(permitted.extra_percent))
         rewrites = dataclasses.replace(rewrites, tiling=stated)
     return dataclasses.replace(final, rewrites=rewrites)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from memsched.final import Permitted
 from memsched.formats.module import Module
 from memsched.graph.model import Graph
 from memsched.placing import Placed, Request, place
 from memsched.remat.cost import MACS_PER_BYTE, work_of
+from memsched.report.values.rewrites import FrontierRow
 from memsched.sections import Prepared
 from memsched.tiling.pieces import Group
 
@@ -59,9 +60,9 @@ class Frontier:
     steps: tuple[Step, ...]
     finished: bool
 
-    def section(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple[FrontierRow, ...]:
         """Return what the report shows."""
-        return [asdict(step) for step in self.steps]
+        return tuple(FrontierRow(**asdict(step)) for step in self.steps)
 
 
 def find_frontier(module: Module, prepared: Prepared, request: Request, permitted: Permitted) -> Frontier:

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memsched import __version__
 from memsched.allocate.portfolio import PackProgress, pack
@@ -18,6 +17,7 @@ from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
 from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, Packing
 from memsched.graph.packing_checker import check_packing
+from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.results import Report
 from memsched.units import parse_size
 
@@ -42,7 +42,7 @@ class AllocateResult:
     table: BufferTable
     packing: Packing
     csv: str | None
-    report: Report
+    report: Report[AllocateReport]
     fits: bool | None
     interrupted: bool
 
@@ -138,18 +138,20 @@ def allocate_buffers(
     check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
     csv = None if packing.status == "infeasible" else write_table(table, packing.offsets)
     report = Report(
-        {
-            "schema_version": 1,
-            "memsched_version": __version__,
-            "command": "allocate",
-            "input": _input_section(table, data, alignment),
-            "output": None if csv is None else {"path": output, "sha256": hashlib.sha256(csv.encode()).hexdigest()},
-            "result": _result_section(table.blocks, packing, size, fits, interrupted),
-            "seed": seed,
-            "workers": workers,
-            "seconds": round(time.monotonic() - started, 4),
-            "buffers": _buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
-        }
+        AllocateReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="allocate",
+            input=_input_section(table, data, alignment),
+            output=None
+            if csv is None
+            else AddressesSection(path=output, sha256=hashlib.sha256(csv.encode()).hexdigest()),
+            result=_result_section(table.blocks, packing, size, fits, interrupted),
+            seed=seed,
+            workers=workers,
+            seconds=round(time.monotonic() - started, 4),
+            buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
+        )
     )
     return AllocateResult(table, packing, csv, report, fits, interrupted)
 
@@ -171,46 +173,46 @@ def max_live(blocks: Sequence[Block]) -> int:
     return max(itertools.accumulate([change[moment] for moment in sorted(change)]), default=0)
 
 
-def _input_section(table: BufferTable, data: bytes, alignment: int) -> dict[str, Any]:
-    return {
-        "path": table.path,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "buffers": len(table.blocks),
-        "given": sum([block.offset is not None for block in table.blocks]),
-        "alignment_bytes": alignment,
-        "carried_columns": list(table.carried),
-    }
+def _input_section(table: BufferTable, data: bytes, alignment: int) -> BuffersSection:
+    return BuffersSection(
+        path=table.path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        buffers=len(table.blocks),
+        given=sum([block.offset is not None for block in table.blocks]),
+        alignment_bytes=alignment,
+        carried_columns=tuple(table.carried),
+    )
 
 
 def _result_section(
     blocks: Sequence[Block], packing: Packing, capacity: int | None, fits: bool | None, interrupted: bool
-) -> dict[str, Any]:
+) -> PackingSection:
     found = packing.status != "infeasible"
     live = max_live(blocks)
-    return {
-        "capacity_bytes": capacity,
-        "fits": fits,
-        "height_bytes": packing.height if found else None,
-        "lower_bound_bytes": packing.lower_bound,
-        "max_live_bytes": live,
-        "gap_percent": _share(packing.height - packing.lower_bound, packing.height) if found else None,
-        "fragmentation_percent": _share(packing.height - live, packing.height) if found else None,
-        "status": packing.status,
-        "proof": packing.proof,
-        "method": packing.method,
-        "states": packing.states,
-        "interrupted": interrupted,
-    }
+    return PackingSection(
+        capacity_bytes=capacity,
+        fits=fits,
+        height_bytes=packing.height if found else None,
+        lower_bound_bytes=packing.lower_bound,
+        max_live_bytes=live,
+        gap_percent=_share(packing.height - packing.lower_bound, packing.height) if found else None,
+        fragmentation_percent=_share(packing.height - live, packing.height) if found else None,
+        status=packing.status,
+        proof=packing.proof,
+        method=packing.method,
+        states=packing.states,
+        interrupted=interrupted,
+    )
 
 
 def _share(part: int, whole: int) -> float:
     return round(100 * part / whole, 4) if whole else 0.0
 
 
-def _buffer_rows(table: BufferTable, packing: Packing) -> list[dict[str, Any]]:
-    return [
-        {"id": name, "offset_bytes": offset, "size_bytes": block.size, "lower": lower, "upper": upper}
+def _buffer_rows(table: BufferTable, packing: Packing) -> tuple[AddressRow, ...]:
+    return tuple(
+        AddressRow(id=name, offset_bytes=offset, size_bytes=block.size, lower=lower, upper=upper)
         for name, offset, block, (lower, upper) in zip(
             table.ids, packing.offsets, table.blocks, table.lifetimes, strict=True
         )
-    ]
+    )

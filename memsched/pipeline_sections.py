@@ -6,13 +6,24 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from memsched import __version__
 from memsched.errors import OutputError
 from memsched.formats.files import STANDARD_STREAM, check_writable, same_file, staged_files
 from memsched.pipeline.simulate import Simulation, StageTime
 from memsched.pipelining import SegmentFile, Staged
+from memsched.report.values.pipeline import (
+    AnnotatedSection,
+    BalanceSection,
+    PipelineReport,
+    PipelineRequest,
+    PipelineResult,
+    PipelineTarget,
+    SentTensorRow,
+    SimulationSection,
+    StageRow,
+    StageSeconds,
+)
 from memsched.results import Report
 from memsched.sections import model_section, verification_section
 
@@ -73,7 +84,7 @@ def check_names(names: FileNames, source: str) -> None:
         check_writable(path)
 
 
-def save_pipeline(staged: Staged, report: Report, names: FileNames) -> None:
+def save_pipeline(staged: Staged, report: Report[PipelineReport], names: FileNames) -> None:
     """Write segments, annotated model and report, all or none.
 
     Raises:
@@ -89,115 +100,115 @@ def save_pipeline(staged: Staged, report: Report, names: FileNames) -> None:
         files.commit()
 
 
-def report_of(staged: Staged, names: FileNames) -> Report:
-    """Return the report; its schema is report/pipeline_schema.json."""
+def report_of(staged: Staged, names: FileNames) -> Report[PipelineReport]:
+    """Return the report."""
     layers = staged.network.layers
     constraints = staged.constraints
     return Report(
-        {
-            "schema_version": 1,
-            "memsched_version": __version__,
-            "command": "pipeline",
-            "model": model_section(staged.module),
-            "target": {"name": staged.target.name, "description": staged.target.description},
-            "request": {
-                "stages": constraints.stages,
-                "scheduler": staged.scheduler,
-                "balance": staged.balance,
-                "cut_at": [layers[layer].name for layer in constraints.cut_after],
-                "never_cut": [layers[layer].name for layer in constraints.never_cut],
-                "children_together": constraints.children_together,
-                "skips": constraints.skips,
-            },
-            "result": _result(staged),
-            "simulation": _simulation(staged.simulation, staged.baseline),
-            "stages": [
+        PipelineReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="pipeline",
+            model=model_section(staged.module),
+            target=PipelineTarget(name=staged.target.name, description=staged.target.description),
+            request=PipelineRequest(
+                stages=constraints.stages,
+                scheduler=staged.scheduler,
+                balance=staged.balance,
+                cut_at=tuple(layers[layer].name for layer in constraints.cut_after),
+                never_cut=tuple(layers[layer].name for layer in constraints.never_cut),
+                children_together=constraints.children_together,
+                skips=constraints.skips,
+            ),
+            result=_result(staged),
+            simulation=_simulation(staged.simulation, staged.baseline),
+            stages=tuple(
                 _stage(staged, index, segment, names.segments[index], staged.simulation.stages[index])
                 for index, segment in enumerate(staged.segments)
-            ],
-            "annotated": None
+            ),
+            annotated=None
             if staged.annotated is None
-            else {"path": names.annotated, "sha256": hashlib.sha256(staged.annotated).hexdigest()},
-            "verification": None if staged.verification is None else verification_section(staged.verification),
-            "notes": [*staged.module.notes, *staged.notes, *([_INTERRUPTED] if staged.interrupted else [])],
-            "seed": staged.seed,
-            "seconds": round(staged.seconds, 3),
-        }
+            else AnnotatedSection(path=names.annotated, sha256=hashlib.sha256(staged.annotated).hexdigest()),
+            verification=None if staged.verification is None else verification_section(staged.verification),
+            notes=(*staged.module.notes, *staged.notes, *([_INTERRUPTED] if staged.interrupted else [])),
+            seed=staged.seed,
+            seconds=round(staged.seconds, 3),
+        )
     )
 
 
-def _result(staged: Staged) -> dict[str, Any]:
+def _result(staged: Staged) -> PipelineResult:
     schedule = staged.schedule
     largest = max(part.parameters for part in staged.figures)
-    return {
-        "peak_parameters_bytes": largest,
-        "balanced": {
-            "unit": staged.balance,
-            "largest": schedule.objective,
-            "lower_bound": schedule.lower_bound,
-        },
-        "communication_bytes": schedule.communication,
-        "communication_bound_bytes": schedule.communication_bound,
-        "inputs_bytes": sum(part.receives for part in staged.figures) - schedule.communication,
-        "status": schedule.status,
-        "proof": schedule.proof,
-        "method": schedule.method,
-        "scheduling_seconds": round(schedule.seconds, 4),
-    }
+    return PipelineResult(
+        peak_parameters_bytes=largest,
+        balanced=BalanceSection(
+            unit=staged.balance,
+            largest=schedule.objective,
+            lower_bound=schedule.lower_bound,
+        ),
+        communication_bytes=schedule.communication,
+        communication_bound_bytes=schedule.communication_bound,
+        inputs_bytes=sum(part.receives for part in staged.figures) - schedule.communication,
+        status=schedule.status,
+        proof=schedule.proof,
+        method=schedule.method,
+        scheduling_seconds=round(schedule.seconds, 4),
+    )
 
 
-def _simulation(found: Simulation, baseline: Simulation | None) -> dict[str, Any]:
-    return {
-        "throughput_per_second": _rounded(found.throughput),
-        "latency_seconds": _rounded(found.latency),
-        "heuristic_throughput_per_second": None if baseline is None else _rounded(baseline.throughput),
-        "speed_up_over_heuristic": None
+def _simulation(found: Simulation, baseline: Simulation | None) -> SimulationSection:
+    return SimulationSection(
+        throughput_per_second=_rounded(found.throughput),
+        latency_seconds=_rounded(found.latency),
+        heuristic_throughput_per_second=None if baseline is None else _rounded(baseline.throughput),
+        speed_up_over_heuristic=None
         if baseline is None or not baseline.throughput
         else _rounded(found.throughput / baseline.throughput),
-        "assumptions": list(found.assumptions),
-    }
+        assumptions=tuple(found.assumptions),
+    )
 
 
-def _stage(staged: Staged, index: int, segment: SegmentFile, path: str, time: StageTime) -> dict[str, Any]:
+def _stage(staged: Staged, index: int, segment: SegmentFile, path: str, time: StageTime) -> StageRow:
     part = staged.figures[index]
-    return {
-        "index": index,
-        "path": path,
-        "sha256": segment.sha256,
-        "ops": [staged.network.layers[layer].name for layer in part.layers],
-        "parameters_bytes": part.parameters,
-        "on_cache_bytes": time.on_cache,
-        "off_cache_bytes": time.off_cache,
-        "macs": part.macs,
-        "receives_bytes": part.receives,
-        "sends_bytes": part.sends,
-        "receives": _values(staged, part.received_values),
-        "sends": _values(staged, part.sent_values),
-        "peak_bytes": segment.plan.schedule.peak,
-        "lower_bound_bytes": segment.plan.schedule.lower_bound,
-        "order_status": segment.plan.schedule.status,
-        "arena_bytes": segment.arena,
-        "seconds": {
-            "input_seconds": _rounded(time.input),
-            "parameters_seconds": _rounded(time.parameters),
-            "compute_seconds": _rounded(time.compute),
-            "output_seconds": _rounded(time.output),
-            "total_seconds": _rounded(time.total),
-        },
-    }
+    return StageRow(
+        index=index,
+        path=path,
+        sha256=segment.sha256,
+        ops=tuple(staged.network.layers[layer].name for layer in part.layers),
+        parameters_bytes=part.parameters,
+        on_cache_bytes=time.on_cache,
+        off_cache_bytes=time.off_cache,
+        macs=part.macs,
+        receives_bytes=part.receives,
+        sends_bytes=part.sends,
+        receives=_values(staged, part.received_values),
+        sends=_values(staged, part.sent_values),
+        peak_bytes=segment.plan.schedule.peak,
+        lower_bound_bytes=segment.plan.schedule.lower_bound,
+        order_status=segment.plan.schedule.status,
+        arena_bytes=segment.arena,
+        seconds=StageSeconds(
+            input_seconds=_rounded(time.input),
+            parameters_seconds=_rounded(time.parameters),
+            compute_seconds=_rounded(time.compute),
+            output_seconds=_rounded(time.output),
+            total_seconds=_rounded(time.total),
+        ),
+    )
 
 
-def _values(staged: Staged, values: Sequence[int]) -> list[dict[str, Any]]:
+def _values(staged: Staged, values: Sequence[int]) -> tuple[SentTensorRow, ...]:
     stages = staged.schedule.stages
     found = [staged.network.values[value] for value in values]
-    return [
-        {
-            "tensor": value.name,
-            "size_bytes": value.size,
-            "made_in_stage": stages[value.producer] if value.producer >= 0 else None,
-        }
+    return tuple(
+        SentTensorRow(
+            tensor=value.name,
+            size_bytes=value.size,
+            made_in_stage=stages[value.producer] if value.producer >= 0 else None,
+        )
         for value in found
-    ]
+    )
 
 
 def _rounded(number: float) -> float:

@@ -6,9 +6,8 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
@@ -17,6 +16,8 @@ from memsched.placing import GivenUpError, Placed, Request, place, prepare_again
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import SMALL, Found, Point, search
+from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
+from memsched.report.values.shared import FiguresSection
 from memsched.rewriting import Rewritten, dialect_of, in_order, read_back
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
@@ -48,7 +49,7 @@ def recompute(
     *,
     percent: float,
     budget: int | None,
-) -> tuple[Rewritten | None, Mapping[str, Any]]:
+) -> tuple[Rewritten | None, RematSection]:
     """Return the model with some ops executed several times where that needs less, and the report's section.
 
     Args:
@@ -233,7 +234,7 @@ def _rewritten(
 
 def _section(
     graph: Graph, found: Found, used: Point | None, placed: Placed, percent: float, refused: Sequence[str]
-) -> Mapping[str, Any]:
+) -> RematSection:
     """Return what a report says of a search.
 
     Args:
@@ -242,47 +243,47 @@ def _section(
     """
     macs = sum(op.macs for op in graph.ops)
     point = used or found.frontier[0]
-    return {
-        "applied": used is not None and used.cost > 0,
-        "max_extra_work_percent": round(float(percent), 3),
-        "extra_macs": point.extra_macs,
-        "extra_macs_percent": _percent(point.extra_macs, macs),
-        "extra_bytes_moved": point.extra_bytes,
-        "extra_work_percent": _percent(point.cost, found.total),
-        "status": point.status if used is not None else "feasible",
-        "extra_work_bound_percent": _percent(min(point.cost_bound, point.cost), found.total),
-        "proof": point.proof,
-        "lower_bound_bytes": found.lower_bound,
-        "without": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        "copies": list(_copies(graph, point)),
-        "frontier": [
-            {
-                "peak_bytes": step.peak,
-                "extra_macs_percent": _percent(step.extra_macs, macs),
-                "extra_work_percent": _percent(step.cost, found.total),
-            }
+    return RematSection(
+        applied=used is not None and used.cost > 0,
+        max_extra_work_percent=round(float(percent), 3),
+        extra_macs=point.extra_macs,
+        extra_macs_percent=_percent(point.extra_macs, macs),
+        extra_bytes_moved=point.extra_bytes,
+        extra_work_percent=_percent(point.cost, found.total),
+        status=point.status if used is not None else "feasible",
+        extra_work_bound_percent=_percent(min(point.cost_bound, point.cost), found.total),
+        proof=point.proof,
+        lower_bound_bytes=found.lower_bound,
+        without=FiguresSection(peak_bytes=placed.plans[0].schedule.peak, arena_bytes=placed.allocation.arena),
+        copies=tuple(_copies(graph, point)),
+        frontier=tuple(
+            RematPointRow(
+                peak_bytes=step.peak,
+                extra_macs_percent=_percent(step.extra_macs, macs),
+                extra_work_percent=_percent(step.cost, found.total),
+            )
             for step in found.frontier
-        ],
-        "refusals": list(refused),
-        "judged": found.judged,
-        "finished": found.finished,
-        "settled": found.settled,
-    }
+        ),
+        refusals=tuple(refused),
+        judged=found.judged,
+        finished=found.finished,
+        settled=found.settled,
+    )
 
 
-def _copies(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:
+def _copies(graph: Graph, point: Point) -> Iterator[CopyRow]:
     """Yield the ops that are executed several times, in order of execution, with what their repetitions cost."""
     work = work_of(graph)
     for op, count in Counter(point.sequence).items():
         if count > 1:
             again = count - 1
-            yield {
-                "op": graph.ops[op].name,
-                "type": graph.ops[op].type,
-                "times": again,
-                "extra_macs": again * work.macs[op],
-                "extra_bytes_moved": again * work.bytes[op],
-            }
+            yield CopyRow(
+                op=graph.ops[op].name,
+                type=graph.ops[op].type,
+                times=again,
+                extra_macs=again * work.macs[op],
+                extra_bytes_moved=again * work.bytes[op],
+            )
 
 
 def _percent(part: int, total: int) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from memsched.errors import OutputError, UsageError, VerificationError
 from memsched.formats.files import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
@@ -15,29 +17,40 @@ from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.build import dump_report
 from memsched.report.header import arena_header
+from memsched.report.values.base import Section
+from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import Verification
 
 __all__ = ["AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report", "check_outputs", "save_outputs"]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A report; ``data`` is what its JSON file holds."""
+_Values_co = TypeVar("_Values_co", bound=Section, covariant=True)
 
-    data: Mapping[str, Any]
+
+@dataclass(frozen=True)
+class Report(Generic[_Values_co]):
+    """A report as typed values; ``report["result"]["peak_bytes"]`` is ``report.values.result.peak_bytes``."""
+
+    values: _Values_co
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """The report as plain values, as its JSON file holds them."""
+        data: Mapping[str, Any] = json.loads(self.to_json())
+        return data
 
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
 
     def to_json(self) -> str:
         """Return the report as the text of its JSON file."""
-        return dump_report(self.data)
+        return dump_report(self.values)
 
-    def to_header(self, path: str | os.PathLike[str]) -> str:
+    def to_header(self: Report[OptimizeReport], path: str | os.PathLike[str]) -> str:
         """Return the text of the C header that is to be written to ``path``, which gives its include guard."""
-        return arena_header(self.data, os.fspath(path))
+        return arena_header(self.values, os.fspath(path))
 
-    def to_html(self) -> str:
+    def to_html(self: Report[OptimizeReport]) -> str:
         """Return the page: one HTML file that needs nothing else.
 
         Raises:
@@ -45,10 +58,10 @@ class Report:
         """
         from memsched.report.page import render_page
 
-        return render_page(self.data)
+        return render_page(self.values)
 
     def save(
-        self,
+        self: Report[Any],
         path: str | os.PathLike[str] | None,
         header_path: str | os.PathLike[str] | None = None,
         html_path: str | os.PathLike[str] | None = None,
@@ -87,7 +100,7 @@ class AnalyzeResult:
     graph: Graph
     schedule: Schedule
     allocation: Allocation
-    report: Report
+    report: Report[OptimizeReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ class OptimizeResult:
     """
 
     model: bytes
-    report: Report
+    report: Report[OptimizeReport]
     schedule: Schedule
     allocation: Allocation
     module: Module
@@ -126,7 +139,7 @@ class OptimizeResult:
 class OutputsDifferError(VerificationError):
     """The reordered model computed other outputs; ``report`` says how far apart they are. There is no model."""
 
-    def __init__(self, message: str, report: Report) -> None:
+    def __init__(self, message: str, report: Report[OptimizeReport]) -> None:
         super().__init__(message)
         self.report = report
 

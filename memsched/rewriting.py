@@ -10,9 +10,10 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import UNSET, UnsetType
 
 from memsched import tflm
 from memsched.errors import InternalError, MemschedError, ModelError
@@ -23,6 +24,8 @@ from memsched.graph.model import Graph
 from memsched.graph.rewrite_checker import check_rewrite, check_written
 from memsched.placing import GivenUpError, Placed, Request, as_stored, place, planner_is_known, prepare_again
 from memsched.regions.geometry import has_windows
+from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
+from memsched.report.values.shared import FiguresSection
 from memsched.schedule.portfolio import Progress
 from memsched.sections import Prepared
 from memsched.targets.model import Target
@@ -139,7 +142,7 @@ def tile(
     *,
     percent: float,
     budget: int | None,
-) -> tuple[Rewritten | None, Mapping[str, Any]]:
+) -> tuple[Rewritten | None, TilingSection]:
     """Return the model with groups of its layers in pieces where that needs less, and the report's section.
 
     Args:
@@ -179,37 +182,43 @@ def tile(
     best, taken = models.taken if models.taken is not None else (None, ())
     if best is None or best.placed.required >= placed.required:
         best, taken = None, ()
-    section = {
-        "applied": best is not None,
-        "max_extra_macs_percent": float(percent),
-        "extra_macs": best.extra_macs if best is not None else 0,
-        "extra_macs_percent": _percent(best.extra_macs, total) if best is not None else 0.0,
-        "untiled": {"peak_bytes": placed.plans[0].schedule.peak, "arena_bytes": placed.allocation.arena},
-        **_section(graph, found, refused, taken, dialect, _AXES[module.format] if has_windows(graph) else ()),
-        "frontier": _frontier_rows(module, prepared, graph, found, options, request),
-    }
+    axes = _AXES[module.format] if has_windows(graph) else ()
+    kinds = {op.name: op.type for op in graph.ops}
+    section = TilingSection(
+        applied=best is not None,
+        max_extra_macs_percent=float(percent),
+        extra_macs=best.extra_macs if best is not None else 0,
+        extra_macs_percent=_percent(best.extra_macs, total) if best is not None else 0.0,
+        untiled=FiguresSection(peak_bytes=placed.plans[0].schedule.peak, arena_bytes=placed.allocation.arena),
+        groups=tuple(_group_row(graph, group, dialect, axes) for group in taken),
+        refusals=tuple(
+            _refusal_row(name, kinds[name], reason) for name, reason in {**dict(found.refusals), **refused}.items()
+        ),
+        judged=found.judged,
+        exhausted=found.exhausted,
+        frontier=tuple(_frontier_rows(module, prepared, graph, found, options, request)),
+    )
     return best, section
 
 
 def _frontier_rows(
     module: Module, prepared: Prepared, graph: Graph, found: Found, options: LoadOptions, request: Request
-) -> list[dict[str, Any]]:
-    """Return the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
+) -> Iterator[TilingPointRow]:
+    """Yield the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
     total = sum(op.macs for op in graph.ops)
-    rows: list[dict[str, Any]] = []
     for point in found.frontier:
-        row: dict[str, Any] = {
-            "peak_bytes": point.peak,
-            "extra_macs_percent": _percent(point.extra_macs, total),
-        }
+        whole: int | UnsetType = UNSET
         if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
             dialect = dialect_of(module, prepared.target)
             with contextlib.suppress(InternalError, ModelError):
                 pieces = in_pieces(graph, point.groups, dialect)
                 again, _ = read_back(module, pieces.graph, options, prepared.target)
-                row["whole_arena_bytes_estimate"] = tflm.whole_arena_bytes(again, point.peak)
-        rows.append(row)
-    return rows
+                whole = tflm.whole_arena_bytes(again, point.peak)
+        yield TilingPointRow(
+            peak_bytes=point.peak,
+            extra_macs_percent=_percent(point.extra_macs, total),
+            whole_arena_bytes_estimate=whole,
+        )
 
 
 def frontier(
@@ -403,41 +412,25 @@ class _Models:
         return None
 
 
-def _section(
-    graph: Graph,
-    found: Found,
-    refused: Mapping[str, str],
-    groups: Sequence[Group],
-    dialect: Dialect,
-    axes: Sequence[str],
-) -> Mapping[str, Any]:
-    kinds = {op.name: op.type for op in graph.ops}
-    refusals = {**dict(found.refusals), **refused}
-    return {
-        "groups": [_group_section(graph, group, dialect, axes) for group in groups],
-        "refusals": [_refusal_section(name, kinds[name], reason) for name, reason in refusals.items()],
-        "judged": found.judged,
-        "exhausted": found.exhausted,
-    }
-
-
-def _group_section(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]) -> dict[str, Any]:
+def _group_row(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
+    """Return what a report says of a group; the peak of its steps is known when the whole model is placed."""
     pieces = plan_pieces(graph, group, dialect)
     shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()
     given = sum(graph.ops[op].macs for op in group.ops)
-    return {
-        "ops": [graph.ops[op].name for op in group.ops],
-        "axes": list(group.axes),
-        "axis_names": [axes[axis] if len(shape) == len(axes) else f"axis {axis}" for axis in group.axes],
-        "pieces": list(group.counts),
-        "kept_halos": [graph.tensors[tensor].name for tensor in group.kept],
-        "padded_ops": [graph.ops[op].name for op in group.padded],
-        "extra_macs": pieces.macs - given if isinstance(pieces, Pieces) else 0,
-    }
+    return GroupRow(
+        ops=tuple(graph.ops[op].name for op in group.ops),
+        axes=group.axes,
+        axis_names=tuple(axes[axis] if len(shape) == len(axes) else f"axis {axis}" for axis in group.axes),
+        pieces=group.counts,
+        kept_halos=tuple(graph.tensors[tensor].name for tensor in group.kept),
+        padded_ops=tuple(graph.ops[op].name for op in group.padded),
+        extra_macs=pieces.macs - given if isinstance(pieces, Pieces) else 0,
+        peak_bytes=0,
+    )
 
 
-def _refusal_section(name: str, kind: str, reason: str) -> dict[str, str]:
-    return {"op": name, "type": kind, "reason": reason.removeprefix(f"op '{name}' ({kind}): ")}
+def _refusal_row(name: str, kind: str, reason: str) -> RefusalRow:
+    return RefusalRow(op=name, type=kind, reason=reason.removeprefix(f"op '{name}' ({kind}): "))
 
 
 def _percent(part: int, total: int) -> float:

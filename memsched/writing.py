@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from memsched import __version__
 from memsched.errors import InternalError, MemschedError, ModelError, UsageError
@@ -29,7 +30,7 @@ class Guarantee:
         executed: Names of the main graph's ops as they run; None where that is the file's order.
     """
 
-    kind: str
+    kind: OrderGuarantee | Literal["file", "control_dependencies"]
     session_options: tuple[str, ...] = ()
     pins: int | None = None
     predicted: Mapping[str, int] | None = None

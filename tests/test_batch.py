@@ -23,7 +23,8 @@ from memsched.batch_inputs import BatchModel, find_models, read_list
 from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
 from memsched.cluster import connect
 from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
-from memsched.report.batch import Status, dump_html, load_batch_schema
+from memsched.report.batch import Status, dump_html
+from memsched.report.schema import json_schema
 from tests import small_models
 from tests.formats import tflite_builder
 
@@ -129,7 +130,7 @@ def test_a_zoo_with_a_damaged_model(zoo: Path, tmp_path: Path) -> None:
         assert result.exit_code == 1
         outputs.append(written(folder))
         summary = json.loads((folder / "batch.json").read_text())
-        jsonschema.validate(summary, load_batch_schema())
+        jsonschema.validate(summary, json_schema("batch"))
         assert [model["status"] for model in summary["models"]] == ["done", "done", "done", "failed", "done", "failed"]
         assert summary["totals"]["failed"] == 2
         assert [row["batch_status"] for row in csv.DictReader((folder / "batch.csv").open())].count("done") == 4
@@ -158,7 +159,7 @@ def test_external_data_gets_a_folder_of_its_own(tmp_path: Path) -> None:
         assert (tmp_path / "out" / name / f"{name}_memsched.onnx").is_file()
         weights = (tmp_path / "out" / name / "weights.bin").read_bytes()
         assert weights == (tmp_path / name / "weights.bin").read_bytes()
-    assert result.summary["models"][0]["output"] == "a/a_memsched.onnx"
+    assert result.summary.models[0].output == "a/a_memsched.onnx"
 
 
 def test_a_budget_and_its_exit_code(zoo: Path, tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
 
     result = run_batch(models_of("a", "waits", "c"), QUICK, str(tmp_path), runner, on_event=tell, stop=ended.is_set)
     assert [row.status for row in result.rows] == [Status.FAILED, Status.NOT_RUN, Status.NOT_RUN]
-    assert (result.exit_code, result.summary["interrupted"]) == (130, True)
+    assert (result.exit_code, result.summary.interrupted) == (130, True)
     assert json.loads((tmp_path / "batch.json").read_text())["totals"]["not_run"] == 2
 
 

@@ -19,6 +19,7 @@ LONGEST_MODULE = 500
 FLOORS = {
     "errors": 0,
     "suggestions": 0,
+    "typed": 0,
     "units": 0,
     "graph": 0,
     "targets": 1,

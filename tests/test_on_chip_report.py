@@ -7,14 +7,14 @@ import json
 import jsonschema
 
 import memsched
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests.test_final import convolutions
 
 
 def test_the_report_says_what_stays_on_chip() -> None:
     report = memsched.analyze(convolutions(), target="diannao").report
     data = json.loads(report.to_json())
-    jsonschema.validate(data, load_schema())
+    jsonschema.validate(data, json_schema("report"))
     on_chip = data["on_chip"]
     assert on_chip["on_chip_bytes"] == 768 * 1024
     # Both layers fit on chip at once, so what lies between them is never moved.

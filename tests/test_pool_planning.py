@@ -14,11 +14,11 @@ from memsched.cli.main import main
 from memsched.graph.limits import Limits
 from memsched.planning import lower_module, plan_module
 from memsched.pool_planning import plan_pools
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from memsched.targets.load import load_target
 from tests import small_models
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
 
 def target(folder: Path, *pools: str) -> str:

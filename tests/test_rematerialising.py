@@ -95,9 +95,10 @@ def test_the_page_says_what_was_proven() -> None:
     result = memsched.optimize(
         small_model(4), time_limit=2, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False
     )
-    section = result.report["remat"]
-    assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
-    (table,) = rewrite_tables(result.report.data)
+    section = result.report.values.remat
+    assert section is not None
+    assert (section.status, section.proof) == ("optimal", "all orders and all repetitions")
+    (table,) = rewrite_tables(result.report.values)
     assert proof_of(section)[1:] in table["text"]
 
 
@@ -181,5 +182,5 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
     assert left["remat"]["refusals"] == ["RESHAPE 2304 != 2295"]
     assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]
     assert not copies & {copy["op"] for copy in left["remat"]["copies"]}
-    lines = [line for line, _ in remat_lines(left["remat"], 80, verbose=False)]
+    lines = [line for line, _ in remat_lines(left.values.remat, 80, verbose=False)]
     assert "repetitions that cannot be written: RESHAPE 2304 != 2295" in lines

@@ -13,13 +13,14 @@ from memsched import tflm
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite_limits import Refusal
-from memsched.report.build import load_schema
 from memsched.report.console import findings
 from memsched.report.header import arena_header
+from memsched.report.schema import json_schema
 from memsched.rewriting import read_back
 from memsched.targets.load import load_target
 from tests.formats.test_tflite_limits import join, softmax
 from tests.formats.tflite_builder import MODELS
+from tests.report.plain import typed
 from tests.tflm_kernels import CASES, model, of_axes
 from tests.tiling.test_unwritable import network
 
@@ -28,8 +29,8 @@ SAID = "TensorFlow Lite Micro refuses this model: operator 0, SOFTMAX 'y'"
 
 def test_analyze_says_it_first_and_goes_on() -> None:
     report = dict(memsched.analyze(softmax("INT8", 7.8e-9), target="tflm").report.data)
-    jsonschema.validate(report, load_schema())
-    assert findings(report, 100, verbose=False)[0][0].startswith(SAID)
+    jsonschema.validate(report, json_schema("report"))
+    assert findings(typed(report), 100, verbose=False)[0][0].startswith(SAID)
     (refused,) = report["tflm"]["refused"]
     assert (refused["operator"], refused["type"], refused["name"]) == (0, "SOFTMAX", "y")
 
@@ -37,15 +38,15 @@ def test_analyze_says_it_first_and_goes_on() -> None:
 def test_optimize_says_it_first_and_last_and_in_the_header() -> None:
     result = memsched.optimize(softmax("INT8", 7.8e-9), target="tflm", verify=False)
     report = dict(result.report.data)
-    jsonschema.validate(report, load_schema())
-    lines = [text for text, _ in findings(report, 100, verbose=False)]
+    jsonschema.validate(report, json_schema("report"))
+    lines = [text for text, _ in findings(typed(report), 100, verbose=False)]
     assert lines[0].startswith(SAID)
     assert lines[-1] == lines[0]
 
 
 def test_the_header_of_what_is_refused_states_nothing_but_an_error() -> None:
     report = dict(memsched.optimize(softmax("INT8", 7.8e-9), target="tflm", verify=False).report.data)
-    text = arena_header(report, "m.h")
+    text = arena_header(typed(report), "m.h")
     (error,) = [line for line in text.splitlines() if line.startswith("#error")]
     assert SAID[:60] in error
     assert "is too small" in error

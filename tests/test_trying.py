@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import memsched
 from memsched.formats.module import OrderGuarantee
+from memsched.report.values.optimize import OptimizeReport
 from memsched.trying import try_points
 from tests.test_tflm import random_model
 from tests.tiling.random_nets import onnx_net, tflite_net
@@ -125,7 +126,9 @@ def test_between_the_peak_and_what_the_planner_requires_pieces_are_found() -> No
     assert needed <= between
 
 
-def in_onnxruntime(data: bytes, guarantee: OrderGuarantee, budget: int, *, verify: bool = False) -> memsched.Report:
+def in_onnxruntime(
+    data: bytes, guarantee: OrderGuarantee, budget: int, *, verify: bool = False
+) -> memsched.Report[OptimizeReport]:
     return memsched.optimize(
         data,
         budget=budget,

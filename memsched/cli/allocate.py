@@ -130,7 +130,7 @@ def _print(
         write_standard_output(result.csv.encode())
     taken = print_report or output == _STANDARD
     console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
-    print_allocation(console, result.report.data, report_path=report, verbose=options["verbose"] > 0)
+    print_allocation(console, result.report.values, report_path=report, verbose=options["verbose"] > 0)
 
 
 def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int:
@@ -140,7 +140,7 @@ def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int
     if interrupted:
         code, reason = _INTERRUPTED, "interrupted: the best addresses found so far were written"
     elif result.fits is False:
-        code, reason = _DOES_NOT_FIT, verdict(result.report.data)
+        code, reason = _DOES_NOT_FIT, verdict(result.report.values)
     else:
         return 0
     if quiet:

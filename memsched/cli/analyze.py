@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from memsched.cli.options import (
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from memsched.report.values.optimize import OptimizeReport
     from memsched.results import AnalyzeResult
 
 __all__ = ["command"]
@@ -67,26 +67,26 @@ def command(**options: Any) -> int:
     if extension is not None:
         from memsched.report.frontier import draw
 
-        pictures[options["plot"]] = draw(result.report.data, extension)
+        pictures[options["plot"]] = draw(result.report.values, extension)
     result.report.save(path, header, html, pictures)
     if print_report:
         write_standard_output(result.report.to_json().encode())
     _print(result, options, path, stderr=print_report)
     if limited is not None and not options["quiet"]:
         click.echo(f"memsched: {limited}", err=True)
-    if result.report["result"]["interrupted"] and limited is None:
+    if result.report.values.result.interrupted and limited is None:
         return _INTERRUPTED
-    return _exit_code(result.report.data, options["quiet"])
+    return _exit_code(result.report.values, options["quiet"])
 
 
-def _exit_code(report: Mapping[str, Any], quiet: bool) -> int:
+def _exit_code(report: OptimizeReport, quiet: bool) -> int:
     """Return whether the budget is met; if not, that is said even to those who asked for quiet."""
     from memsched.report.console import budget_verdict
 
-    if report["budget"] is None or report["budget"]["met"]:
+    if report.budget is None or report.budget.met:
         return 0
     if quiet:
-        click.echo(f"memsched: {budget_verdict(report)}", err=True)
+        click.echo(f"memsched: {budget_verdict(report, report.budget)}", err=True)
     return _BUDGET_NOT_MET
 
 
@@ -153,9 +153,9 @@ def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, 
 
     console = make_console(stderr=stderr, no_color=options["no_color"], quiet=options["quiet"])
     verbose = options["verbose"] > 0
-    print_summary(console, result.report.data, report_path=path, html_path=options["html"], verbose=verbose)
-    print_operators(console, result.report.data, None if verbose else _OPERATORS_SHOWN)
-    print_firmware(console, result.report.data, verbose=verbose)
-    if result.report["frontier"] is not None:
-        print_frontier(console, result.report.data, verbose=verbose)
-    print_suggestion(console, result.report.data)
+    print_summary(console, result.report.values, report_path=path, html_path=options["html"], verbose=verbose)
+    print_operators(console, result.report.values, None if verbose else _OPERATORS_SHOWN)
+    print_firmware(console, result.report.values, verbose=verbose)
+    if result.report.values.frontier is not None:
+        print_frontier(console, result.report.values, verbose=verbose)
+    print_suggestion(console, result.report.values)

@@ -173,9 +173,9 @@ def _print(result: BatchResult, options: dict[str, Any]) -> None:
     console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
     print_batch(console, result.summary, options["output"])
     if options["quiet"] and result.exit_code:
-        totals = result.summary["totals"]
+        totals = result.summary.totals
         click.echo(
-            f"memsched: {totals['failed']} failed, {totals['budget_missed']} missed the budget, "
-            f"{totals['not_run']} were not run, of {totals['models']}",
+            f"memsched: {totals.failed} failed, {totals.budget_missed} missed the budget, "
+            f"{totals.not_run} were not run, of {totals.models}",
             err=True,
         )

@@ -30,14 +30,15 @@ _STYLES = {"done": "green", "budget_missed": "yellow", "failed": "red", "not_run
 
 def row_text(row: Row) -> str:
     """Return in a line what became of a model, without its name."""
-    if row.figures is None:
+    if row.saved is None:
         return f"failed: {row.error}" if row.error else "not run"
-    before, after, bound = (row.figures[f"{name}_bytes"] for name in ("file_peak", "peak", "lower_bound"))
+    figures = row.saved.figures
+    before, after, bound = figures.file_peak_bytes, figures.peak_bytes, figures.lower_bound_bytes
     less = f"{100 * (before - after) / before:.1f} % less" if before else "nothing to save"
-    proof = "optimal" if row.figures["status"] == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
+    proof = "optimal" if figures.status == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
     text = f"{format_size(before)} -> {format_size(after)}, {less}, {proof}"
-    if row.figures["budget_met"] is False:
-        text = f"budget missed: {format_size(row.figures['required_bytes'])} required; {text}"
+    if figures.budget_met is False and figures.required_bytes is not None:
+        text = f"budget missed: {format_size(figures.required_bytes)} required; {text}"
     return text
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memsched.cli.options import output_options, parse_percentage
 from memsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from memsched.report.values.diff import DiffReport
+    from memsched.results import Report
 
 __all__ = ["command"]
 
@@ -39,18 +43,19 @@ def command(**options: Any) -> int:
     if names == (_STANDARD, _STANDARD):
         raise UsageError("only one of the two can come from standard input")
     old, new = (load_report(name) for name in names)
-    diff = compare_reports(old, new, names=names, fail_percent=options["fail_on_regression"])
-    _print(diff, options)
-    return _REGRESSION if diff["failed"] else 0
+    found = compare_reports(old, new, names=names, fail_percent=options["fail_on_regression"])
+    _print(found, options)
+    return _REGRESSION if found.values.failed else 0
 
 
-def _print(diff: dict[str, Any], options: dict[str, Any]) -> None:
+def _print(found: Report[DiffReport], options: dict[str, Any]) -> None:
     from memsched.cli.terminal import make_console
     from memsched.report.diff import diff_verdict, print_diff
 
     if options["as_json"]:
-        click.echo(json.dumps(diff, indent=2))
+        click.echo(json.dumps(found.data, indent=2))
+    diff = found.values
     console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
     print_diff(console, diff, verbose=options["verbose"] > 0)
-    if options["quiet"] and diff["failed"]:
+    if options["quiet"] and diff.failed:
         click.echo(f"memsched: {diff_verdict(diff)[0]}", err=True)

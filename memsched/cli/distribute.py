@@ -13,6 +13,7 @@ from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.distributing import Distributed
+    from memsched.report.values.distribute import DistributionReport
     from memsched.results import Report
 
 __all__ = ["command"]
@@ -111,7 +112,7 @@ def _folder(options: dict[str, Any]) -> str:
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 
 
-def _print(found: Distributed, report: Report, options: dict[str, Any], folder: str) -> None:
+def _print(found: Distributed, report: Report[DistributionReport], options: dict[str, Any], folder: str) -> None:
     from memsched.cli.terminal import make_console, write_standard_output
     from memsched.distributing import runtime_installed
     from memsched.report.distribution import print_distribution
@@ -119,7 +120,7 @@ def _print(found: Distributed, report: Report, options: dict[str, Any], folder: 
     if options["as_json"]:
         write_standard_output(report.to_json().encode())
     console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
-    print_distribution(console, report.data, folder=folder, verbose=options["verbose"] > 0)
+    print_distribution(console, report.values, folder=folder, verbose=options["verbose"] > 0)
     asked = click.get_current_context().get_parameter_source("run") is not ParameterSource.DEFAULT
     if found.executed is None and not asked and not runtime_installed():
         console.print("note: not run: onnxruntime is not installed", style="dim")

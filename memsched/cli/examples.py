@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Which there are", "memsched targets"),
         ("Start a target of your own", "memsched targets tflm > mychip.toml"),
     ),
+    "schema": (("The form of a report", "memsched schema report > report.schema.json"),),
 }
 """Command to (what for, the line to type)."""
 
@@ -78,6 +79,7 @@ _POSSIBLE_EXIT_CODES = {
     "diff": ("0", "1", "2", "3"),
     "report": ("0", "1", "2"),
     "targets": ("0", "1", "2"),
+    "schema": ("0", "2"),
     "verify": ("0", "1", "2", "4", "130"),
     "allocate": ("0", "1", "2", "3", "130"),
     "pipeline": ("0", "1", "2", "4", "130"),

@@ -37,6 +37,7 @@ _COMMANDS = {
     "diff": ("memsched.cli.diff", "What changed between two reports; for CI."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
     "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),
+    "schema": ("memsched.cli.schema", "The form of reports and other files, as JSON Schema."),
 }
 """Name to module and help: what `memsched --help` shows without importing any of them."""
 

@@ -204,12 +204,13 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
     from memsched.report.console import budget_verdict
     from memsched.report.pools import pool_lines
 
-    pools = result.report["pools"]
+    report = result.report.values
+    pools = report.pools
     if interrupted:
         code, reason = _INTERRUPTED, "interrupted: the best found so far was written"
-    elif result.budget_met is False:
-        code, reason = _BUDGET_NOT_MET, budget_verdict(result.report.data)
-    elif pools is not None and pools["weighted_traffic"] is None:
+    elif report.budget is not None and not report.budget.met:
+        code, reason = _BUDGET_NOT_MET, budget_verdict(report, report.budget)
+    elif pools is not None and pools.weighted_traffic is None:
         code, reason = _BUDGET_NOT_MET, pool_lines(pools)[0][0]
     else:
         return 0
@@ -232,11 +233,11 @@ def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -
     console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
     print_summary(
         console,
-        result.report.data,
+        result.report.values,
         report_path=outputs.report,
         html_path=options["html"],
         verbose=options["verbose"] > 0,
     )
     if options["verbose"] > 0:
-        print_firmware(console, result.report.data, verbose=True)
-    print_suggestion(console, result.report.data)
+        print_firmware(console, result.report.values, verbose=True)
+    print_suggestion(console, result.report.values)

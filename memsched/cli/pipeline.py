@@ -128,7 +128,7 @@ def command(**options: Any) -> int:
     if print_report:
         write_standard_output(report.to_json().encode())
     console = make_console(stderr=print_report, no_color=options["no_color"], quiet=options["quiet"])
-    print_pipeline(console, report.data, report_path=names.report, verbose=options["verbose"] > 0)
+    print_pipeline(console, report.values, report_path=names.report, verbose=options["verbose"] > 0)
     limited = memory.said(interrupt.requested)
     if limited is not None and not options["quiet"]:
         click.echo(f"memsched: {limited}", err=True)

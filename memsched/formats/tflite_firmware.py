@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from memsched.formats.module import Module
 from memsched.formats.tflite_kernels import scratch_requests
 from memsched.formats.tflite_model import FileModel
-from memsched.formats.tflite_persistent import ASSUMPTIONS, estimates, unknown_kernels
+from memsched.formats.tflite_persistent import ASSUMPTIONS, Estimate, estimates, unknown_kernels
 from memsched.formats.tflite_reader import TfliteNative
-from memsched.formats.tflite_resolver import resolver
+from memsched.formats.tflite_resolver import Resolver, resolver
 
-__all__ = ["firmware_section"]
+__all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
 
 
-def firmware_section(module: Module) -> dict[str, Any] | None:
-    """Return the report's section ``firmware``; None for a module that was not read from TFLite."""
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Buffers that a reference kernel requests for its own operator's time, in bytes."""
+
+    subgraph: int
+    operator: int
+    type: str
+    requests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwareNeeds:
+    """What a firmware needs for a model beside the planned tensors.
+
+    Attributes:
+        estimates: Bytes by bits of a pointer.
+        assumptions: What must hold for the estimates.
+    """
+
+    resolver: Resolver
+    estimates: Mapping[int, Estimate]
+    scratch: tuple[Scratch, ...]
+    assumptions: tuple[str, ...]
+
+
+def firmware_needs(module: Module) -> FirmwareNeeds | None:
+    """Return what a firmware needs; None for a module that was not read from TFLite."""
     if not isinstance(module.native, TfliteNative):
         return None
     model = module.native.model
-    needed = resolver(model)
-    needs = estimates(model)
     lacking = unknown_kernels(model)
     assumptions = list(ASSUMPTIONS)
     if lacking:
         assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
-    return {
-        "resolver_calls": list(needed.calls),
-        "unsupported_operators": list(needed.unsupported),
-        "custom_operators": list(needed.custom),
-        "scratch": _scratch(model),
-        "persistent_bytes_estimate": {str(bits): one.persistent for bits, one in needs.items()},
-        "planning_bytes_estimate": {str(bits): one.planning for bits, one in needs.items()},
-        "assumptions": assumptions,
-    }
+    return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions))
 
 
-def _scratch(model: FileModel) -> list[dict[str, Any]]:
-    found = []
+def _scratch(model: FileModel) -> Iterator[Scratch]:
     for graph, subgraph in enumerate(model.subgraphs):
         for index, operator in enumerate(subgraph.operators):
             requests = scratch_requests(model, graph, index)
             if requests:
-                entry = {"subgraph": graph, "operator": index, "type": operator.type, "requests_bytes": list(requests)}
-                found.append(entry)
-    return found
+                yield Scratch(graph, index, operator.type, tuple(requests))

@@ -1,38 +1,29 @@
-"""What ``memsched allocate`` reports: its schema, and the summary that people read."""
+"""What ``memsched allocate`` reports: the summary that people read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsched.report.text import print_line
+from memsched.report.values.allocate import AllocateReport, PackingSection
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["load_allocate_schema", "print_allocation", "verdict"]
+__all__ = ["print_allocation", "verdict"]
 
 
-def load_allocate_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the report of ``memsched allocate``."""
-    text = Path(__file__).with_name("allocate_schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
-def verdict(report: Mapping[str, Any]) -> str:
+def verdict(report: AllocateReport) -> str:
     """Return one sentence on whether the buffers fit, and what is known if they do not."""
-    result = report["result"]
-    capacity, height, bound = (result[f"{name}_bytes"] for name in ("capacity", "height", "lower_bound"))
+    result = report.result
+    capacity, height, bound = result.capacity_bytes, result.height_bytes, result.lower_bound_bytes
     if capacity is None:
         return f"the buffers need {height:,} B"
-    if result["fits"]:
+    if result.fits:
         return f"the buffers fit: {height:,} of {capacity:,} B"
     if bound > capacity:
         return (
-            f"the buffers cannot fit: at least {bound:,} B are needed ({result['proof']}), "
+            f"the buffers cannot fit: at least {bound:,} B are needed ({result.proof}), "
             f"{bound - capacity:,} more than the capacity of {capacity:,}"
         )
     return (
@@ -41,7 +32,7 @@ def verdict(report: Mapping[str, Any]) -> str:
     )
 
 
-def print_allocation(console: Console, report: Mapping[str, Any], *, report_path: str | None, verbose: bool) -> None:
+def print_allocation(console: Console, report: AllocateReport, *, report_path: str | None, verbose: bool) -> None:
     """Print what was packed, how high, and what is proven.
 
     Args:
@@ -51,47 +42,47 @@ def print_allocation(console: Console, report: Mapping[str, Any], *, report_path
     from rich import box
     from rich.table import Table
 
-    source, result, output = report["input"], report["result"], report["output"]
-    given = f", {source['given']:,} with given addresses" if source["given"] else ""
-    print_line(console, f"{source['path']}: {source['buffers']:,} buffers{given}", style="bold")
+    source, result, output = report.input, report.result, report.output
+    given = f", {source.given:,} with given addresses" if source.given else ""
+    print_line(console, f"{source.path}: {source.buffers:,} buffers{given}", style="bold")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     for label, value in _rows(result):
         table.add_row(label, value)
     console.print(table)
-    fits = result["fits"]
+    fits = result.fits
     print_line(console, verdict(report), style=None if fits is None else "green" if fits else "red")
-    method = f"found by {result['method']} in " if result["height_bytes"] is not None else ""
-    print_line(console, f"{method}{report['seconds']:.2f} s")
-    if source["carried_columns"]:
-        names = ", ".join(f"'{name}'" for name in source["carried_columns"])
+    method = f"found by {result.method} in " if result.height_bytes is not None else ""
+    print_line(console, f"{method}{report.seconds:.2f} s")
+    if source.carried_columns:
+        names = ", ".join(f"'{name}'" for name in source.carried_columns)
         print_line(console, f"note: carried through, without a meaning here: {names}", style="dim")
-    if result["interrupted"]:
+    if result.interrupted:
         print_line(console, "note: interrupted: these are the best addresses found so far", style="dim")
     if verbose:
-        print_line(console, f"bound: {result['proof'] or 'none'}; states: {result['states']:,}")
-        for buffer in report["buffers"] or ():
-            print_line(console, f"  {buffer['offset_bytes']:>14,}  {buffer['size_bytes']:>14,}  {buffer['id']}")
+        print_line(console, f"bound: {result.proof or 'none'}; states: {result.states:,}")
+        for buffer in report.buffers or ():
+            print_line(console, f"  {buffer.offset_bytes:>14,}  {buffer.size_bytes:>14,}  {buffer.id}")
     if output is not None:
-        print_line(console, f"addresses: {output['path']}", whole=True)
+        print_line(console, f"addresses: {output.path}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)
 
 
-def _rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _rows(result: PackingSection) -> list[tuple[str, str]]:
     rows = []
-    if result["capacity_bytes"] is not None:
-        rows.append(("capacity", f"{result['capacity_bytes']:,} B"))
-    if result["height_bytes"] is not None:
-        rows.append(("height", f"{result['height_bytes']:,} B"))
+    if result.capacity_bytes is not None:
+        rows.append(("capacity", f"{result.capacity_bytes:,} B"))
+    if result.height_bytes is not None:
+        rows.append(("height", f"{result.height_bytes:,} B"))
     rows += [
-        ("lower bound", f"{result['lower_bound_bytes']:,} B"),
-        ("most in use at once", f"{result['max_live_bytes']:,} B"),
+        ("lower bound", f"{result.lower_bound_bytes:,} B"),
+        ("most in use at once", f"{result.max_live_bytes:,} B"),
     ]
-    if result["height_bytes"] is not None:
+    if result.height_bytes is not None:
         rows += [
-            ("gap to the bound", f"{result['gap_percent']:.2f} %"),
-            ("fragmentation", f"{result['fragmentation_percent']:.2f} %"),
+            ("gap to the bound", f"{result.gap_percent:.2f} %"),
+            ("fragmentation", f"{result.fragmentation_percent:.2f} %"),
         ]
-    return [*rows, ("status", result["status"])]
+    return [*rows, ("status", result.status)]

@@ -1,4 +1,4 @@
-"""The summary of a batch: one row per model, as JSON (``batch_schema.json``), as CSV and as a page without scripts."""
+"""The summary of a batch: one row per model, as JSON, as CSV and as a page without scripts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from memsched import __version__
 from memsched.report.outputs import compared
 from memsched.report.text import counted, printable
+from memsched.report.values.batch import (
+    BatchFaultRow,
+    BatchFigures,
+    BatchReport,
+    BatchRow,
+    BatchTotals,
+    ExitCode,
+    SavedModel,
+)
+from memsched.report.values.optimize import OptimizeReport, OutputSection
 from memsched.units import format_size
 
-__all__ = ["Row", "Status", "dump_csv", "dump_html", "dump_summary", "figures", "load_batch_schema", "summary"]
-
-_SCHEMA_VERSION = 1
-_INTERRUPTED = 130
-_BUDGET_MISSED = 3
-_FAILED = 1
+__all__ = ["Row", "Status", "dump_csv", "dump_html", "dump_summary", "figures", "summary"]
 
 
 class Status(str, Enum):
@@ -44,7 +50,7 @@ class Row:
         exit_code: That of `memsched optimize` on it; None where it was not run to its end.
         attempts: How often it was begun: more than once where its process died.
         seconds: Of the last attempt.
-        figures: See `figures`; None where there is no model.
+        saved: The model and its figures; None where there is none.
     """
 
     name: str
@@ -54,106 +60,93 @@ class Row:
     error: str | None = None
     attempts: int = 0
     seconds: float = 0.0
-    figures: Mapping[str, Any] | None = None
+    saved: SavedModel | None = None
 
 
-def figures(report: Mapping[str, Any]) -> dict[str, Any]:
+def figures(report: OptimizeReport, output: OutputSection) -> BatchFigures:
     """Return what the summary says of a model, from its report."""
-    model, result, before = report["model"], report["result"], report["baselines"]["file_order"]
-    verification, budget = report["verification"], report["budget"]
-    return {
-        "format": model["format"],
-        "sha256": model["sha256"],
-        "ops": model["ops"],
-        "target": report["target"]["name"],
-        "output_sha256": report["output"]["sha256"],
-        "unchanged": report["output"]["unchanged"],
-        "file_peak_bytes": before["peak_bytes"],
-        "file_arena_bytes": before["arena_bytes"],
-        "peak_bytes": result["peak_bytes"],
-        "arena_bytes": result["arena_bytes"],
-        "lower_bound_bytes": result["lower_bound_bytes"],
-        "status": result["status"],
-        "interrupted": result["interrupted"],
-        "reduction_percent": result["reduction_percent"],
-        "extra_macs_percent": result["extra_macs_percent"],
-        "required_bytes": None if budget is None else budget["required_bytes"],
-        "budget_met": None if budget is None else budget["met"],
-        "outputs_equal": None if verification is None else verification["outputs_equal"],
-        "outputs": compared(report)[1],
-        "at_fault": [
-            {"tensor": fault["tensor"], "size_bytes": fault["size_bytes"]}
-            for fault in report["at_fault"][:_FAULTS_KEPT]
-        ],
-    }
+    model, result, before = report.model, report.result, report.baselines.file_order
+    verification, budget = report.verification, report.budget
+    return BatchFigures(
+        format=model.format,
+        sha256=model.sha256,
+        ops=model.ops,
+        target=report.target.name,
+        output_sha256=output.sha256,
+        unchanged=output.unchanged,
+        file_peak_bytes=before.peak_bytes,
+        file_arena_bytes=before.arena_bytes,
+        peak_bytes=result.peak_bytes,
+        arena_bytes=result.arena_bytes,
+        lower_bound_bytes=result.lower_bound_bytes,
+        status=result.status,
+        interrupted=result.interrupted,
+        reduction_percent=result.reduction_percent,
+        extra_macs_percent=result.extra_macs_percent,
+        required_bytes=None if budget is None else budget.required_bytes,
+        budget_met=None if budget is None else budget.met,
+        outputs_equal=None if verification is None else verification.outputs_equal,
+        outputs=compared(report)[1],
+        at_fault=tuple(
+            BatchFaultRow(tensor=fault.tensor, size_bytes=fault.size_bytes) for fault in report.at_fault[:_FAULTS_KEPT]
+        ),
+    )
 
 
 _FAULTS_KEPT = 20
 """Tensors at the peak that the summary lists; the report has them all."""
 
 
-def summary(rows: Sequence[Row], *, options: Mapping[str, Any], interrupted: bool, seconds: float) -> dict[str, Any]:
+def summary(rows: Sequence[Row], *, options: Mapping[str, Any], interrupted: bool, seconds: float) -> BatchReport:
     """Return what batch.json holds. Its exit code: 130 interrupted, else 1 some failed, 3 a budget missed, or 0."""
-    counts = {status.value: sum(row.status is status for row in rows) for status in Status}
-    done = [row.figures for row in rows if row.figures is not None]
-    code = (
-        _INTERRUPTED
-        if interrupted
-        else _FAILED
-        if counts[Status.FAILED.value]
-        else _BUDGET_MISSED
-        if counts[Status.BUDGET_MISSED.value]
-        else 0
+    counts = {status: sum(row.status is status for row in rows) for status in Status}
+    done = [row.saved.figures for row in rows if row.saved is not None]
+    code: ExitCode = 130 if interrupted else 1 if counts[Status.FAILED] else 3 if counts[Status.BUDGET_MISSED] else 0
+    return BatchReport(
+        schema_version=1,
+        memsched_version=__version__,
+        command="batch",
+        options=dict(options),
+        exit_code=code,
+        interrupted=interrupted,
+        seconds=round(seconds, 4),
+        totals=BatchTotals(
+            models=len(rows),
+            done=counts[Status.DONE],
+            budget_missed=counts[Status.BUDGET_MISSED],
+            failed=counts[Status.FAILED],
+            not_run=counts[Status.NOT_RUN],
+            file_peak_bytes=sum(values.file_peak_bytes for values in done),
+            peak_bytes=sum(values.peak_bytes for values in done),
+            smaller=sum(values.peak_bytes < values.file_peak_bytes for values in done),
+            optimal=sum(values.status == "optimal" for values in done),
+        ),
+        models=tuple(map(_model, rows)),
     )
-    return {
-        "schema_version": _SCHEMA_VERSION,
-        "memsched_version": __version__,
-        "command": "batch",
-        "options": dict(options),
-        "exit_code": code,
-        "interrupted": interrupted,
-        "seconds": round(seconds, 4),
-        "totals": {
-            "models": len(rows),
-            **counts,
-            "file_peak_bytes": sum(values["file_peak_bytes"] for values in done),
-            "peak_bytes": sum(values["peak_bytes"] for values in done),
-            "smaller": sum(values["peak_bytes"] < values["file_peak_bytes"] for values in done),
-            "optimal": sum(values["status"] == "optimal" for values in done),
-        },
-        "models": [_model(row) for row in rows],
-    }
 
 
-def _model(row: Row) -> dict[str, Any]:
-    values = None if row.figures is None else {key: value for key, value in row.figures.items() if key != "files"}
-    files = None if row.figures is None else row.figures["files"]
-    return {
-        "name": row.name,
-        "path": row.path,
-        "status": row.status.value,
-        "exit_code": row.exit_code,
-        "error": row.error,
-        "attempts": row.attempts,
-        "seconds": round(row.seconds, 4),
-        "output": None if files is None else files["output"],
-        "report": None if files is None else files["report"],
-        "result": values,
-    }
+def _model(row: Row) -> BatchRow:
+    saved = row.saved
+    return BatchRow(
+        name=row.name,
+        path=row.path,
+        status=row.status.value,
+        exit_code=row.exit_code,
+        error=row.error,
+        attempts=row.attempts,
+        seconds=round(row.seconds, 4),
+        output=None if saved is None else saved.output,
+        report=None if saved is None else saved.report,
+        result=None if saved is None else saved.figures,
+    )
 
 
-def dump_summary(data: Mapping[str, Any]) -> str:
+def dump_summary(summary: BatchReport) -> str:
     """Return the summary as JSON text, with one line per model."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "models"]
-    models = ",\n    ".join(json.dumps(model) for model in data["models"])
+    data: dict[str, Any] = msgspec.to_builtins(summary)
+    models = ",\n    ".join(json.dumps(model) for model in data.pop("models"))
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()]
     return "{\n" + ",\n".join([*lines, f'  "models": [\n    {models}\n  ]']) + "\n}\n"
-
-
-def load_batch_schema() -> dict[str, Any]:
-    """Return the JSON Schema of batch.json, version 1."""
-    text = Path(__file__).with_name("batch_schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
 
 
 _COLUMNS = (
@@ -177,16 +170,15 @@ _COLUMNS = (
 )
 
 
-def dump_csv(data: Mapping[str, Any]) -> str:
+def dump_csv(data: BatchReport) -> str:
     """Return the summary's models as CSV, one row each; what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     heads = ("name", "path", "batch_status", "exit_code", "attempts", "seconds", "output", "report")
     writer.writerow([*heads, *_COLUMNS, "error"])
-    for model in data["models"]:
-        result = model["result"] or {}
-        cells = [model[head.removeprefix("batch_")] for head in heads]
-        cells += [result.get(column) for column in _COLUMNS] + [model["error"]]
+    for model in data.models:
+        cells = [getattr(model, head.removeprefix("batch_")) for head in heads]
+        cells += [getattr(model.result, column, None) for column in _COLUMNS] + [model.error]
         writer.writerow([_cell(value) for value in cells])
     return text.getvalue()
 
@@ -216,24 +208,25 @@ td.name { overflow-wrap: anywhere; min-width: 20rem; }
 _WORDS = {"done": "done", "budget_missed": "budget missed", "failed": "failed", "not_run": "not run"}
 
 
-def dump_html(data: Mapping[str, Any]) -> str:
+def dump_html(data: BatchReport) -> str:
     """Return the summary as one page that loads nothing and runs nothing."""
-    totals = data["totals"]
-    counts = ", ".join(f"{totals[status]} {word}" for status, word in _WORDS.items() if totals[status])
-    rows = "\n".join(_html_row(model) for model in data["models"])
+    totals = data.totals
+    statuses = (totals.done, totals.budget_missed, totals.failed, totals.not_run)
+    counts = ", ".join(f"{count} {word}" for count, word in zip(statuses, _WORDS.values(), strict=True) if count)
+    rows = "\n".join(_html_row(model) for model in data.models)
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>memsched batch: {counted(totals["models"], "model")}</title>
+<title>memsched batch: {counted(totals.models, "model")}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>{counted(totals["models"], "model")}: {html.escape(counts)}</h1>
-<p>{totals["smaller"]} need less than in their file's order, {totals["optimal"]} are proven optimal;
-{data["seconds"]:.1f} s{", interrupted" if data["interrupted"] else ""}; memsched {html.escape(__version__)}.</p>
+<h1>{counted(totals.models, "model")}: {html.escape(counts)}</h1>
+<p>{totals.smaller} need less than in their file's order, {totals.optimal} are proven optimal;
+{data.seconds:.1f} s{", interrupted" if data.interrupted else ""}; memsched {html.escape(__version__)}.</p>
 <div class="wide">
 <table>
 <thead><tr><th>model</th><th>what became of it</th><th class="n">ops</th><th class="n">file's order</th>
@@ -249,26 +242,26 @@ def dump_html(data: Mapping[str, Any]) -> str:
 """
 
 
-def _html_row(model: Mapping[str, Any]) -> str:
-    path, status = html.escape(printable(model["path"])), model["status"]
-    if model["report"] is not None:
-        path = f'<a href="{html.escape(quote(model["report"]))}">{path}</a>'
+def _html_row(model: BatchRow) -> str:
+    path, status = html.escape(printable(model.path)), model.status
+    if model.report is not None:
+        path = f'<a href="{html.escape(quote(model.report))}">{path}</a>'
     head = f'<tr><td class="name">{path}</td><td class="{status}">{_WORDS[status]}'
-    tail = f'<td class="n">{model["seconds"]:.1f}</td></tr>'
-    result = model["result"]
+    tail = f'<td class="n">{model.seconds:.1f}</td></tr>'
+    result = model.result
     if result is None:
-        return f'{head}</td><td class="name" colspan="7">{html.escape(printable(model["error"] or ""))}</td>{tail}'
-    before, after = result["file_peak_bytes"], result["peak_bytes"]
+        return f'{head}</td><td class="name" colspan="7">{html.escape(printable(model.error or ""))}</td>{tail}'
+    before, after = result.file_peak_bytes, result.peak_bytes
     share = 100 * after / before if before else 100.0
-    gap = 100 * (after - result["lower_bound_bytes"]) / after if after else 0.0
-    proof = "optimal" if result["status"] == "optimal" else f"gap {gap:.1f} %"
+    gap = 100 * (after - result.lower_bound_bytes) / after if after else 0.0
+    proof = "optimal" if result.status == "optimal" else f"gap {gap:.1f} %"
     bar = f'<span class="bar" role="presentation"><i style="width:{min(share, 100.0):.1f}%"></i></span>'
     cells = (
-        f"{result['ops']:,}",
+        f"{result.ops:,}",
         format_size(before),
         f"{format_size(after)}{bar}",
-        f"{result['reduction_percent']:.1f} %",
-        format_size(result["arena_bytes"]),
-        f"{result['extra_macs_percent']:.1f} %",
+        f"{result.reduction_percent:.1f} %",
+        format_size(result.arena_bytes),
+        f"{result.extra_macs_percent:.1f} %",
     )
     return head + "</td>" + "".join(f'<td class="n">{cell}</td>' for cell in cells) + f"<td>{proof}</td>{tail}"

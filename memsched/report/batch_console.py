@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsched.report.text import counted, print_line, shortened
+from memsched.report.values.batch import BatchFigures, BatchReport, BatchRow
 from memsched.units import format_size
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ _NARROW = 76
 """Columns below which the arena is left to the files."""
 
 
-def print_batch(console: Console, summary: Mapping[str, Any], folder: str) -> None:
+def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
     """Print a row for each model that was written, a line for each that was not, the sums, and the folder."""
     from rich import box
     from rich.table import Table
 
-    done = [model for model in summary["models"] if model["result"] is not None]
-    totals = summary["totals"]
+    done = [(model, model.result) for model in summary.models if model.result is not None]
     if done:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         headings = _HEADINGS if console.width >= _NARROW else _HEADINGS[:-1]
@@ -35,51 +34,56 @@ def print_batch(console: Console, summary: Mapping[str, Any], folder: str) -> No
         for heading, _ in headings:
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("proof", no_wrap=True)
-        for model in done:
-            name, *figures = _cells(model, room)
+        for model, result in done:
+            name, *figures = _cells(model.name, result, room)
             shown = (name, *figures[: len(headings)], figures[-1])
-            table.add_row(*shown, style="yellow" if model["exit_code"] else None)
+            table.add_row(*shown, style="yellow" if model.exit_code else None)
         console.print(table)
-    for model in summary["models"]:
-        if model["status"] == "failed":
+    for model in summary.models:
+        if model.status == "failed":
             print_line(console, f"failed: {_with_path(model)}", "red")
-        elif model["status"] == "not_run":
-            print_line(console, f"not run: {model['path']}", "yellow")
-        elif model["status"] == "budget_missed":
-            required = model["result"]["required_bytes"]
+        elif model.status == "not_run":
+            print_line(console, f"not run: {model.path}", "yellow")
+        elif model.status == "budget_missed":
+            required = None if model.result is None else model.result.required_bytes
             what = "its memories do not suffice" if required is None else f"{required:,} B are required"
-            print_line(console, f"budget missed: {model['path']}: {what}", "yellow")
-        if model["result"] is not None and model["result"]["interrupted"]:
-            print_line(console, f"--memory-limit ended the search: {model['path']}: the best so far", "yellow")
-    print_line(console, _sums(totals, summary), "bold")
+            print_line(console, f"budget missed: {model.path}: {what}", "yellow")
+        if model.result is not None and model.result.interrupted:
+            print_line(console, f"--memory-limit ended the search: {model.path}: the best so far", "yellow")
+    print_line(console, _sums(summary), "bold")
     print_line(console, f"all of it: {folder}", whole=True)
 
 
-def _with_path(model: Mapping[str, Any]) -> str:
+def _with_path(model: BatchRow) -> str:
     """Return the error, which most often begins with the path or names it."""
-    error = model["error"] or "unknown"
-    return error if model["path"] in error else f"{model['path']}: {error}"
+    error = model.error or "unknown"
+    return error if model.path in error else f"{model.path}: {error}"
 
 
-def _cells(model: Mapping[str, Any], columns: int) -> tuple[str, ...]:
-    result = model["result"]
-    after, bound = result["peak_bytes"], result["lower_bound_bytes"]
-    proof = "optimal" if result["status"] == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
+def _cells(name: str, result: BatchFigures, columns: int) -> tuple[str, ...]:
+    after, bound = result.peak_bytes, result.lower_bound_bytes
+    proof = "optimal" if result.status == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
     return (
-        shortened(model["name"], columns),
-        format_size(result["file_peak_bytes"]),
+        shortened(name, columns),
+        format_size(result.file_peak_bytes),
         format_size(after),
-        f"{-result['reduction_percent']:.1f}" if result["reduction_percent"] else "0.0",
-        format_size(result["arena_bytes"]),
+        f"{-result.reduction_percent:.1f}" if result.reduction_percent else "0.0",
+        format_size(result.arena_bytes),
         proof,
     )
 
 
-def _sums(totals: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    words = (("done", "done"), ("budget_missed", "missed the budget"), ("failed", "failed"), ("not_run", "not run"))
-    counts = ", ".join(f"{totals[key]} {word}" for key, word in words if totals[key])
-    interrupted = "interrupted: " if summary["interrupted"] else ""
+def _sums(summary: BatchReport) -> str:
+    totals = summary.totals
+    words = (
+        (totals.done, "done"),
+        (totals.budget_missed, "missed the budget"),
+        (totals.failed, "failed"),
+        (totals.not_run, "not run"),
+    )
+    counts = ", ".join(f"{count} {word}" for count, word in words if count)
+    interrupted = "interrupted: " if summary.interrupted else ""
     return (
-        f"{interrupted}{counted(totals['models'], 'model')}: {counts}; {totals['smaller']} smaller than in the file's "
-        f"order, {totals['optimal']} proven optimal; {summary['seconds']:.1f} s"
+        f"{interrupted}{counted(totals.models, 'model')}: {counts}; {totals.smaller} smaller than in the file's "
+        f"order, {totals.optimal} proven optimal; {summary.seconds:.1f} s"
     )

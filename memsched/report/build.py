@@ -1,14 +1,15 @@
-"""The JSON report, version 1: plain dictionaries built from checked results; see ``schema.json`` beside this file."""
+"""The report, version 1, built from checked results, and the text of its file."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
+
+import msgspec
 
 from memsched.allocate.pools import PoolPlan
 from memsched.fusion.iterate import FusedGraph
@@ -17,11 +18,33 @@ from memsched.graph.checker import CheckedSchedule
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
+from memsched.report.values.base import Section
+from memsched.report.values.optimize import (
+    AllocationSection,
+    BaselinesSection,
+    BeforeAndAfter,
+    BodyRow,
+    BudgetSection,
+    BufferRow,
+    FaultRow,
+    FusionSection,
+    OptimizeReport,
+    OutputSection,
+    PassRow,
+    ResultSection,
+    StepRow,
+    SuggestionRow,
+    TargetSection,
+    WorkspaceRow,
+)
+from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
+from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
+from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.schedule.portfolio import PassRecord
 
-__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "load_schema", "peak_tensors"]
+__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "peak_tensors"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 LIVE_NAMES_LIMIT = 2_000_000
 """With more live names than this over all steps, only the peak step lists them: the lists grow with ops squared."""
 
@@ -31,7 +54,7 @@ class Facts:
     """Everything that a report says, as values.
 
     The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee``, ``tflm``,
-    ``verification``, ``tiling`` (without its groups' peaks), ``remat`` and ``frontier`` are handed in as the report
+    ``verification``, ``tiling`` (its groups' peaks still 0), ``remat`` and ``frontier`` are handed in as the report
     shows them; the rest is computed here from the graph, the schedule and what the checker found for it.
 
     Attributes:
@@ -43,11 +66,11 @@ class Facts:
     """
 
     memsched_version: str
-    command: str
-    model: Mapping[str, Any]
-    output: Mapping[str, Any] | None
-    target: Mapping[str, Any]
-    baselines: Mapping[str, Mapping[str, Any]]
+    command: Literal["optimize", "analyze"]
+    model: ModelSection
+    output: OutputSection | None
+    target: TargetSection
+    baselines: BaselinesSection
     graph: Graph
     schedule: Schedule
     checked: CheckedSchedule
@@ -56,89 +79,87 @@ class Facts:
     budget_bytes: int | None
     fused: FusedGraph | None
     passes: Sequence[PassRecord]
-    bodies: Sequence[Mapping[str, Any]]
-    order_guarantee: Mapping[str, Any] | None
-    verification: Mapping[str, Any] | None
+    bodies: Sequence[BodyRow]
+    order_guarantee: GuaranteeSection | None
+    verification: VerificationSection | None
     notes: Sequence[str]
     interrupted: bool
     seed: int
     seconds: float
-    firmware: Mapping[str, Any] | None = None
-    tflm: Mapping[str, Any] | None = None
+    firmware: FirmwareSection | None = None
+    tflm: TflmSection | None = None
     pools: PoolPlan | None = None
-    tiling: Mapping[str, Any] | None = None
-    remat: Mapping[str, Any] | None = None
-    frontier: Sequence[Mapping[str, Any]] | None = None
+    tiling: TilingSection | None = None
+    remat: RematSection | None = None
+    frontier: Sequence[FrontierRow] | None = None
     extra_macs: int = 0
-    on_chip: Mapping[str, Any] | None = None
+    on_chip: OnChipSection | None = None
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
-    suggestions: Sequence[Mapping[str, Any]] = ()
+    suggestions: Sequence[SuggestionRow] = ()
 
 
-def build_report(facts: Facts) -> dict[str, Any]:
-    """Return the report as plain values, with the keys in the order in which people read them."""
+def build_report(facts: Facts) -> OptimizeReport:
+    """Return the report."""
     graph = facts.graph
     steps = _steps(graph, facts.schedule, facts.checked)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "memsched_version": facts.memsched_version,
-        "command": facts.command,
-        "model": dict(facts.model),
-        "output": None if facts.output is None else dict(facts.output),
-        "target": dict(facts.target),
-        "baselines": {name: dict(figures) for name, figures in facts.baselines.items()},
-        "result": _result(facts),
-        "budget": _budget(facts.budget_bytes, _required(facts)),
-        "order_guarantee": None if facts.order_guarantee is None else dict(facts.order_guarantee),
-        "tflm": None if facts.tflm is None else dict(facts.tflm),
-        "verification": None if facts.verification is None else dict(facts.verification),
-        "notes": list(facts.notes),
-        "suggestions": [dict(one) for one in facts.suggestions],
-        "unknown_sizes": [tensor.name for tensor in graph.tensors if not tensor.sized],
-        "at_fault": peak_tensors(graph, facts.checked),
-        "operators": dict(sorted(Counter(facts.operators).items())),
-        "firmware": None if facts.firmware is None else dict(facts.firmware),
-        "bodies": [dict(body) for body in facts.bodies],
-        "fusion": _fusion(facts.fused),
-        "tiling": None if facts.tiling is None else _tiling(facts.tiling, steps),
-        "remat": None if facts.remat is None else dict(facts.remat),
-        "frontier": None if facts.frontier is None else [dict(step) for step in facts.frontier],
-        "on_chip": None if facts.on_chip is None else dict(facts.on_chip),
-        "passes": [_rounded(asdict(record), "seconds") for record in facts.passes],
-        "seed": facts.seed,
-        "seconds": round(facts.seconds, 4),
-        "allocation": _allocation(facts.allocation),
-        "pools": pools_section(facts.pools),
-        "steps": steps,
-        "buffers": rows_in_pools(
-            facts.pools, facts.allocation, partial(_buffers, graph, facts.schedule, facts.checked)
-        ),
-        "workspaces": rows_in_pools(facts.pools, facts.allocation, partial(_workspaces, graph, facts.schedule)),
-    }
+    return OptimizeReport(
+        schema_version=SCHEMA_VERSION,
+        memsched_version=facts.memsched_version,
+        command=facts.command,
+        model=facts.model,
+        output=facts.output,
+        target=facts.target,
+        baselines=facts.baselines,
+        result=_result(facts),
+        budget=_budget(facts.budget_bytes, _required(facts)),
+        order_guarantee=facts.order_guarantee,
+        tflm=facts.tflm,
+        verification=facts.verification,
+        notes=tuple(facts.notes),
+        suggestions=tuple(facts.suggestions),
+        unknown_sizes=tuple(tensor.name for tensor in graph.tensors if not tensor.sized),
+        at_fault=peak_tensors(graph, facts.checked),
+        operators=dict(sorted(Counter(facts.operators).items())),
+        firmware=facts.firmware,
+        bodies=tuple(facts.bodies),
+        fusion=_fusion(facts.fused),
+        tiling=None if facts.tiling is None else _tiling(facts.tiling, steps),
+        remat=facts.remat,
+        frontier=None if facts.frontier is None else tuple(facts.frontier),
+        on_chip=facts.on_chip,
+        passes=tuple(map(_pass, facts.passes)),
+        seed=facts.seed,
+        seconds=round(facts.seconds, 4),
+        allocation=_allocation(facts.allocation),
+        pools=pools_section(facts.pools),
+        steps=steps,
+        buffers=rows_in_pools(facts.pools, facts.allocation, partial(_buffers, graph, facts.schedule, facts.checked)),
+        workspaces=rows_in_pools(facts.pools, facts.allocation, partial(_workspaces, graph, facts.schedule)),
+    )
 
 
-def _result(facts: Facts) -> dict[str, Any]:
-    before, peak = facts.baselines["file_order"]["peak_bytes"], facts.checked.peak
-    macs = facts.model["macs"]
-    return {
-        "peak_bytes": peak,
-        "lower_bound_bytes": facts.schedule.lower_bound,
-        "status": facts.schedule.status,
-        "proof": facts.schedule.proof,
-        "method": facts.schedule.method,
-        "arena_bytes": facts.allocation.arena,
-        "litert_bytes": _before_and_after(facts.litert),
-        "session_bytes": _before_and_after(facts.session),
-        "required_bytes": _required(facts),
-        "reduction_percent": round(100 * (before - peak) / before, 2) if before else 0.0,
-        "extra_macs_percent": round(100 * facts.extra_macs / macs, 3) if macs else 0.0,
-        "interrupted": facts.interrupted,
-    }
+def _result(facts: Facts) -> ResultSection:
+    before, peak = facts.baselines.file_order.peak_bytes, facts.checked.peak
+    macs = facts.model.macs
+    return ResultSection(
+        peak_bytes=peak,
+        lower_bound_bytes=facts.schedule.lower_bound,
+        status=facts.schedule.status,
+        proof=facts.schedule.proof,
+        method=facts.schedule.method,
+        arena_bytes=facts.allocation.arena,
+        litert_bytes=_before_and_after(facts.litert),
+        session_bytes=_before_and_after(facts.session),
+        required_bytes=_required(facts),
+        reduction_percent=round(100 * (before - peak) / before, 2) if before else 0.0,
+        extra_macs_percent=round(100 * facts.extra_macs / macs, 3) if macs else 0.0,
+        interrupted=facts.interrupted,
+    )
 
 
-def _before_and_after(figures: tuple[int, int] | None) -> dict[str, int] | None:
-    return None if figures is None else dict(zip(("before", "after"), figures, strict=True))
+def _before_and_after(figures: tuple[int, int] | None) -> BeforeAndAfter | None:
+    return None if figures is None else BeforeAndAfter(before=figures[0], after=figures[1])
 
 
 def _required(facts: Facts) -> int:
@@ -148,68 +169,75 @@ def _required(facts: Facts) -> int:
     """
     if facts.session is not None:
         return max(facts.session[1], _shown_in_session(facts) or 0)
-    head = facts.tflm["head_bytes"] if facts.tflm is not None else facts.litert[1] if facts.litert is not None else None
-    return facts.allocation.arena if head is None else int(head)
+    head = facts.tflm.head_bytes if facts.tflm is not None else facts.litert[1] if facts.litert is not None else None
+    return facts.allocation.arena if head is None else head
 
 
 def _shown_in_session(facts: Facts) -> int | None:
     """Return the bytes that ONNX Runtime was seen to need as the order guarantee says; None where it was not run so."""
-    if facts.verification is None or facts.order_guarantee is None:
+    shown, guarantee = facts.verification, facts.order_guarantee
+    if shown is None or guarantee is None:
         return None
-    with_options = facts.order_guarantee["kind"] == "session"
-    if with_options and not facts.order_guarantee["session_options"]:
-        return None
-    shown: int | None = facts.verification[f"{'measured' if with_options else 'default'}_peak_after_bytes"]
-    return shown
+    if guarantee.kind != "session":
+        return shown.default_peak_after_bytes
+    return shown.measured_peak_after_bytes if guarantee.session_options else None
 
 
-def _budget(budget: int | None, required: int) -> dict[str, Any] | None:
+def _budget(budget: int | None, required: int) -> BudgetSection | None:
     if budget is None:
         return None
-    return {
-        "budget_bytes": budget,
-        "required_bytes": required,
-        "exceeded_bytes": max(0, required - budget),
-        "met": required <= budget,
-    }
+    return BudgetSection(
+        budget_bytes=budget,
+        required_bytes=required,
+        exceeded_bytes=max(0, required - budget),
+        met=required <= budget,
+    )
 
 
-def _fusion(fused: FusedGraph | None) -> dict[str, int] | None:
+def _fusion(fused: FusedGraph | None) -> FusionSection | None:
     if fused is None:
         return None
-    return {
-        "ops_before": fused.ops_before,
-        "ops_after": fused.ops_after,
-        "monotonic": fused.monotonic,
-        "isolated": fused.isolated,
-        "iterations": fused.iterations,
-    }
+    return FusionSection(
+        ops_before=fused.ops_before,
+        ops_after=fused.ops_after,
+        monotonic=fused.monotonic,
+        isolated=fused.isolated,
+        iterations=fused.iterations,
+    )
 
 
-def _tiling(section: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _tiling(section: TilingSection, steps: Sequence[StepRow]) -> TilingSection:
     """Return the section, its groups with the peaks of their steps."""
     indices: dict[str, list[int]] = {}
     for step in steps:
-        indices.setdefault(step["origin"] or step["op"], []).append(step["index"])
+        indices.setdefault(step.origin or step.op, []).append(step.index)
     groups = []
-    for group in section["groups"]:
-        own = [index for op in group["ops"] for index in indices.get(op, ())]
+    for group in section.groups:
+        own = [index for op in group.ops for index in indices.get(op, ())]
         during = steps[min(own) : max(own) + 1] if own else ()
-        groups.append({**group, "peak_bytes": max((step["footprint_bytes"] for step in during), default=0)})
-    return {**section, "groups": groups}
+        peak = max((step.footprint_bytes for step in during), default=0)
+        groups.append(msgspec.structs.replace(group, peak_bytes=peak))
+    return msgspec.structs.replace(section, groups=tuple(groups))
 
 
-def _allocation(allocation: Allocation) -> dict[str, Any]:
-    return {
-        "method": allocation.method,
-        "status": allocation.status,
-        "lower_bound_bytes": allocation.lower_bound,
-        "alignment_bytes": allocation.alignment,
-    }
+def _allocation(allocation: Allocation) -> AllocationSection:
+    return AllocationSection(
+        method=allocation.method,
+        status=allocation.status,
+        lower_bound_bytes=allocation.lower_bound,
+        alignment_bytes=allocation.alignment,
+    )
 
 
-def _rounded(values: dict[str, Any], key: str) -> dict[str, Any]:
-    return {**values, key: round(values[key], 4)}
+def _pass(record: PassRecord) -> PassRow:
+    return PassRow(
+        name=record.name,
+        seconds=round(record.seconds, 4),
+        ops_before=record.ops_before,
+        ops_after=record.ops_after,
+        peak_before_bytes=record.peak_before_bytes,
+        peak_after_bytes=record.peak_after_bytes,
+    )
 
 
 def _peak_step(checked: CheckedSchedule) -> int:
@@ -217,7 +245,7 @@ def _peak_step(checked: CheckedSchedule) -> int:
     return checked.footprints.index(checked.peak) if checked.footprints else 0
 
 
-def peak_tensors(graph: Graph, checked: CheckedSchedule) -> list[dict[str, Any]]:
+def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]:
     """Return the tensors whose bytes are live at the peak, largest first: who is to blame for it."""
     step = _peak_step(checked)
     producer = producers(graph)
@@ -226,37 +254,37 @@ def peak_tensors(graph: Graph, checked: CheckedSchedule) -> list[dict[str, Any]]
         for tensor, size in enumerate(checked.bytes_of)
         if size and checked.first_step[tensor] <= step <= checked.last_step[tensor]
     ]
-    return [
-        {
-            "tensor": graph.tensors[tensor].name,
-            "size_bytes": checked.bytes_of[tensor],
-            "producer": graph.ops[producer[tensor]].name if producer[tensor] >= 0 else None,
-            "first_step": checked.first_step[tensor],
-            "last_step": checked.last_step[tensor],
-        }
+    return tuple(
+        FaultRow(
+            tensor=graph.tensors[tensor].name,
+            size_bytes=checked.bytes_of[tensor],
+            producer=graph.ops[producer[tensor]].name if producer[tensor] >= 0 else None,
+            first_step=checked.first_step[tensor],
+            last_step=checked.last_step[tensor],
+        )
         for tensor in sorted(live, key=lambda tensor: (-checked.bytes_of[tensor], tensor))
-    ]
+    )
 
 
-def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> list[dict[str, Any]]:
+def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> tuple[StepRow, ...]:
     live = _live_names(graph, checked)
     steps = []
     for index, (number, footprint) in enumerate(zip(schedule.order, checked.footprints, strict=True)):
         op = graph.ops[number]
         steps.append(
-            {
-                "index": index,
-                "op": op.name,
-                "type": op.type,
-                "origin": op.origin,
-                "region": None if op.region is None else [list(ends) for ends in op.region.ranges],
-                "live_bytes": footprint - op.workspace,
-                "workspace_bytes": op.workspace,
-                "footprint_bytes": footprint,
-                "live": live[index],
-            }
+            StepRow(
+                index=index,
+                op=op.name,
+                type=op.type,
+                origin=op.origin,
+                region=None if op.region is None else op.region.ranges,
+                live_bytes=footprint - op.workspace,
+                workspace_bytes=op.workspace,
+                footprint_bytes=footprint,
+                live=None if (names := live[index]) is None else tuple(names),
+            )
         )
-    return steps
+    return tuple(steps)
 
 
 def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None]:
@@ -278,34 +306,34 @@ def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None
 
 def _buffers(
     graph: Graph, schedule: Schedule, checked: CheckedSchedule, allocation: Allocation
-) -> list[dict[str, Any]]:
+) -> tuple[BufferRow, ...]:
     names = [tensor.name for tensor in graph.tensors]
     replaced = {choice.output: choice.input for choice in schedule.in_place}
     shown, pieces = _views(graph)
     first, last = _lifetimes(graph, schedule)
     produced, read = _accesses(graph, schedule)
-    where = addresses(graph, allocation)
+    where = {tensor: address for tensor, address in enumerate(addresses(graph, allocation)) if address is not None}
     placed = dict.fromkeys([tensor for placement in allocation.placements for tensor in placement.tensors])
     # Concatenations of pieces, and views of them, have an address, but no buffer of their own.
-    others = [tensor for tensor, address in enumerate(where) if address is not None and tensor not in placed]
+    others = [tensor for tensor in where if tensor not in placed]
     result = []
     for tensor in (*placed, *others):
         held = checked.bytes_of[tensor] > 0 and tensor not in pieces
         result.append(
-            {
-                "tensor": names[tensor],
-                "offset_bytes": where[tensor],
-                "size_bytes": graph.tensors[tensor].size,
-                "first_step": checked.first_step[tensor] if held else first[tensor],
-                "last_step": checked.last_step[tensor] if held else last[tensor],
-                "in_place_of": names[replaced[tensor]] if tensor in replaced else None,
-                "view_of": names[shown[tensor]] if tensor in shown else None,
-                "consists_of": [names[piece] for piece in pieces.get(tensor, ())],
-                "produced_in": produced[tensor],
-                "read_in": read[tensor],
-            }
+            BufferRow(
+                tensor=names[tensor],
+                offset_bytes=where[tensor],
+                size_bytes=graph.tensors[tensor].size,
+                first_step=checked.first_step[tensor] if held else first[tensor],
+                last_step=checked.last_step[tensor] if held else last[tensor],
+                in_place_of=names[replaced[tensor]] if tensor in replaced else None,
+                view_of=names[shown[tensor]] if tensor in shown else None,
+                consists_of=tuple(names[piece] for piece in pieces.get(tensor, ())),
+                produced_in=produced[tensor],
+                read_in=tuple(read[tensor]),
+            )
         )
-    return result
+    return tuple(result)
 
 
 def _views(graph: Graph) -> tuple[dict[int, int], dict[int, list[int]]]:
@@ -323,18 +351,18 @@ def _views(graph: Graph) -> tuple[dict[int, int], dict[int, list[int]]]:
     return {output: read[0] for output, read in read_by.items() if output not in pieces}, pieces
 
 
-def _workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> list[dict[str, Any]]:
+def _workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> tuple[WorkspaceRow, ...]:
     """Return the addresses of what ops need beside their tensors."""
-    return [
-        {
-            "op": graph.ops[schedule.order[placement.first_step]].name,
-            "offset_bytes": placement.offset,
-            "size_bytes": graph.ops[schedule.order[placement.first_step]].workspace,
-            "step": placement.first_step,
-        }
+    return tuple(
+        WorkspaceRow(
+            op=graph.ops[schedule.order[placement.first_step]].name,
+            offset_bytes=placement.offset,
+            size_bytes=graph.ops[schedule.order[placement.first_step]].workspace,
+            step=placement.first_step,
+        )
         for placement in allocation.placements
         if not placement.tensors
-    ]
+    )
 
 
 def _lifetimes(graph: Graph, schedule: Schedule) -> tuple[list[int], list[int]]:
@@ -362,21 +390,21 @@ def _accesses(graph: Graph, schedule: Schedule) -> tuple[list[int | None], list[
     return produced, read
 
 
-def dump_report(report: Mapping[str, Any]) -> str:
+def dump_report(report: Section) -> str:
     """Return the report as JSON text, with one line per entry of the long lists: quick to write and to read."""
-    lines = [f"  {json.dumps(key)}: {_section(value)}" for key, value in report.items()]
+    lines = [f"  {json.dumps(key)}: {_section(value)}" for key, value in msgspec.to_builtins(report).items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _section(value: Any) -> str:
-    if isinstance(value, list) and value:
+    if isinstance(value, list | tuple) and value:
         return "[\n    " + _entries(value) + "\n  ]"
     if isinstance(value, dict) and value:
         return "{\n" + _joined(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n  }"
     return json.dumps(value)
 
 
-def _entries(values: list[Any]) -> str:
+def _entries(values: Sequence[Any]) -> str:
     """Return the entries of a list, one to a line, encoded at one go: entry by entry takes five times as long."""
     text = json.dumps(values)[1:-1]
     if not isinstance(values[0], dict) or not values[0]:
@@ -388,10 +416,3 @@ def _entries(values: list[Any]) -> str:
 
 def _joined(lines: Iterable[str]) -> str:
     return ",\n".join(f"    {line}" for line in lines)
-
-
-def load_schema() -> dict[str, Any]:
-    """Return the report's JSON Schema (draft 2020-12)."""
-    text = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from memsched.report.values.optimize import OptimizeReport
 from memsched.units import format_size
 
 if TYPE_CHECKING:
@@ -37,25 +38,25 @@ class Series:
         return max(self.footprints, default=0)
 
 
-def footprint_series(report: Mapping[str, Any]) -> list[Series]:
+def footprint_series(report: OptimizeReport) -> list[Series]:
     """Return what a report says of footprints over time: of the order as given, and of the result where it differs.
 
     Reports of versions that did not write the file's footprints give the result alone.
     """
-    after = [step["footprint_bytes"] for step in report["steps"]]
-    before = report["baselines"]["file_order"].get("footprints_bytes")
-    if report["command"] != "optimize":
+    after = tuple(step.footprint_bytes for step in report.steps)
+    before = report.baselines.file_order.footprints_bytes
+    if report.command != "optimize":
         return [Series("file order", after)]
-    if before is None or before == after:
+    if before in {(), after}:
         return [Series("memsched", after)]
     return [Series("file order", before), Series("memsched", after)]
 
 
-def print_footprints(console: Console, report: Mapping[str, Any]) -> None:
+def print_footprints(console: Console, report: OptimizeReport) -> None:
     """Print the footprints as wide as the terminal, in ASCII where its encoding has no block characters."""
     from rich.text import Text
 
-    budget = None if report["budget"] is None else report["budget"]["budget_bytes"]
+    budget = None if report.budget is None else report.budget.budget_bytes
     series = [one for one in footprint_series(report) if one.footprints]
     columns = min(console.width - 1, _GUTTER + _MOST_COLUMNS) - _GUTTER
     if not series or columns < _LEAST_COLUMNS or not max(one.peak for one in series):

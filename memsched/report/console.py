@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
@@ -14,6 +16,10 @@ from memsched.report.remat import remat_lines
 from memsched.report.sessions import default_session_line, measured_text, memory_named, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
+from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
+from memsched.report.values.rewrites import OnChipSection
+from memsched.report.values.runtime import GuaranteeSection
+from memsched.report.values.shared import FiguresSection, VerificationSection
 from memsched.units import format_size
 
 if TYPE_CHECKING:
@@ -28,12 +34,6 @@ _WHOLE_NAMES = 10**6
 _MOST_OFF = 0.02
 """Of a measured peak from the predicted one, as a part of that: more is said."""
 
-_LABELS = {
-    "file_order": "file order",
-    "reverse_post_order": "reverse post-order",
-    "runtime_default_order": "runtime's own order",
-}
-
 _GUARANTEES = {
     "given": "the file as given",
     "none": "none",
@@ -46,7 +46,7 @@ _GUARANTEES = {
 
 def print_summary(
     console: Console,
-    report: Mapping[str, Any],
+    report: OptimizeReport,
     *,
     report_path: str | None,
     html_path: str | None = None,
@@ -61,29 +61,29 @@ def print_summary(
         html_path: Where the page was written, if anywhere.
         verbose: More tensors at the peak, names in full, and the passes.
     """
-    model, target = report["model"], report["target"]
+    model, target = report.model, report.target
     columns = _WHOLE_NAMES if verbose else console.width
-    what = f": {model['ops']:,} ops, target {target['name']}"
-    print_line(console, shortened(model["path"], columns - len(what)) + what, style="bold", whole=True)
+    what = f": {model.ops:,} ops, target {target.name}"
+    print_line(console, shortened(model.path, columns - len(what)) + what, style="bold", whole=True)
     console.print(_table(report))
     if console.is_terminal or verbose:
         print_footprints(console, report)
     for text, style in findings(report, columns, verbose=verbose):
         print_line(console, text, style=style)
     _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
-    for note in report["notes"]:
+    for note in report.notes:
         print_line(console, f"note: {note}", style="dim")
     if verbose:
-        for record in report["passes"]:
+        for record in report.passes:
             print_line(
                 console,
-                f"pass {record['name']}: {record['ops_before']:,} -> {record['ops_after']:,} ops, "
-                f"{record['peak_before_bytes']:,} -> {record['peak_after_bytes']:,} B, {record['seconds']:.2f} s",
+                f"pass {record.name}: {record.ops_before:,} -> {record.ops_after:,} ops, "
+                f"{record.peak_before_bytes:,} -> {record.peak_after_bytes:,} B, {record.seconds:.2f} s",
             )
     _print_files(console, report, report_path, html_path)
 
 
-def _table(report: Mapping[str, Any]) -> Any:
+def _table(report: OptimizeReport) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -93,121 +93,128 @@ def _table(report: Mapping[str, Any]) -> Any:
     table.add_column("arena, bytes", justify="right", no_wrap=True)
     rows = figure_rows(report)
     for name, peak, arena in rows:
-        own = report["command"] == "optimize" and name == rows[-1][0]
+        own = report.command == "optimize" and name == rows[-1][0]
         table.add_row(name, f"{peak:,}", f"{arena:,}", style="bold green" if own else None)
     return table
 
 
-def figure_rows(report: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
     """Return label, peak and arena of the orders that are compared, that of the model written last."""
-    found = [(_LABELS[name], figures) for name, figures in report["baselines"].items()]
-    if report["command"] == "optimize":
-        result, tiling, remat = report["result"], report["tiling"], report["remat"]
-        if tiling is not None and tiling["applied"]:
-            found.append(("memsched, uncut", tiling["untiled"]))
-        if remat is not None and remat["applied"]:
-            found.append(("memsched, no remat", remat["without"]))
+    baselines = report.baselines
+    found: list[tuple[str, FileOrderSection | FiguresSection | ResultSection]] = [
+        ("file order", baselines.file_order),
+        ("reverse post-order", baselines.reverse_post_order),
+        ("runtime's own order", baselines.runtime_default_order),
+    ]
+    if report.command == "optimize":
+        result, tiling, remat = report.result, report.tiling, report.remat
+        if tiling is not None and tiling.applied:
+            found.append(("memsched, uncut", tiling.untiled))
+        if remat is not None and remat.applied:
+            found.append(("memsched, no remat", remat.without))
         found.append(("memsched", result))
-    return [(label, figures["peak_bytes"], figures["arena_bytes"]) for label, figures in found]
+    return [(label, figures.peak_bytes, figures.arena_bytes) for label, figures in found]
 
 
-def findings(report: Mapping[str, Any], columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
     """Return the lines on saving, rewrites, bound, budget and verification, each with its style.
 
     Args:
         columns: Into which names in lines on rewrites are shortened.
         verbose: All groups and repetitions instead of the first few.
     """
-    rewrites = tiling_lines(report["tiling"], columns, verbose=verbose)
-    rewrites += remat_lines(report["remat"], columns, verbose=verbose)
+    rewrites = tiling_lines(report.tiling, columns, verbose=verbose)
+    rewrites += remat_lines(report.remat, columns, verbose=verbose)
     refused = refusal_lines(report)
     lines = [*refused, *_budget_lines(report)]
-    if report["command"] == "optimize":
+    if report.command == "optimize":
         lines.append(_saving_line(report))
         default, urgent = default_session_line(report)
         if default is not None and urgent:
             lines.append(default)
         lines.extend(rewrites)
         lines.extend(size_lines(report))
-        lines.extend(_guarantee_lines(report["order_guarantee"]))
+        lines.extend(_guarantee_lines(report.order_guarantee))
     lines.append((_bound_text(report), None))
-    if report["on_chip"] is not None:
-        lines.append((_on_chip_text(report["on_chip"]), None))
-    if report["result"]["interrupted"]:
+    if report.on_chip is not None:
+        lines.append((_on_chip_text(report.on_chip), None))
+    if report.result.interrupted:
         lines.append(("interrupted: this is the best found so far", "yellow"))
     lines.extend(_tflm_lines(report))
     lines.extend(_litert_lines(report))
-    lines.extend(pool_lines(report["pools"]))
-    if report["command"] == "optimize":
+    lines.extend(pool_lines(report.pools))
+    if report.command == "optimize":
         lines.append(_verification_line(report))
         if default is not None and not urgent:
             lines.append(default)
-        if report["verification"] is not None and report["verification"].get("outputs_vary") is False:
+        if report.verification is not None and report.verification.outputs_vary is False:
             lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
         # Whoever sees the end alone must not miss it.
         lines.extend(refused[:1])
     return lines
 
 
-def _saving_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
-    result, before = report["result"], report["baselines"]["file_order"]
-    saved = before["peak_bytes"] - result["peak_bytes"]
-    if report["output"] is not None and report["output"]["unchanged"]:
+def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
+    result, before = report.result, report.baselines.file_order
+    saved = before.peak_bytes - result.peak_bytes
+    if report.output is not None and report.output.unchanged:
         return "the file's order is kept: nothing better was found", None
     if saved > 0:
-        percent = f"{result['reduction_percent']:.1f} %"
+        percent = f"{result.reduction_percent:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
     if was_rewritten(report):
-        smaller = before["arena_bytes"] - result["arena_bytes"]
+        smaller = before.arena_bytes - result.arena_bytes
         return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
     if saved < 0:
         return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
     return "the file's order is kept: nothing better was found", None
 
 
-def _on_chip_text(on_chip: Mapping[str, Any]) -> str:
+def _on_chip_text(on_chip: OnChipSection) -> str:
     """Return what groups of layers that stay on chip save of an accelerator's traffic and time."""
-    traffic, seconds = on_chip["traffic"], on_chip["time_seconds"]
-    before, after = traffic["before_bytes"], traffic["after_bytes"]
+    traffic, seconds = on_chip.traffic, on_chip.time_seconds
+    before, after = traffic.before_bytes, traffic.after_bytes
     saved = 100 * (before - after) / before if before else 0.0
-    faster = seconds["before"] / seconds["after"] if seconds["after"] else 1.0
+    faster = seconds.before / seconds.after if seconds.after else 1.0
     return (
-        f"{len(on_chip['groups'])} groups of layers stay in {format_size(on_chip['on_chip_bytes'])} on chip: "
+        f"{len(on_chip.groups)} groups of layers stay in {format_size(on_chip.on_chip_bytes)} on chip: "
         f"DRAM traffic {before:,} -> {after:,} B ({saved:.1f} % less), "
-        f"time {1000 * seconds['before']:.2f} -> {1000 * seconds['after']:.2f} ms ({faster:.2f}x)"
+        f"time {1000 * seconds.before:.2f} -> {1000 * seconds.after:.2f} ms ({faster:.2f}x)"
     )
 
 
-def _bound_text(report: Mapping[str, Any]) -> str:
+def _bound_text(report: OptimizeReport) -> str:
     """Return what is proven of the peak."""
-    result = report["result"]
-    peak, bound, proof = result["peak_bytes"], result["lower_bound_bytes"], result["proof"]
+    result = report.result
+    peak, bound, proof = result.peak_bytes, result.lower_bound_bytes, result.proof
     gap = 100 * (peak - bound) / peak if peak else 0.0
     if was_rewritten(report):
-        rest = "proven for this rewritten model alone" if result["status"] == "optimal" else f"gap {gap:.1f} %"
+        rest = "proven for this rewritten model alone" if result.status == "optimal" else f"gap {gap:.1f} %"
         return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
-    if result["status"] == "optimal":
+    if result.status == "optimal":
         return f"proven optimal: no order needs less than {bound:,} B ({proof})"
-    if report["command"] == "analyze":
+    if report.command == "analyze":
         return f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order"
     return f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({proof})"
 
 
-def _tflm_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    tflm, firmware = report["tflm"], report["firmware"]
+def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    tflm, firmware = report.tflm, report.firmware
     if tflm is None:
         return []
-    labels = {"file": "as given", "order": "in this order", "plan": "with this plan"}
-    heads = [(label, tflm[f"{name}_head_bytes"]) for name, label in labels.items()]
+    heads = (
+        ("as given", tflm.file_head_bytes),
+        ("in this order", tflm.order_head_bytes),
+        ("with this plan", tflm.plan_head_bytes),
+    )
     shown = ", ".join(f"{head:,} B {label}" for label, head in heads if head is not None)
     lines: list[tuple[str, str | None]] = [(f"TensorFlow Lite Micro's head of the arena: {shown or 'unknown'}", None)]
-    if was_rewritten(report) and tflm["file_head_bytes"] is not None and tflm["head_bytes"] is not None:
+    given, written = tflm.file_head_bytes, tflm.head_bytes
+    if was_rewritten(report) and firmware is not None and given is not None and written is not None:
         # Each operator and tensor more costs bytes that stay, which may be more than the pieces save.
-        before, after = (
-            firmware[f"{which}persistent_bytes_estimate"]["32"]
-            + max(tflm[f"{which}head_bytes"], firmware[f"{which}planning_bytes_estimate"]["32"])
-            for which in ("file_", "")
-        )
+        planning = firmware.file_planning_bytes_estimate.bits_32, firmware.planning_bytes_estimate.bits_32
+        before = firmware.file_persistent_bytes_estimate.bits_32 + max(given, planning[0])
+        after = firmware.persistent_bytes_estimate.bits_32 + max(written, planning[1])
         text = (
             f"its whole arena, what it keeps for each operator included: about {before:,} B as given, {after:,} B now"
         )
@@ -216,85 +223,84 @@ def _tflm_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     return lines
 
 
-def _litert_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Say what LiteRT takes where its own planner leaves gaps that the arenas above do not have."""
-    taken, result, given = report["result"].get("litert_bytes"), report["result"], report["baselines"]["file_order"]
+    taken, result, given = report.result.litert_bytes, report.result, report.baselines.file_order
     if taken is None:
         return []
-    pairs = ((taken["before"], given["arena_bytes"]), (taken["after"], result["arena_bytes"]))
+    pairs = ((taken.before, given.arena_bytes), (taken.after, result.arena_bytes))
     if all(own <= (1 + _MOST_OFF) * arena for own, arena in pairs):
         return []
-    after = f", {taken['after']:,} B as optimised" if report["command"] == "optimize" else ""
-    return [(f"LiteRT's own planner leaves gaps: it takes {taken['before']:,} B as given{after}", "yellow")]
+    after = f", {taken.after:,} B as optimised" if report.command == "optimize" else ""
+    return [(f"LiteRT's own planner leaves gaps: it takes {taken.before:,} B as given{after}", "yellow")]
 
 
-def _guarantee_lines(guarantee: Mapping[str, Any] | None) -> list[tuple[str, str | None]]:
+def _guarantee_lines(guarantee: GuaranteeSection | None) -> list[tuple[str, str | None]]:
     """Say what each order guarantee gives in ONNX Runtime, the one in use first."""
-    if guarantee is None or guarantee["predicted_peak_bytes"] is None:
+    if guarantee is None or guarantee.predicted_peak_bytes is None:
         return []
-    peaks = guarantee["predicted_peak_bytes"]
-    used = "session_without_reuse" if guarantee["kind"] == "session" else guarantee["kind"]
+    peaks: Mapping[str, int] = msgspec.structs.asdict(guarantee.predicted_peak_bytes)
+    used = "session_without_reuse" if guarantee.kind == "session" else guarantee.kind
     rest = ", ".join(f"{_GUARANTEES[name]} {peaks[name]:,}" for name in _GUARANTEES if name != used)
-    return [(f"peak predicted with --order-guarantee {guarantee['kind']}: {peaks[used]:,} B ({rest})", None)]
+    return [(f"peak predicted with --order-guarantee {guarantee.kind}: {peaks[used]:,} B ({rest})", None)]
 
 
-def _budget_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    budget = report["budget"]
+def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    budget = report.budget
     if budget is None:
         return []
-    required, available = budget["required_bytes"], budget["budget_bytes"]
-    if budget["met"]:
+    required, available = budget.required_bytes, budget.budget_bytes
+    if budget.met:
         spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
         return [(f"budget met: {memory_named(report)} takes {required:,} of {available:,} B, {spare}", "green")]
-    lines: list[tuple[str, str | None]] = [(budget_verdict(report), "red")]
-    return lines
+    return [(budget_verdict(report, budget), "red")]
 
 
-def budget_verdict(report: Mapping[str, Any]) -> str:
+def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
-    budget, bound = report["budget"], report["result"]["lower_bound_bytes"]
-    available = budget["budget_bytes"]
+    bound = report.result.lower_bound_bytes
+    available = budget.budget_bytes
     if was_rewritten(report):
         verdict = "no rewrite that was tried meets it"
     elif bound > available:
         verdict = f"no order can meet it, as each has a peak of {bound:,} B or more"
-    elif report["command"] == "analyze":
+    elif report.command == "analyze":
         verdict = f"another order may meet it, as the bound is {bound:,} B: see memsched optimize"
     else:
         verdict = "it is not proven that no order can meet it"
     return (
-        f"budget exceeded: {memory_named(report)} requires {budget['required_bytes']:,} B, "
+        f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
         f"{available:,} B are available, "
-        f"{budget['exceeded_bytes']:,} B too many; {verdict}"
+        f"{budget.exceeded_bytes:,} B too many; {verdict}"
     )
 
 
-def _verification_line(report: Mapping[str, Any]) -> tuple[str, str | None]:
-    verification = report["verification"]
+def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
+    verification = report.verification
     if verification is None:
         return "not verified", "yellow"
-    runtime, reason = verification["runtime"], verification["reason"]
-    if verification["outputs_equal"] is None:
+    runtime, reason = verification.runtime, verification.reason
+    if verification.outputs_equal is None:
         return f"not verified in {runtime}: {reason}", "yellow"
     good, equal = compared(report)
     if not good:
         return f"outputs differ in {runtime}: {reason}", "red"
-    text = f"verified in {runtime}: outputs {equal} on {verification['runs']} random inputs"
-    text += measured_text(report)
+    text = f"verified in {runtime}: outputs {equal} on {verification.runs} random inputs"
+    text += measured_text(report, verification)
     surprise = _surprise(verification)
     text += surprise
-    matches = verification["executed_order_matches"]
+    matches = verification.executed_order_matches
     if matches is not None:
         text += "; it executes this order" if matches else f"; it does not execute this order ({reason})"
     return text, "green" if matches is not False and not surprise else "yellow"
 
 
-def _surprise(verification: Mapping[str, Any]) -> str:
+def _surprise(verification: VerificationSection) -> str:
     """Return by how much the measured peaks miss the predicted ones; empty where they do not, or nothing is known."""
-    pairs = [
-        (verification[f"measured_peak_{when}_bytes"], verification.get(f"predicted_peak_{when}_bytes"))
-        for when in ("before", "after")
-    ]
+    pairs = (
+        (verification.measured_peak_before_bytes, verification.predicted_peak_before_bytes),
+        (verification.measured_peak_after_bytes, verification.predicted_peak_after_bytes),
+    )
     known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
     off = max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
     if off <= _MOST_OFF:
@@ -303,56 +309,56 @@ def _surprise(verification: Mapping[str, Any]) -> str:
     return f", which is up to {100 * off:.1f} % off the {shown} B predicted: the figures above do not hold there"
 
 
-def _print_faults(console: Console, report: Mapping[str, Any], limit: int, columns: int) -> None:
-    faults = report["at_fault"]
+def _print_faults(console: Console, report: OptimizeReport, limit: int, columns: int) -> None:
+    faults = report.at_fault
     if not faults:
         return
-    step = next((step for step in report["steps"] if step["footprint_bytes"] == report["result"]["peak_bytes"]), None)
+    step = next((step for step in report.steps if step.footprint_bytes == report.result.peak_bytes), None)
     where = "the peak's bytes"
     if step is not None:
-        where += f" in step {step['index']}, {step['type']} "
-        where += f"'{shortened(step['op'], columns - len(where) - 3)}'"
+        where += f" in step {step.index}, {step.type} "
+        where += f"'{shortened(step.op, columns - len(where) - 3)}'"
     print_line(console, f"{where}:")
     for fault in faults[:limit]:
-        size = f"  {fault['size_bytes']:>14,}  "
-        print_line(console, size + shortened(fault["tensor"], columns - len(size)))
-    if step is not None and step["workspace_bytes"]:
-        print_line(console, f"  {step['workspace_bytes']:>14,}  (workspace)")
+        size = f"  {fault.size_bytes:>14,}  "
+        print_line(console, size + shortened(fault.tensor, columns - len(size)))
+    if step is not None and step.workspace_bytes:
+        print_line(console, f"  {step.workspace_bytes:>14,}  (workspace)")
     if len(faults) > limit:
-        rest = sum(fault["size_bytes"] for fault in faults[limit:])
+        rest = sum(fault.size_bytes for fault in faults[limit:])
         print_line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
 
 
-def _print_files(console: Console, report: Mapping[str, Any], report_path: str | None, html_path: str | None) -> None:
-    output, guarantee = report["output"], report["order_guarantee"]
-    if output is not None and output["path"] is not None:
-        unchanged = " (the input, unchanged)" if output["unchanged"] else ""
-        print_line(console, f"model:  {output['path']}{unchanged}", whole=True)
+def _print_files(console: Console, report: OptimizeReport, report_path: str | None, html_path: str | None) -> None:
+    output, guarantee = report.output, report.order_guarantee
+    if output is not None and output.path is not None:
+        unchanged = " (the input, unchanged)" if output.unchanged else ""
+        print_line(console, f"model:  {output.path}{unchanged}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)
     if html_path is not None:
         print_line(console, f"page:   {html_path}", whole=True)
-    if guarantee is not None and guarantee["session_options"]:
+    if guarantee is not None and guarantee.session_options:
         print_line(console, "to execute this order, open the session so:")
-        for option in guarantee["session_options"]:
+        for option in guarantee.session_options:
             print_line(console, f"  {option}", whole=True)
 
 
-def print_operators(console: Console, report: Mapping[str, Any], limit: int | None) -> None:
+def print_operators(console: Console, report: OptimizeReport, limit: int | None) -> None:
     """Print the operator types by how often they occur, the ``limit`` most frequent of them."""
-    counts = sorted(report["operators"].items(), key=lambda item: (-item[1], item[0]))
+    counts = sorted(report.operators.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} {count:,}" for name, count in counts[:limit])
     rest = "" if limit is None or len(counts) <= limit else f" and {len(counts) - limit} types more"
     if counts:
         print_line(console, f"operators: {shown}{rest}")
 
 
-def print_frontier(console: Console, report: Mapping[str, Any], *, verbose: bool = False) -> None:
+def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = False) -> None:
     """Print a table of peaks with the least extra work known for each."""
     from rich import box
     from rich.table import Table
 
-    steps = report["frontier"]
+    steps = report.frontier or ()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("peak, bytes", "%", "MACs, +%", "work, +%"):
         table.add_column(heading, justify="right", no_wrap=True)

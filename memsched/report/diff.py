@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from memsched.report.text import counted, print_line, shortened
+from memsched.report.values.diff import ChangedFigure, DiffReport, FigureName, ModelDiff, PeakTensorRow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["diff_verdict", "load_diff_schema", "print_diff"]
+__all__ = ["diff_verdict", "print_diff"]
 
-_LABELS = {
+_LABELS: Mapping[FigureName, str] = {
     "file_peak_bytes": "peak, file order",
     "peak_bytes": "peak",
     "arena_bytes": "arena",
@@ -35,97 +36,90 @@ _STYLES = {"larger": "red", "fails": "red", "smaller": "green", "recovered": "gr
 _TENSORS_SHOWN = 5
 
 
-def load_diff_schema() -> dict[str, Any]:
-    """Return the JSON Schema of what `memsched diff --json` prints, version 1."""
-    text = Path(__file__).with_name("diff_schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
-def print_diff(console: Console, diff: Mapping[str, Any], *, verbose: bool = False) -> None:
+def print_diff(console: Console, diff: DiffReport, *, verbose: bool = False) -> None:
     """Print the figures of one model, or a row for each model of a batch that changed, and the regressions.
 
     Args:
         verbose: Rows of models that did not change, and all tensors that came to the peak or left it.
     """
-    print_line(console, f"{diff['old']} -> {diff['new']}", "bold", whole=True)
-    if diff["kind"] == "model":
-        _print_model(console, diff["models"][0], verbose=verbose)
+    print_line(console, f"{diff.old} -> {diff.new}", "bold", whole=True)
+    if diff.kind == "model":
+        _print_model(console, diff.models[0], verbose=verbose)
     else:
         _print_batch(console, diff, verbose=verbose)
     text, style = diff_verdict(diff)
     print_line(console, text, style)
 
 
-def diff_verdict(diff: Mapping[str, Any]) -> tuple[str, str | None]:
+def diff_verdict(diff: DiffReport) -> tuple[str, str | None]:
     """Return in a line whether anything got worse, and its style."""
-    count, percent = diff["totals"]["regressions"], diff["fail_percent"]
+    count, percent = diff.totals.regressions, diff.fail_percent
     if not count:
         limit = "" if percent is None else f" beyond {percent:g} %"
         return f"no regression{limit}", "green"
-    if diff["kind"] == "model":
-        return f"regression: {'; '.join(diff['models'][0]['regressions'])}", "red"
-    return f"regressions: {counted(count, 'model')} of {diff['totals']['models']}", "red"
+    if diff.kind == "model":
+        return f"regression: {'; '.join(diff.models[0].regressions)}", "red"
+    return f"regressions: {counted(count, 'model')} of {diff.totals.models}", "red"
 
 
-def _print_model(console: Console, model: Mapping[str, Any], *, verbose: bool) -> None:
+def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(shortened(model["name"], 24), min_width=16, no_wrap=True)
+    table.add_column(shortened(model.name, 24), min_width=16, no_wrap=True)
     for heading in ("old", "new", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
     for key, label in _LABELS.items():
-        figure = model["figures"][key]
-        table.add_row(label, _shown(figure["old"]), _shown(figure["new"]), _growth(figure))
+        figure = model.figures[key]
+        table.add_row(label, _shown(figure.old), _shown(figure.new), _growth(figure))
     console.print(table)
-    for note in model["notes"]:
+    for note in model.notes:
         print_line(console, f"note: {note}", "yellow")
     most = None if verbose else _TENSORS_SHOWN
-    _print_tensors(console, "came to the peak", model["came_to_peak"], most)
-    _print_tensors(console, "left the peak", model["left_peak"], most)
+    _print_tensors(console, "came to the peak", model.came_to_peak, most)
+    _print_tensors(console, "left the peak", model.left_peak, most)
 
 
-def _print_tensors(console: Console, title: str, tensors: Sequence[Mapping[str, Any]], most: int | None) -> None:
+def _print_tensors(console: Console, title: str, tensors: Sequence[PeakTensorRow], most: int | None) -> None:
     if not tensors:
         return
     print_line(console, f"{title}:")
     for entry in tensors[:most]:
-        size = f"  {entry['size_bytes']:>14,}  "
-        print_line(console, size + shortened(entry["tensor"], console.width - len(size)), whole=True)
+        size = f"  {entry.size_bytes:>14,}  "
+        print_line(console, size + shortened(entry.tensor, console.width - len(size)), whole=True)
     if most is not None and len(tensors) > most:
-        rest = sum(entry["size_bytes"] for entry in tensors[most:])
+        rest = sum(entry.size_bytes for entry in tensors[most:])
         print_line(console, f"  {rest:>14,}  in {len(tensors) - most} more")
 
 
-def _print_batch(console: Console, diff: Mapping[str, Any], *, verbose: bool) -> None:
-    shown = [model for model in diff["models"] if verbose or model["change"] != "same"]
+def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
+    shown = [model for model in diff.models if verbose or model.change != "same"]
     for model in shown:
-        text = f"{shortened(model['path'], max(16, console.width // 2))}: {_WORDS.get(model['change'], 'same')}"
-        if model["figures"]:
-            peak, arena = model["figures"]["peak_bytes"], model["figures"]["arena_bytes"]
-            text += f", peak {_shown(peak['old'])} -> {_shown(peak['new'])} B ({_growth(peak)})"
+        text = f"{shortened(model.path, max(16, console.width // 2))}: {_WORDS.get(model.change, 'same')}"
+        if model.figures:
+            peak, arena = model.figures["peak_bytes"], model.figures["arena_bytes"]
+            text += f", peak {_shown(peak.old)} -> {_shown(peak.new)} B ({_growth(peak)})"
             text += f", arena {_growth(arena)}"
-        print_line(console, text, _STYLES.get(model["change"]))
-        for note in model["notes"]:
+        print_line(console, text, _STYLES.get(model.change))
+        for note in model.notes:
             print_line(console, f"  note: {note}", "yellow")
-        for reason in model["regressions"]:
+        for reason in model.regressions:
             print_line(console, f"  regression: {reason}", "red")
         if verbose:
-            _print_tensors(console, "  came to the peak", model["came_to_peak"], None)
-            _print_tensors(console, "  left the peak", model["left_peak"], None)
-    totals = diff["totals"]
+            _print_tensors(console, "  came to the peak", model.came_to_peak, None)
+            _print_tensors(console, "  left the peak", model.left_peak, None)
+    totals = msgspec.structs.asdict(diff.totals)
     counts = ", ".join(f"{totals[key]} {word}" for key, word in _WORDS.items() if totals[key])
-    print_line(console, f"{counted(totals['models'], 'model')}: {counts or 'none changed'}")
+    print_line(console, f"{counted(diff.totals.models, 'model')}: {counts or 'none changed'}")
 
 
 def _shown(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
-def _growth(figure: Mapping[str, Any]) -> str:
+def _growth(figure: ChangedFigure) -> str:
     """Return the growth in percent; in points for what is a percentage itself, which the caller's label says."""
-    if figure["percent"] is None:
+    if figure.percent is None:
         return "from nothing"
-    return "same" if figure["new"] == figure["old"] else f"{figure['percent']:+.2f} %"
+    return "same" if figure.new == figure.old else f"{figure.percent:+.2f} %"

@@ -1,19 +1,17 @@
-"""What ``memsched distribute`` shows: its schema, and the summary that people read."""
+"""What ``memsched distribute`` shows: the summary that people read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsched.report.text import counted, print_line, shortened
+from memsched.report.values.distribute import DistributionReport, InOrderSection, OrderSection, RunSection, TransferRow
 from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["load_distribution_schema", "print_distribution"]
+__all__ = ["print_distribution"]
 
 _WIDE = 76
 """Columns from which the table shows what was measured beside what was planned."""
@@ -23,23 +21,16 @@ _ROUNDING = 1e-9
 """By which equal latencies may differ: sums of floats in different orders."""
 
 
-def load_distribution_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of plan.json, which is the report of ``memsched distribute``."""
-    text = Path(__file__).with_name("distribution_schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
-def print_distribution(console: Console, report: Mapping[str, Any], *, folder: str | None, verbose: bool) -> None:
+def print_distribution(console: Console, report: DistributionReport, *, folder: str | None, verbose: bool) -> None:
     """Print a row per device, the predicted latency, the bytes sent, and whether the outputs are equal.
 
     Args:
         folder: Where plan and models were written, if anywhere.
         verbose: How each op is divided, and the memory that each process really took.
     """
-    model, cluster = report["model"], report["cluster"]
-    devices = counted(len(report["devices"]), "device")
-    title = f"{model['path']}: {counted(model['ops'], 'op')} on {devices} of cluster '{cluster['name']}'"
+    model, cluster = report.model, report.cluster
+    devices = counted(len(report.devices), "device")
+    title = f"{model.path}: {counted(model.ops, 'op')} on {devices} of cluster '{cluster.name}'"
     print_line(console, title, "bold")
     console.print(_table(report, console.width))
     for text, style in _findings(report):
@@ -47,34 +38,34 @@ def print_distribution(console: Console, report: Mapping[str, Any], *, folder: s
     if verbose:
         for text in _details(report):
             print_line(console, text)
-    for note in report["notes"]:
+    for note in report.notes:
         print_line(console, f"note: {note}", "dim")
     if folder is not None:
-        files = sum(device["models"] for device in report["devices"])
+        files = sum(device.models for device in report.devices)
         print_line(console, f"plan and {counted(files, 'model')}: {folder}", whole=True)
 
 
-def _table(report: Mapping[str, Any], width: int) -> Any:
+def _table(report: DistributionReport, width: int) -> Any:
     from rich import box
     from rich.table import Table
 
-    measured = report["run"] is not None and width >= _WIDE
+    measured = report.run is not None and width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("device", no_wrap=True)
     columns = ["memory", "of", "weights", *(["measured"] if measured else []), "sends", "receives"]
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     sent, received = _traffic(report)
-    for device in report["devices"]:
-        used = device["measured"]["weights_and_activations_bytes"] if measured else None
+    for device in report.devices:
+        used = None if device.measured is None else device.measured.weights_and_activations_bytes
         table.add_row(
-            shortened(device["name"], width - 50 if width > 80 else 16),
-            format_size(device["memory_bytes"]),
-            format_size(device["capacity_bytes"]),
-            format_size(device["weights_bytes"]),
+            shortened(device.name, width - 50 if width > 80 else 16),
+            format_size(device.memory_bytes),
+            format_size(device.capacity_bytes),
+            format_size(device.weights_bytes),
             *([_size(used)] if measured else []),
-            format_size(sent[device["index"]]),
-            format_size(received[device["index"]]),
+            format_size(sent[device.index]),
+            format_size(received[device.index]),
         )
     return table
 
@@ -83,71 +74,71 @@ def _size(value: int | None) -> str:
     return "-" if value is None else format_size(value)
 
 
-def _traffic(report: Mapping[str, Any]) -> tuple[dict[int, int], dict[int, int]]:
+def _traffic(report: DistributionReport) -> tuple[dict[int, int], dict[int, int]]:
     """Return the bytes that each device's link sends and receives; in a broadcast they leave once."""
-    once = report["cluster"]["mode"] == "broadcast"
-    sent = dict.fromkeys(range(-1, len(report["devices"])), 0)
+    once = report.cluster.mode == "broadcast"
+    sent = dict.fromkeys(range(-1, len(report.devices)), 0)
     received = dict(sent)
     for transfer in _all_transfers(report):
-        sent[transfer["source"]] += transfer["size_bytes"] * (1 if once else len(transfer["targets"]))
-        for target in transfer["targets"]:
-            received[target] += transfer["size_bytes"]
+        sent[transfer.source] += transfer.size_bytes * (1 if once else len(transfer.targets))
+        for target in transfer.targets:
+            received[target] += transfer.size_bytes
     return sent, received
 
 
-def _all_transfers(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*(one for step in report["steps"] for one in step["transfers"]), *report["results"]]
+def _all_transfers(report: DistributionReport) -> list[TransferRow]:
+    return [*(one for step in report.steps for one in step.transfers), *report.results]
 
 
-def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    result, run, cluster = report["result"], report["run"], report["cluster"]
-    latency, single = result["latency_seconds"], result["single_device"]
-    change = 100 * (latency / single["latency_seconds"] - 1) if single["latency_seconds"] else 0.0
-    alone = f"{_milliseconds(single['latency_seconds'])} on one device"
-    if not single["fits"]:
-        alone += f", which does not have the {format_size(single['memory_bytes'])} for it"
-    even = result["even_split"]
-    split = f"{_milliseconds(even['latency_seconds'])} by an even split"
-    if not even["fits"]:
+def _findings(report: DistributionReport) -> list[tuple[str, str | None]]:
+    result, run, cluster = report.result, report.run, report.cluster
+    latency, single = result.latency_seconds, result.single_device
+    change = 100 * (latency / single.latency_seconds - 1) if single.latency_seconds else 0.0
+    alone = f"{_milliseconds(single.latency_seconds)} on one device"
+    if not single.fits:
+        alone += f", which does not have the {format_size(single.memory_bytes)} for it"
+    even = result.even_split
+    split = f"{_milliseconds(even.latency_seconds)} by an even split"
+    if not even.fits:
         split += ", which does not fit"
     lines: list[tuple[str, str | None]] = [
         (f"predicted: {_milliseconds(latency)}, {change:+.1f} % against {alone}; {split}", "green")
     ]
-    if result["lower_bound_seconds"]:
-        bound = result["lower_bound_seconds"]
+    if result.lower_bound_seconds:
+        bound = result.lower_bound_seconds
         lines.append(
             (f"no plan of the kind searched takes less than {_milliseconds(bound)}{_above(latency, bound)}", None)
         )
-    lines.append((_order(result["order"]), None))
+    lines.append((_order(result.order), None))
     count = counted(len(_all_transfers(report)), "transfer")
-    steps = counted(result["steps"], "step")
-    lines.append((f"{steps}, {count}: {format_size(result['transmitted_bytes'])} sent ({cluster['mode']})", None))
-    if cluster["dropped"]:
-        lines.append((f"without {', '.join(cluster['dropped'])}", "yellow"))
+    steps = counted(result.steps, "step")
+    lines.append((f"{steps}, {count}: {format_size(result.transmitted_bytes)} sent ({cluster.mode})", None))
+    if cluster.dropped:
+        lines.append((f"without {', '.join(cluster.dropped)}", "yellow"))
     if run is not None:
         lines += _run_lines(run)
     return lines
 
 
-def _order(order: Mapping[str, Any]) -> str:
+def _order(order: OrderSection) -> str:
     """Say in which order the plan executes, and why."""
-    given, found = order["given"], order["found"]
+    given, found = order.given, order.found
     if found is None:
-        why = "none needs less" if order["least_peak_proven"] else "none was found that needs less"
+        why = "none needs less" if order.least_peak_proven else "none was found that needs less"
         return f"order of execution: the file's; {why} for activations on one device than {_peak(given)}"
     least = f"{_peak(found)} of activations on one device instead of {_peak(given)}"
-    if order["kept"] == "found":
-        if given["latency_seconds"] is None:
+    if order.kept == "found":
+        if given.latency_seconds is None:
             return f"order of execution: a better one, {least}; in the file's no plan fits"
-        return f"order of execution: a better one, {least}; {_milliseconds(given['latency_seconds'])} in the file's"
-    if found["latency_seconds"] is None:
+        return f"order of execution: a better one, {least}; {_milliseconds(given.latency_seconds)} in the file's"
+    if found.latency_seconds is None:
         return "order of execution: the file's; in the one that needs less on one device no plan fits"
-    other = _milliseconds(found["latency_seconds"])
+    other = _milliseconds(found.latency_seconds)
     return f"order of execution: the file's; {other} in the one that needs less on one device"
 
 
-def _peak(one: Mapping[str, Any]) -> str:
-    return format_size(one["peak_bytes"])
+def _peak(one: InOrderSection) -> str:
+    return format_size(one.peak_bytes)
 
 
 def _above(latency: float, bound: float) -> str:
@@ -159,32 +150,31 @@ def _above(latency: float, bound: float) -> str:
     return f"; this one {over:.1f} % more" if over < 100 else f"; this one {latency / bound:.1f} times that"
 
 
-def _run_lines(run: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    where = f"run in {run['runtime']}, one process per device"
-    if run["outputs_equal"]:
+def _run_lines(run: RunSection) -> list[tuple[str, str | None]]:
+    where = f"run in {run.runtime}, one process per device"
+    if run.outputs_equal:
         verdict = f"{where}: outputs bit-equal to one session's"
     else:
         verdict = (
-            f"{where}: outputs within {run['max_abs_error']:.1e} of one session's "
-            f"({run['relative_error']:.1e} of the largest)"
+            f"{where}: outputs within {run.max_abs_error:.1e} of one session's "
+            f"({run.relative_error:.1e} of the largest)"
         )
-    counted_bytes = f"bytes at the sockets: {run['delivered_bytes']:,} delivered, as planned"
+    counted_bytes = f"bytes at the sockets: {run.delivered_bytes:,} delivered, as planned"
     return [(verdict, "green"), (counted_bytes, None)]
 
 
-def _details(report: Mapping[str, Any]) -> list[str]:
-    lines = [f"found by {report['result']['method']} in {report['seconds']:.2f} s"]
+def _details(report: DistributionReport) -> list[str]:
+    lines = [f"found by {report.result.method} in {report.seconds:.2f} s"]
     lines += [
-        f"  {share['op']} ({share['type']}): {share['axis']} {' '.join(map(str, share['bounds']))}"
-        for share in report["shares"]
+        f"  {share.op} ({share.type}): {share.axis} {' '.join(map(str, share.bounds))}" for share in report.shares
     ]
-    for device in report["devices"]:
-        measured = device["measured"]
+    for device in report.devices:
+        measured = device.measured
         if measured is not None:
-            grown, used = measured["resident_growth_bytes"], measured["activations_bytes"]
+            grown, used = measured.resident_growth_bytes, measured.activations_bytes
             lines.append(
-                f"  process of {device['name']}: activations {_size(used)}, weights "
-                f"{format_size(device['weights_bytes'])}, memory beyond its start {_size(grown)}"
+                f"  process of {device.name}: activations {_size(used)}, weights "
+                f"{format_size(device.weights_bytes)}, memory beyond its start {_size(grown)}"
             )
     return lines
 

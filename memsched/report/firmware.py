@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsched.report.text import print_line
+from memsched.report.values.optimize import OptimizeReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 __all__ = ["print_firmware"]
 
 
-def print_firmware(console: Console, report: Mapping[str, Any], *, verbose: bool) -> None:
+def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -> None:
     """Print the section ``firmware`` where the target is TensorFlow Lite Micro's, or where ``verbose`` asks for it."""
-    section = report["firmware"]
-    if section is None or not (verbose or report["tflm"] is not None):
+    section = report.firmware
+    if section is None or not (verbose or report.tflm is not None):
         return
-    tail, room = section["persistent_bytes_estimate"], section["planning_bytes_estimate"]
-    calls = section["resolver_calls"]
+    tail, room = section.persistent_bytes_estimate, section.planning_bytes_estimate
+    calls = section.resolver_calls
     lines = [
         "a firmware with TensorFlow Lite Micro needs:",
-        f"  beside the tensors, kept:  about {tail['32']:,} B on 32 bit, {tail['64']:,} B on 64 bit",
-        f"  while it plans, at least:  about {room['32']:,} B on 32 bit, {room['64']:,} B on 64 bit",
+        f"  beside the tensors, kept:  about {tail.bits_32:,} B on 32 bit, {tail.bits_64:,} B on 64 bit",
+        f"  while it plans, at least:  about {room.bits_32:,} B on 32 bit, {room.bits_64:,} B on 64 bit",
         f"  resolver size {len(calls)}: {', '.join(calls)}",
     ]
-    if section["unsupported_operators"]:
-        lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section['unsupported_operators'])}")
-    if section["scratch"]:
-        largest = max(section["scratch"], key=lambda entry: sum(entry["requests_bytes"]))
+    if section.unsupported_operators:
+        lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section.unsupported_operators)}")
+    if section.scratch:
+        largest = max(section.scratch, key=lambda entry: sum(entry.requests_bytes))
         lines.append(
-            f"  scratch buffers for {len(section['scratch'])} operators, the most for operator {largest['operator']} "
-            f"({largest['type']}): {sum(largest['requests_bytes']):,} B"
+            f"  scratch buffers for {len(section.scratch)} operators, the most for operator {largest.operator} "
+            f"({largest.type}): {sum(largest.requests_bytes):,} B"
         )
-    lines += [f"  holds for: {assumption}" for assumption in section["assumptions"] if verbose]
+    lines += [f"  holds for: {assumption}" for assumption in section.assumptions if verbose]
     for line in lines:
         print_line(console, line)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 from memsched.errors import OutputError
 from memsched.report.text import printable
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.rewrites import FrontierRow
 
 __all__ = ["PICTURES", "check_drawing", "draw", "frontier_rows"]
 
@@ -25,26 +26,26 @@ _MARKERS = {"order": "s", "tile": "o", "remat": "^"}
 _KILOBYTE = 1024
 
 
-def frontier_rows(steps: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[tuple[str, str, str, str, str]]:
+def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[str, str, str, str, str]]:
     """Return the cells of a table: peak, share of the first peak, extra multiply-accumulates, extra work, and how.
 
     Args:
         verbose: All steps instead of those whose peaks differ visibly; first and last are always there.
     """
-    first = steps[0]["peak_bytes"]
-    shown: list[Mapping[str, Any]] = []
+    first = steps[0].peak_bytes
+    shown: list[FrontierRow] = []
     for step in steps:
-        if verbose or not shown or shown[-1]["peak_bytes"] - step["peak_bytes"] >= _LEAST_FALL * first:
+        if verbose or not shown or shown[-1].peak_bytes - step.peak_bytes >= _LEAST_FALL * first:
             shown.append(step)
     if shown[-1] is not steps[-1]:
         shown.append(steps[-1])
     return [
         (
-            f"{step['peak_bytes']:,}",
-            f"{100 * step['peak_bytes'] / first if first else 100.0:.1f}",
-            f"{step['extra_macs_percent']:.2f}",
-            f"{step['extra_work_percent']:.2f}",
-            _HOW[step["how"]],
+            f"{step.peak_bytes:,}",
+            f"{100 * step.peak_bytes / first if first else 100.0:.1f}",
+            f"{step.extra_macs_percent:.2f}",
+            f"{step.extra_work_percent:.2f}",
+            _HOW[step.how],
         )
         for step in shown
     ]
@@ -63,7 +64,7 @@ def check_drawing() -> None:
     mpl.rcParams["svg.hashsalt"] = "memsched"
 
 
-def draw(report: Mapping[str, Any], extension: str) -> bytes:
+def draw(report: OptimizeReport, extension: str) -> bytes:
     """Return a picture of a report's frontier in the format of ``extension``, one of `PICTURES`.
 
     Raises:
@@ -72,15 +73,15 @@ def draw(report: Mapping[str, Any], extension: str) -> bytes:
     check_drawing()
     from matplotlib.figure import Figure
 
-    steps = report["frontier"]
-    work = [step["extra_work_percent"] for step in steps]
-    peaks = [step["peak_bytes"] / _KILOBYTE for step in steps]
+    steps = report.frontier or ()
+    work = [step.extra_work_percent for step in steps]
+    peaks = [step.peak_bytes / _KILOBYTE for step in steps]
     end = max(1.0, 1.05 * work[-1])
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.step([*work, end], [*peaks, peaks[-1]], where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
     for how, label in _LABELS.items():
-        mine = [place for place, step in enumerate(steps) if step["how"] == how]
+        mine = [place for place, step in enumerate(steps) if step.how == how]
         if mine:
             points = ([work[place] for place in mine], [peaks[place] for place in mine])
             # Drawn over the axes, too: the first lies on one.
@@ -89,8 +90,8 @@ def draw(report: Mapping[str, Any], extension: str) -> bytes:
     axes.set_ylim(0, 1.05 * max(1.0, *peaks))
     axes.set_xlabel("extra work (multiply-accumulates and bytes moved), % of the model's")
     axes.set_ylabel("peak, KB")
-    name = printable(PurePath(report["model"]["path"]).stem).replace("$", r"\$")
-    axes.set_title(f"{name}, target {report['target']['name']}: what less memory costs", fontsize=10)
+    name = printable(PurePath(report.model.path).stem).replace("$", r"\$")
+    axes.set_title(f"{name}, target {report.target.name}: what less memory costs", fontsize=10)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     stream = io.BytesIO()

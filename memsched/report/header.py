@@ -7,20 +7,22 @@ characters are harmless there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+
+from msgspec import UNSET
 
 from memsched.report.refusals import refusal_lines
+from memsched.report.values.optimize import OptimizeReport, PoolRow
+from memsched.report.values.runtime import FirmwareSection
 
 __all__ = ["arena_header"]
 
 _LONGEST_NAME = 120
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.,:;/#@()\[\]<>=+-]")
-_BITS = (("> 0xFFFFFFFFu", "64"), ("<= 0xFFFFFFFFu", "32"))
 
 
-def arena_header(report: Mapping[str, Any], file_name: str) -> str:
+def arena_header(report: OptimizeReport, file_name: str) -> str:
     """Return the text of the header ``file_name`` (a path; its last part names the include guard).
 
     With a target of TensorFlow Lite Micro it states the arena as a whole: the planned part (the head that was
@@ -31,22 +33,23 @@ def arena_header(report: Mapping[str, Any], file_name: str) -> str:
     Args:
         report: Of ``memsched optimize`` or ``memsched analyze``.
     """
-    written = report["output"] or {}
-    model = report["model"]["path"] if written.get("path") in {None, "-"} else written["path"]
+    written = report.output
+    named = None if written is None or written.path == "-" else written.path
+    model = report.model.path if named is None else named
     file = PurePath(file_name).name
     # No macro below ends in an underscore, so the guard is none of them.
     guard = f"{_identifier(file, 'HEADER')}_"
-    stem = report["model"]["path"] if report["model"]["path"] != "-" else file_name
+    stem = report.model.path if report.model.path != "-" else file_name
     name = _identifier(PurePath(stem).stem, "MODEL")
     refused = refusal_lines(report)
     sections = [
-        [f"/* Written by memsched {_comment(report['memsched_version'])}; do not edit. */"],
+        [f"/* Written by memsched {_comment(report.memsched_version)}; do not edit. */"],
         [f"#ifndef {guard}", f"#define {guard}"],
         ["#include <stddef.h>", "#include <stdint.h>"],
         [
-            f"/* {_comment(PurePath(model).name)}, target {_comment(report['target']['name'])} */",
-            f'#define {name}_MODEL_SHA256 "{_hexadecimal(written.get("sha256") or report["model"]["sha256"])}"',
-            f'#define {name}_MEMSCHED_VERSION "{_comment(report["memsched_version"])}"',
+            f"/* {_comment(PurePath(model).name)}, target {_comment(report.target.name)} */",
+            f'#define {name}_MODEL_SHA256 "{_hexadecimal(report.model.sha256 if written is None else written.sha256)}"',
+            f'#define {name}_MEMSCHED_VERSION "{_comment(report.memsched_version)}"',
         ],
         *(_stated(report, name) if not refused else [[f'#error "{_HARMLESS.sub("_", refused[0][0])}"']]),
         [f"#endif /* {guard} */"],
@@ -54,7 +57,7 @@ def arena_header(report: Mapping[str, Any], file_name: str) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _stated(report: Mapping[str, Any], name: str) -> list[list[str]]:
+def _stated(report: OptimizeReport, name: str) -> list[list[str]]:
     return [_sizes(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
 
 
@@ -78,9 +81,9 @@ def _size(value: int) -> str:
     return f"((size_t){value}u)" if value < 1 << 32 else f"((size_t){value}ull)"
 
 
-def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
-    firmware = report["firmware"] if _is_tflm(report) else None
-    lines = [f"#define {name}_ARENA_ALIGNMENT {report['target']['alignment_bytes']}"]
+def _sizes(report: OptimizeReport, name: str) -> list[str]:
+    firmware = report.firmware if _is_tflm(report) else None
+    lines = [f"#define {name}_ARENA_ALIGNMENT {report.target.alignment_bytes}"]
     head = _head(report)
     if firmware is None:
         return [
@@ -93,14 +96,19 @@ def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
         "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
         f"#define {name}_ACTIVATION_BYTES {_size(head)}",
         "/* Estimates: the persistent part (its tail), and the room that planning takes for a moment. They hold for:",
-        *(f" * - {_comment(assumption)}" for assumption in firmware["assumptions"]),
+        *(f" * - {_comment(assumption)}" for assumption in firmware.assumptions),
         " */",
     ]
-    for test, bits in _BITS:
+    kept, planning = firmware.persistent_bytes_estimate, firmware.planning_bytes_estimate
+    pointers = (
+        ("> 0xFFFFFFFFu", kept.bits_64, planning.bits_64),
+        ("<= 0xFFFFFFFFu", kept.bits_32, planning.bits_32),
+    )
+    for test, persistent, room in pointers:
         lines += [
             f"#if UINTPTR_MAX {test}",
-            f"#define {name}_PERSISTENT_BYTES {_size(firmware['persistent_bytes_estimate'][bits])}",
-            f"#define {name}_PLANNING_BYTES {_size(firmware['planning_bytes_estimate'][bits])}",
+            f"#define {name}_PERSISTENT_BYTES {_size(persistent)}",
+            f"#define {name}_PLANNING_BYTES {_size(room)}",
             "#endif",
         ]
     return [
@@ -115,8 +123,8 @@ def _sizes(report: Mapping[str, Any], name: str) -> list[str]:
     ]
 
 
-def _resolver(firmware: Mapping[str, Any], name: str) -> list[str]:
-    calls, lacking = firmware["resolver_calls"], firmware["unsupported_operators"]
+def _resolver(firmware: FirmwareSection, name: str) -> list[str]:
+    calls, lacking = firmware.resolver_calls, firmware.unsupported_operators
     return [
         "/* What a MicroMutableOpResolver must be told of:",
         *(f" * {_comment(call)};" for call in calls),
@@ -126,13 +134,13 @@ def _resolver(firmware: Mapping[str, Any], name: str) -> list[str]:
     ]
 
 
-def _is_tflm(report: Mapping[str, Any]) -> bool:
-    return report["tflm"] is not None
+def _is_tflm(report: OptimizeReport) -> bool:
+    return report.tflm is not None
 
 
-def _head(report: Mapping[str, Any]) -> int:
-    head = report["tflm"]["head_bytes"] if _is_tflm(report) else None
-    return int(report["result"]["arena_bytes"] if head is None else head)
+def _head(report: OptimizeReport) -> int:
+    head = None if report.tflm is None else report.tflm.head_bytes
+    return report.result.arena_bytes if head is None else head
 
 
 def _checks(name: str) -> list[str]:
@@ -155,32 +163,33 @@ def _checks(name: str) -> list[str]:
     ]
 
 
-def _in_pools(report: Mapping[str, Any]) -> bool:
-    """Whether the tensors' offsets count from the beginnings of several memories."""
-    return not _is_tflm(report) and report["pools"] is not None and report["pools"]["weighted_traffic"] is not None
+def _memories(report: OptimizeReport) -> Sequence[PoolRow]:
+    """Return the memories from whose beginnings the tensors' offsets count; none where there is one for all."""
+    found = report.pools
+    return () if _is_tflm(report) or found is None or found.weighted_traffic is None else found.pools
 
 
-def _pools(report: Mapping[str, Any], name: str) -> list[str]:
-    if not _in_pools(report):
+def _pools(report: OptimizeReport, name: str) -> list[str]:
+    pools = _memories(report)
+    if not pools:
         return []
-    pools = report["pools"]["pools"]
     return [
         f"/* What each of the target's memories must hold; {name}_ARENA_BYTES is what a single one for all would. */",
         f"#define {name}_POOLS {len(pools)}",
         *(
-            f"#define {name}_POOL_{number}_BYTES {_size(pool['used_bytes'])} /* {_comment(pool['name'])} */"
+            f"#define {name}_POOL_{number}_BYTES {_size(pool.used_bytes or 0)} /* {_comment(pool.name)} */"
             for number, pool in enumerate(pools)
         ),
     ]
 
 
-def _tensors(report: Mapping[str, Any], name: str) -> list[str]:
+def _tensors(report: OptimizeReport, name: str) -> list[str]:
     rows = _rows(report)
     if not rows:
         said = "TensorFlow Lite Micro lays the tensors itself: optimize with --tflm-plan states their offsets."
         return [f"/* {said} */"] if _is_tflm(report) else ["/* No tensor lies in the arena. */"]
     macro = f"{name}_DEFINE_TENSORS"
-    pools = [pool["name"] for pool in report["pools"]["pools"]] if _in_pools(report) else []
+    pools = [pool.name for pool in _memories(report)]
     begin = "the begin of the pool named" if pools else "the arena's begin"
     return [
         f"/* Where memsched laid the tensors, in bytes from {begin}; 0 bytes: the size is not known. An",
@@ -203,14 +212,13 @@ def _tensors(report: Mapping[str, Any], name: str) -> list[str]:
     ]
 
 
-def _rows(report: Mapping[str, Any]) -> Sequence[tuple[str, str, int, int]]:
+def _rows(report: OptimizeReport) -> Sequence[tuple[str, str, int, int]]:
     """Return (name, pool or "", offset, size) of the tensors whose places hold, with no size where it is not known."""
-    sizes = {buffer["tensor"]: buffer["size_bytes"] for buffer in report["buffers"]}
-    if not _is_tflm(report):
-        entries = report["buffers"]
-    else:
-        entries = [entry for entry in report["tflm"]["plan"] if entry["subgraph"] == 0]
+    sizes = {buffer.tensor: buffer.size_bytes for buffer in report.buffers}
+    if report.tflm is not None:
+        planned = (entry for entry in report.tflm.plan if entry.subgraph == 0)
+        return [(entry.tensor, "", entry.offset_bytes, sizes.get(entry.tensor, 0)) for entry in planned]
     return [
-        (entry["tensor"], entry.get("pool", ""), entry["offset_bytes"], sizes.get(entry["tensor"], 0))
-        for entry in entries
+        (buffer.tensor, "" if buffer.pool is UNSET else buffer.pool, buffer.offset_bytes, sizes[buffer.tensor])
+        for buffer in report.buffers
     ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["TOLERANCE", "compared", "was_rewritten"]
 
@@ -12,19 +11,19 @@ TOLERANCE = 1e-5
 another order."""
 
 
-def was_rewritten(report: Mapping[str, Any]) -> bool:
+def was_rewritten(report: OptimizeReport) -> bool:
     """Whether layers of the model given became others: then bounds hold for what was made, not for the model given."""
-    return any(report[name] is not None and report[name].get("applied", False) for name in ("tiling", "remat"))
+    return any(section is not None and section.applied for section in (report.tiling, report.remat))
 
 
-def compared(report: Mapping[str, Any]) -> tuple[bool | None, str]:
+def compared(report: OptimizeReport) -> tuple[bool | None, str]:
     """Return whether the outputs are as they shall be, None where that is not known, and that in words."""
-    verification = report["verification"]
-    if verification is None or verification["outputs_equal"] is None:
+    verification = report.verification
+    if verification is None or verification.outputs_equal is None:
         return None, "not compared"
-    if verification["outputs_equal"]:
+    if verification.outputs_equal:
         return True, "bit-equal"
-    error = verification.get("relative_error")  # which older reports lack
+    error = verification.relative_error  # which older reports lack
     if was_rewritten(report) and error is not None and error <= TOLERANCE:
         return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"

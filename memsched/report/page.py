@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -14,6 +13,7 @@ from memsched.errors import OutputError
 from memsched.report.page_data import as_script, page_data
 from memsched.report.page_words import page_words
 from memsched.report.text import shortened
+from memsched.report.values.optimize import OptimizeReport
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -40,7 +40,7 @@ def check_page() -> None:
             raise OutputError(f"the page needs {name}, which is not installed: pip install 'memsched[html]'")
 
 
-def render_page(report: Mapping[str, Any]) -> str:
+def render_page(report: OptimizeReport) -> str:
     """Return the page of a report, as `parse_report` gives it: the same text for the same report and version of Bokeh.
 
     Nothing of the report can become markup or script: all of it goes through escaping, and the page's policy permits

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET
+
 from memsched.report.page_cells import Extent, merged_cells
 from memsched.report.text import shortened
+from memsched.report.values.optimize import OptimizeReport, StepRow
 
 __all__ = ["PageData", "as_script", "extremes", "page_data"]
 
@@ -87,14 +90,23 @@ class _Buffer:
     pool: str
 
 
-def page_data(report: Mapping[str, Any]) -> PageData:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The file's own order; ``index`` has the steps that are drawn."""
+
+    ops: Sequence[str]
+    footprints: Sequence[int]
+    index: Sequence[int]
+
+
+def page_data(report: OptimizeReport) -> PageData:
     """Return what there is to draw of a report: per step its footprint, per buffer its place, step and bytes.
 
     The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of,
     ``buffers.made`` and ``buffers.read`` are steps, ``buffers.inPlaceOf`` and ``buffers.viewOf`` places in the columns
     or -1. ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
     """
-    steps = report["steps"]
+    steps = report.steps
     peak_step = _peak_step(report)
     buffers = _buffers(report)
     pools = list(dict.fromkeys(buffer.pool for buffer in buffers)) or [""]
@@ -104,8 +116,8 @@ def page_data(report: Mapping[str, Any]) -> PageData:
     given = _given(report)
     names = _Names(
         [buffer.name for buffer in kept],
-        [steps[step]["op"] for step in index],
-        [] if given is None else [given["ops"][step] for step in given["index"]],
+        [steps[step].op for step in index],
+        [] if given is None else [given.ops[step] for step in given.index],
     )
     values = {
         "unit": _unit(report),
@@ -115,7 +127,7 @@ def page_data(report: Mapping[str, Any]) -> PageData:
         "buffers": _buffer_columns(kept, pools, limit, names),
         "maps": _maps(report, buffers, pools),
         "merged": _merged(report, rest, pools),
-        "edgesKnown": all("read_in" in buffer for buffer in report["buffers"]),
+        "edgesKnown": all(buffer.read_in is not UNSET for buffer in report.buffers),
     }
     drawn = sum(buffer.drawn for buffer in kept)
     tensors = [buffer.order for buffer in kept if not buffer.workspace]
@@ -160,65 +172,65 @@ class _Names:
         return shortened(name, self._columns)
 
 
-def _peak_step(report: Mapping[str, Any]) -> int:
+def _peak_step(report: OptimizeReport) -> int:
     """Return the first step whose footprint is the peak; -1 where there are no steps."""
-    footprints = [step["footprint_bytes"] for step in report["steps"]]
+    footprints = [step.footprint_bytes for step in report.steps]
     return footprints.index(max(footprints)) if footprints else -1
 
 
-def _unit(report: Mapping[str, Any]) -> dict[str, Any]:
+def _unit(report: OptimizeReport) -> dict[str, Any]:
     """Return the unit of the axes."""
-    largest = max(report["result"]["arena_bytes"], report["baselines"]["file_order"]["peak_bytes"])
+    largest = max(report.result.arena_bytes, report.baselines.file_order.peak_bytes)
     factor, name = next(((factor, name) for factor, name in _FACTORS if largest >= 4 * factor), (1, "bytes"))
     return {"factor": factor, "name": name}
 
 
-def _figures(report: Mapping[str, Any], peak_step: int) -> dict[str, Any]:
-    result, budget = report["result"], report["budget"]
+def _figures(report: OptimizeReport, peak_step: int) -> dict[str, Any]:
+    result, budget = report.result, report.budget
     return {
-        "steps": len(report["steps"]),
-        "peak": result["peak_bytes"],
+        "steps": len(report.steps),
+        "peak": result.peak_bytes,
         "peakStep": peak_step,
-        "bound": result["lower_bound_bytes"],
-        "arena": result["arena_bytes"],
-        "budget": None if budget is None else budget["budget_bytes"],
+        "bound": result.lower_bound_bytes,
+        "arena": result.arena_bytes,
+        "budget": None if budget is None else budget.budget_bytes,
     }
 
 
-def _buffers(report: Mapping[str, Any]) -> list[_Buffer]:
+def _buffers(report: OptimizeReport) -> list[_Buffer]:
     """Return buffers and workspaces with the steps that make and read them."""
-    last_step = max(0, len(report["steps"]) - 1)
+    last_step = max(0, len(report.steps) - 1)
     found: list[_Buffer] = []
-    for row in report["buffers"]:
+    for row in report.buffers:
         # Reports of older versions do not say who makes and reads a buffer; its first and last step are near to it.
-        made = row["produced_in"] if "produced_in" in row else row["first_step"]
-        read = row["read_in"] if "read_in" in row else [row["last_step"]]
-        drawn = row["view_of"] is None and not row["consists_of"] and row["size_bytes"] > 0
+        made = row.first_step if row.produced_in is UNSET else row.produced_in
+        read = (row.last_step,) if row.read_in is UNSET else row.read_in
+        drawn = row.view_of is None and not row.consists_of and row.size_bytes > 0
         found.append(
             _Buffer(
                 order=len(found),
-                name=row["tensor"],
-                offset=row["offset_bytes"],
-                size=row["size_bytes"],
-                first=row["first_step"],
-                last=min(row["last_step"], last_step),
+                name=row.tensor,
+                offset=row.offset_bytes,
+                size=row.size_bytes,
+                first=row.first_step,
+                last=min(row.last_step, last_step),
                 made=made,
                 read=read,
-                in_place_of=row["in_place_of"],
-                view_of=row["view_of"],
+                in_place_of=row.in_place_of,
+                view_of=row.view_of,
                 workspace=False,
                 drawn=drawn,
-                pool=row.get("pool", ""),
+                pool="" if row.pool is UNSET else row.pool,
             )
         )
-    for row in report["workspaces"]:
-        step = row["step"]
+    for space in report.workspaces:
+        step = space.step
         found.append(
             _Buffer(
                 order=len(found),
-                name=f"workspace of {row['op']}",
-                offset=row["offset_bytes"],
-                size=row["size_bytes"],
+                name=f"workspace of {space.op}",
+                offset=space.offset_bytes,
+                size=space.size_bytes,
                 first=step,
                 last=step,
                 made=step,
@@ -226,8 +238,8 @@ def _buffers(report: Mapping[str, Any]) -> list[_Buffer]:
                 in_place_of=None,
                 view_of=None,
                 workspace=True,
-                drawn=row["size_bytes"] > 0,
-                pool=row.get("pool", ""),
+                drawn=space.size_bytes > 0,
+                pool="" if space.pool is UNSET else space.pool,
             )
         )
     return found
@@ -247,11 +259,11 @@ def _largest(buffers: Sequence[_Buffer], peak_step: int) -> tuple[list[_Buffer],
     return kept, [buffer for buffer in drawn if buffer.order not in chosen]
 
 
-def _kept_steps(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Buffer], limit: int, peak_step: int) -> list[int]:
+def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_Buffer], limit: int, peak_step: int) -> list[int]:
     """Return the steps that are on the page: all, or the extremes, those near the peak, and those that buffers name."""
     if len(steps) <= _STEPS_WHOLE:
         return list(range(len(steps)))
-    found = dict.fromkeys(extremes([step["footprint_bytes"] for step in steps], _BUCKETS))
+    found = dict.fromkeys(extremes([step.footprint_bytes for step in steps], _BUCKETS))
     found.update(dict.fromkeys(range(max(0, peak_step - _NEAR_PEAK), min(len(steps), peak_step + _NEAR_PEAK + 1))))
     named = (step for buffer in kept for step in (buffer.made, *buffer.read[:limit]) if step is not None)
     for step in named:
@@ -261,54 +273,50 @@ def _kept_steps(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Buffer], lim
     return sorted(found)
 
 
-def _step_columns(report: Mapping[str, Any], index: Sequence[int], names: _Names) -> dict[str, Any]:
-    steps = report["steps"]
-    types = {name: place for place, name in enumerate(dict.fromkeys(steps[step]["type"] for step in index))}
-    given = set(report["baselines"]["file_order"].get("ops", ()))
-    repeated = {copy["op"] for copy in report["remat"]["copies"]} if _applied(report, "remat") else set()
-    pieces = _applied(report, "tiling")
+def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -> dict[str, Any]:
+    steps = report.steps
+    types = {name: place for place, name in enumerate(dict.fromkeys(steps[step].type for step in index))}
+    given = set(report.baselines.file_order.ops)
+    repeated = {copy.op for copy in report.remat.copies} if report.remat is not None and report.remat.applied else set()
+    pieces = report.tiling is not None and report.tiling.applied
 
-    def mark(step: Mapping[str, Any]) -> int:
-        if step["origin"] is None:
-            return ADDED if given and step["op"] not in given else PLAIN
+    def mark(step: StepRow) -> int:
+        if step.origin is None:
+            return ADDED if given and step.op not in given else PLAIN
         # One of a layer's pieces may have the layer's own name, and be executed again: copies have names that say so.
-        again = step["origin"] in repeated and (not pieces or _COPY in step["op"])
+        again = step.origin in repeated and (not pieces or _COPY in step.op)
         return AGAIN if again else PIECE
 
     return {
         "index": list(index) if len(index) < len(steps) else None,
-        "op": [names(steps[step]["op"]) for step in index],
+        "op": [names(steps[step].op) for step in index],
         "types": [shortened(name, _LABEL_COLUMNS) for name in types],
-        "type": [types[steps[step]["type"]] for step in index],
-        "footprint": [steps[step]["footprint_bytes"] for step in index],
-        "workspace": [steps[step]["workspace_bytes"] for step in index],
+        "type": [types[steps[step].type] for step in index],
+        "footprint": [steps[step].footprint_bytes for step in index],
+        "workspace": [steps[step].workspace_bytes for step in index],
         "mark": [mark(steps[step]) for step in index],
     }
 
 
-def _applied(report: Mapping[str, Any], rewrite: str) -> bool:
-    return report[rewrite] is not None and bool(report[rewrite]["applied"])
-
-
-def _given(report: Mapping[str, Any]) -> dict[str, Any] | None:
+def _given(report: OptimizeReport) -> _Given | None:
     """Return the file's order where the report has it, and it is not the order shown."""
-    section = report["baselines"]["file_order"]
-    ops, footprints = section.get("ops", ()), section.get("footprints_bytes", ())
-    after = [(step["op"], step["footprint_bytes"]) for step in report["steps"]]
+    section = report.baselines.file_order
+    ops, footprints = section.ops, section.footprints_bytes
+    after = [(step.op, step.footprint_bytes) for step in report.steps]
     if not ops or list(zip(ops, footprints, strict=True)) == after:
         return None
     whole = len(ops) <= _STEPS_WHOLE
     index = list(range(len(ops))) if whole else extremes(footprints, _BUCKETS)
-    return {"ops": ops, "footprints": footprints, "index": index}
+    return _Given(ops, footprints, index)
 
 
-def _given_columns(given: Mapping[str, Any], names: _Names) -> dict[str, Any]:
-    index, footprints = given["index"], given["footprints"]
+def _given_columns(given: _Given, names: _Names) -> dict[str, Any]:
+    index, footprints = given.index, given.footprints
     peak = max(footprints)
     return {
         "total": len(footprints),
         "index": index if len(index) < len(footprints) else None,
-        "op": [names(given["ops"][step]) for step in index],
+        "op": [names(given.ops[step]) for step in index],
         "footprint": [footprints[step] for step in index],
         "peak": peak,
         "peakStep": footprints.index(peak),
@@ -338,17 +346,17 @@ def _buffer_columns(kept: Sequence[_Buffer], pools: Sequence[str], limit: int, n
     }
 
 
-def _maps(report: Mapping[str, Any], buffers: Sequence[_Buffer], pools: Sequence[str]) -> list[dict[str, Any]]:
+def _maps(report: OptimizeReport, buffers: Sequence[_Buffer], pools: Sequence[str]) -> list[dict[str, Any]]:
     """Return per memory its name and the bytes that are used of it."""
     used = dict.fromkeys(pools, 0)
     for buffer in buffers:
         used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
     if list(pools) == [""]:
-        used[""] = max(used[""], report["result"]["arena_bytes"])
+        used[""] = max(used[""], report.result.arena_bytes)
     return [{"name": shortened(name, _LABEL_COLUMNS), "height": max(1, used[name])} for name in pools]
 
 
-def _merged(report: Mapping[str, Any], rest: Sequence[_Buffer], pools: Sequence[str]) -> list[list[int]]:
+def _merged(report: OptimizeReport, rest: Sequence[_Buffer], pools: Sequence[str]) -> list[list[int]]:
     """Return rectangles [map, first step, step after the last, lowest address, address after the highest]."""
     found: list[list[int]] = []
     for place, pool in enumerate(pools):
@@ -357,6 +365,6 @@ def _merged(report: Mapping[str, Any], rest: Sequence[_Buffer], pools: Sequence[
             for buffer in rest
             if buffer.pool == pool
         ]
-        cells = merged_cells(extents, max(1, len(report["steps"])))
+        cells = merged_cells(extents, max(1, len(report.steps)))
         found.extend([place, cell.left, cell.right, cell.bottom, cell.top] for cell in cells)
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from memsched.report.remat import proof_of
 from memsched.report.text import counted, shortened
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.rewrites import RematSection, TilingSection
 
 __all__ = ["rewrite_tables"]
 
@@ -15,37 +16,37 @@ _COLUMNS = 80
 _ROWS_SHOWN = 200
 
 
-def rewrite_tables(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rewrite_tables(report: OptimizeReport) -> list[dict[str, Any]]:
     """Return per rewrite that was applied its title, a text, headings and rows, and how many columns are texts."""
     found = []
-    tiling, remat = report["tiling"], report["remat"]
-    if tiling is not None and tiling["applied"]:
+    tiling, remat = report.tiling, report.remat
+    if tiling is not None and tiling.applied:
         found.append(_pieces(tiling))
-    if remat is not None and remat["applied"]:
+    if remat is not None and remat.applied:
         found.append(_repetitions(remat))
     return found
 
 
-def _pieces(tiling: Mapping[str, Any]) -> dict[str, Any]:
+def _pieces(tiling: TilingSection) -> dict[str, Any]:
     rows = [
         (
-            shortened(group["ops"][0], _COLUMNS),
-            shortened(group["ops"][-1], _COLUMNS),
-            " x ".join(group["axis_names"]),
-            f"{len(group['ops']):,}",
-            " x ".join(f"{count:,}" for count in group["pieces"]),
-            f"{len(group['kept_halos']):,}",
-            f"{group['extra_macs']:,}",
-            f"{group['peak_bytes']:,}",
+            shortened(group.ops[0], _COLUMNS),
+            shortened(group.ops[-1], _COLUMNS),
+            " x ".join(group.axis_names),
+            f"{len(group.ops):,}",
+            " x ".join(f"{count:,}" for count in group.pieces),
+            f"{len(group.kept_halos):,}",
+            f"{group.extra_macs:,}",
+            f"{group.peak_bytes:,}",
         )
-        for group in tiling["groups"][:_ROWS_SHOWN]
+        for group in tiling.groups[:_ROWS_SHOWN]
     ]
     return {
         "title": "Layers computed in pieces",
         "text": (
-            f"{counted(len(tiling['groups']), 'group')} of layers, {tiling['extra_macs_percent']:.1f} % more "
-            f"multiply-accumulates. Before them the least peak was {tiling['untiled']['peak_bytes']:,} bytes."
-            + _left_out(len(tiling["groups"]))
+            f"{counted(len(tiling.groups), 'group')} of layers, {tiling.extra_macs_percent:.1f} % more "
+            f"multiply-accumulates. Before them the least peak was {tiling.untiled.peak_bytes:,} bytes."
+            + _left_out(len(tiling.groups))
         ),
         "headings": [
             *("from layer", "to layer", "along", "layers", "pieces", "halos kept"),
@@ -56,25 +57,25 @@ def _pieces(tiling: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repetitions(remat: Mapping[str, Any]) -> dict[str, Any]:
+def _repetitions(remat: RematSection) -> dict[str, Any]:
     proven = proof_of(remat)
     rows = [
         (
-            shortened(copy["op"], _COLUMNS),
-            shortened(copy["type"], _COLUMNS),
-            f"{copy['times']:,}",
-            f"{copy['extra_macs']:,}",
-            f"{copy['extra_bytes_moved']:,}",
+            shortened(copy.op, _COLUMNS),
+            shortened(copy.type, _COLUMNS),
+            f"{copy.times:,}",
+            f"{copy.extra_macs:,}",
+            f"{copy.extra_bytes_moved:,}",
         )
-        for copy in remat["copies"][:_ROWS_SHOWN]
+        for copy in remat.copies[:_ROWS_SHOWN]
     ]
     return {
         "title": "Values computed again",
         "text": (
-            f"{counted(len(remat['copies']), 'op')} executed more than once, {remat['extra_work_percent']:.1f} % more "
-            f"work. Without them the least peak was {remat['without']['peak_bytes']:,} bytes."
+            f"{counted(len(remat.copies), 'op')} executed more than once, {remat.extra_work_percent:.1f} % more "
+            f"work. Without them the least peak was {remat.without.peak_bytes:,} bytes."
             + (f" {proven[0].upper()}{proven[1:]}." if proven else "")
-            + _left_out(len(remat["copies"]))
+            + _left_out(len(remat.copies))
         ),
         "headings": ["op", "type", "times more", "extra multiply-accumulates", "extra bytes moved"],
         "rows": rows,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -13,6 +12,7 @@ from memsched.report.page_data import PageData
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, counted, shortened
+from memsched.report.values.optimize import OptimizeReport
 from memsched.units import format_size
 
 __all__ = ["page_words"]
@@ -24,10 +24,10 @@ _BAR_SHOWN = 40
 _ROWS_SHOWN = 200
 
 
-def page_words(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+def page_words(report: OptimizeReport, data: PageData) -> dict[str, Any]:
     """Return what the page's template shows beside the report itself; all texts are plain and not yet escaped."""
     verdict, mood = _verdict(report)
-    name = shortened(PurePath(report["model"]["path"]).name or report["model"]["path"], _COLUMNS)
+    name = shortened(PurePath(report.model.path).name or report.model.path, _COLUMNS)
     return {
         "name": "a model from standard input" if name == "-" else name,
         "what": _what(report),
@@ -47,18 +47,18 @@ def page_words(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
         "verification": _verification(report),
         "passes": [
             (
-                record["name"],
-                f"{record['ops_before']:,}",
-                f"{record['ops_after']:,}",
-                f"{record['peak_before_bytes']:,}",
-                f"{record['peak_after_bytes']:,}",
-                f"{record['seconds']:.2f}",
+                record.name,
+                f"{record.ops_before:,}",
+                f"{record.ops_after:,}",
+                f"{record.peak_before_bytes:,}",
+                f"{record.peak_after_bytes:,}",
+                f"{record.seconds:.2f}",
             )
-            for record in report["passes"]
+            for record in report.passes
         ],
         "bodies": _bodies(report),
         "target": _target(report),
-        "session_options": (report["order_guarantee"] or {}).get("session_options", ()),
+        "session_options": () if report.order_guarantee is None else report.order_guarantee.session_options,
         "files": _files(report),
     }
 
@@ -69,101 +69,100 @@ def _bytes(size: int) -> str:
     return f"{size:,} B" if short.endswith(" B") else f"{size:,} B ({short})"
 
 
-def _what(report: Mapping[str, Any]) -> str:
-    model = report["model"]
-    done = "as it stands" if report["command"] == "analyze" else "optimised"
-    return f"{counted(model['ops'], 'op')}, {model['format'].upper()}, {done}, target {report['target']['name']}"
+def _what(report: OptimizeReport) -> str:
+    model = report.model
+    done = "as it stands" if report.command == "analyze" else "optimised"
+    return f"{counted(model.ops, 'op')}, {model.format.upper()}, {done}, target {report.target.name}"
 
 
-def _rewritten(report: Mapping[str, Any]) -> list[str]:
+def _rewritten(report: OptimizeReport) -> list[str]:
     """Return the names of the rewrites that the model written went through."""
-    return [name for name in ("tiling", "remat") if report[name] is not None and report[name]["applied"]]
+    sections = (("tiling", report.tiling), ("remat", report.remat))
+    return [name for name, section in sections if section is not None and section.applied]
 
 
-def _verdict(report: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(report: OptimizeReport) -> tuple[str, str]:
     """Return the headline, and whether it is good or bad news."""
-    budget, result = report["budget"], report["result"]
-    before = report["baselines"]["file_order"]
+    budget, result = report.budget, report.result
+    before = report.baselines.file_order
     if budget is not None:
-        required, available = budget["required_bytes"], budget["budget_bytes"]
-        if budget["met"]:
+        required, available = budget.required_bytes, budget.budget_bytes
+        if budget.met:
             return f"It fits: {required:,} of {available:,} bytes are needed", "good"
         return (
             f"It does not fit: {required:,} bytes are needed, {available:,} are there, "
-            f"{budget['exceeded_bytes']:,} too few"
+            f"{budget.exceeded_bytes:,} too few"
         ), "bad"
-    saved = before["peak_bytes"] - result["peak_bytes"]
-    if report["command"] == "analyze":
-        return f"It needs {result['arena_bytes']:,} bytes as it stands", ""
+    saved = before.peak_bytes - result.peak_bytes
+    if report.command == "analyze":
+        return f"It needs {result.arena_bytes:,} bytes as it stands", ""
     if saved > 0:
         return (
-            f"It needs {result['arena_bytes']:,} bytes: the peak is {result['reduction_percent']:.1f} % lower",
+            f"It needs {result.arena_bytes:,} bytes: the peak is {result.reduction_percent:.1f} % lower",
             "good",
         )
-    return f"It needs {result['arena_bytes']:,} bytes: no lower peak than the file's own was found", ""
+    return f"It needs {result.arena_bytes:,} bytes: no lower peak than the file's own was found", ""
 
 
-def _lead(report: Mapping[str, Any]) -> str:
+def _lead(report: OptimizeReport) -> str:
     """Return what was done for it, in a sentence or two."""
-    result, before = report["result"], report["baselines"]["file_order"]
-    if report["command"] == "analyze":
-        how = f"In the order of the file the peak is {_bytes(result['peak_bytes'])}."
+    result, before = report.result, report.baselines.file_order
+    if report.command == "analyze":
+        how = f"In the order of the file the peak is {_bytes(result.peak_bytes)}."
     elif _rewritten(report):
         words = {"tiling": "layers computed in pieces", "remat": "values computed again"}
         done = " and ".join(words[name] for name in _rewritten(report))
         how = (
-            f"With {done} the peak is {_bytes(result['peak_bytes'])}, {_bytes(before['peak_bytes'])} in the file's "
-            f"order; it does {result['extra_macs_percent']:.1f} % more multiply-accumulates."
+            f"With {done} the peak is {_bytes(result.peak_bytes)}, {_bytes(before.peak_bytes)} in the file's "
+            f"order; it does {result.extra_macs_percent:.1f} % more multiply-accumulates."
         )
-    elif result["peak_bytes"] >= before["peak_bytes"]:
-        how = (
-            f"Its peak is {_bytes(result['peak_bytes'])}, as in the file's order; no order with a lower one was found."
-        )
+    elif result.peak_bytes >= before.peak_bytes:
+        how = f"Its peak is {_bytes(result.peak_bytes)}, as in the file's order; no order with a lower one was found."
     else:
         how = (
-            f"By the order of its ops alone the peak is {_bytes(result['peak_bytes'])}, "
-            f"{_bytes(before['peak_bytes'])} in the file's order; no work is added."
+            f"By the order of its ops alone the peak is {_bytes(result.peak_bytes)}, "
+            f"{_bytes(before.peak_bytes)} in the file's order; no work is added."
         )
-    rest = " The search was interrupted: this is the best found so far." if result["interrupted"] else ""
+    rest = " The search was interrupted: this is the best found so far." if result.interrupted else ""
     return how + rest
 
 
-def _cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    result, before = report["result"], report["baselines"]["file_order"]
-    peak, bound = result["peak_bytes"], result["lower_bound_bytes"]
+def _cards(report: OptimizeReport) -> list[dict[str, str]]:
+    result, before = report.result, report.baselines.file_order
+    peak, bound = result.peak_bytes, result.lower_bound_bytes
     gap = 100 * (peak - bound) / peak if peak else 0.0
-    analyzed = report["command"] == "analyze"
-    status = "proven optimal" if result["status"] == "optimal" else f"at most {gap:.1f} % to gain by order"
+    analyzed = report.command == "analyze"
+    status = "proven optimal" if result.status == "optimal" else f"at most {gap:.1f} % to gain by order"
     if _rewritten(report):
         status += ", for this rewrite"
-    allocation = report["allocation"]
+    allocation = report.allocation
     cards = [
         (
             "Peak",
             f"{peak:,} B",
-            "in the file's order" if analyzed else f"{before['peak_bytes']:,} B in the file's order",
+            "in the file's order" if analyzed else f"{before.peak_bytes:,} B in the file's order",
         ),
-        ("Arena, to be reserved", f"{result['arena_bytes']:,} B", f"{allocation['alignment_bytes']} B alignment"),
+        ("Arena, to be reserved", f"{result.arena_bytes:,} B", f"{allocation.alignment_bytes} B alignment"),
         ("Lower bound", f"{bound:,} B", status),
     ]
     if not analyzed:
-        saved = before["peak_bytes"] - peak
-        cards.append(("Saved", format_size(saved), f"{result['reduction_percent']:.1f} % of the file's peak"))
-        cards.append(("Extra work", f"{result['extra_macs_percent']:.1f} %", "multiply-accumulates"))
-    if report["budget"] is not None:
-        budget = report["budget"]
-        share = 100 * budget["required_bytes"] / budget["budget_bytes"] if budget["budget_bytes"] else 0.0
-        cards.append(("Budget", f"{budget['budget_bytes']:,} B", f"{share:.1f} % of it needed"))
-    cards.append(("Weights", format_size(report["model"]["weights_bytes"]), "in flash, not in the peak"))
+        saved = before.peak_bytes - peak
+        cards.append(("Saved", format_size(saved), f"{result.reduction_percent:.1f} % of the file's peak"))
+        cards.append(("Extra work", f"{result.extra_macs_percent:.1f} %", "multiply-accumulates"))
+    if report.budget is not None:
+        budget = report.budget
+        share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0
+        cards.append(("Budget", f"{budget.budget_bytes:,} B", f"{share:.1f} % of it needed"))
+    cards.append(("Weights", format_size(report.model.weights_bytes), "in flash, not in the peak"))
     return [dict(zip(("label", "value", "more"), card, strict=True)) for card in cards]
 
 
-def _pictures(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+def _pictures(report: OptimizeReport, data: PageData) -> dict[str, Any]:
     """Return what stands beside the pictures: keys, labels, and what is left out of them."""
     values = data.values
     figures, given, unit = values["figures"], values["given"], values["unit"]["name"]
     separate = given is not None and given["total"] != data.steps
-    analyzed = report["command"] == "analyze"
+    analyzed = report.command == "analyze"
     after = "as it stands" if analyzed else "after" if given is not None else "the file's order, which is kept"
     peak = f"{after}: peak {figures['peak']:,} B in step {max(0, figures['peakStep']):,}"
     keys = [("after", peak)]
@@ -221,51 +220,51 @@ def _merged(data: PageData) -> str:
     )
 
 
-def _peak(report: Mapping[str, Any], data: PageData) -> dict[str, Any]:
+def _peak(report: OptimizeReport, data: PageData) -> dict[str, Any]:
     """Return the table of what is live at the peak."""
-    peak, faults, steps = report["result"]["peak_bytes"], report["at_fault"], report["steps"]
+    peak, faults, steps = report.result.peak_bytes, report.at_fault, report.steps
     place = {name: index for index, name in _drawn_names(report, data)}
     rows: list[dict[str, Any]] = [
         {
-            "name": shortened(fault["tensor"], _COLUMNS),
-            "place": place.get(fault["tensor"]),
-            "producer": "an input" if fault["producer"] is None else shortened(fault["producer"], _COLUMNS),
-            "steps": f"{fault['first_step']:,} to {fault['last_step']:,}",
-            **_share(fault["size_bytes"], peak),
+            "name": shortened(fault.tensor, _COLUMNS),
+            "place": place.get(fault.tensor),
+            "producer": "an input" if fault.producer is None else shortened(fault.producer, _COLUMNS),
+            "steps": f"{fault.first_step:,} to {fault.last_step:,}",
+            **_share(fault.size_bytes, peak),
         }
         for fault in faults[:_FAULTS_SHOWN]
     ]
     bar = [{"share": row["share"], "style": "", "label": row["name"]} for row in rows[:_BAR_SHOWN]]
-    rest = sum(fault["size_bytes"] for fault in faults[len(bar) :])
+    rest = sum(fault.size_bytes for fault in faults[len(bar) :])
     if rest:
         bar.append({"share": _share(rest, peak)["share"], "style": "rest", "label": "all others"})
     index = data.values["figures"]["peakStep"]
     if index < 0:
         return {"peak_text": "The model has no steps.", "faults": rows, "bar": bar, "more_faults": ""}
     step = steps[index]
-    workspace = step["workspace_bytes"]
+    workspace = step.workspace_bytes
     if workspace:
         rows.append(
             {"name": "workspace of the op", "place": None, "producer": "", "steps": f"{index:,}"}
             | _share(workspace, peak)
         )
         bar.append({"share": _share(workspace, peak)["share"], "style": "work", "label": "workspace"})
-    shared = sum(fault["size_bytes"] for fault in faults) + workspace - peak
+    shared = sum(fault.size_bytes for fault in faults) + workspace - peak
     text = (
-        f"Step {index:,}, {shortened(step['type'], _COLUMNS)} {shortened(step['op'], _COLUMNS)}, needs {_bytes(peak)}: "
+        f"Step {index:,}, {shortened(step.type, _COLUMNS)} {shortened(step.op, _COLUMNS)}, needs {_bytes(peak)}: "
         f"{counted(len(faults), 'tensor')} {'are' if len(faults) != 1 else 'is'} live in it."
     )
     if shared > 0:
         text += f" {_bytes(shared)} of them are counted once, as an output takes its input's bytes."
     hidden = faults[_FAULTS_SHOWN:]
-    size = sum(fault["size_bytes"] for fault in hidden)
+    size = sum(fault.size_bytes for fault in hidden)
     more = f"and {counted(len(hidden), 'smaller tensor')} with {_bytes(size)} together" if hidden else ""
     return {"peak_text": text, "faults": rows, "bar": bar, "more_faults": more}
 
 
-def _drawn_names(report: Mapping[str, Any], data: PageData) -> list[tuple[int, str]]:
+def _drawn_names(report: OptimizeReport, data: PageData) -> list[tuple[int, str]]:
     """Return the places of the page's buffers with their names in the report."""
-    return [(place, report["buffers"][order]["tensor"]) for place, order in enumerate(data.tensors)]
+    return [(place, report.buffers[order].tensor) for place, order in enumerate(data.tensors)]
 
 
 def _share(size: int, peak: int) -> dict[str, Any]:
@@ -273,17 +272,17 @@ def _share(size: int, peak: int) -> dict[str, Any]:
     return {"size": f"{size:,}", "share": share, "percent": f"{share:.1f} %"}
 
 
-def _proof(report: Mapping[str, Any]) -> str:
+def _proof(report: OptimizeReport) -> str:
     """Return what is known of the peak, and what the word for it means."""
-    result = report["result"]
-    peak, bound = result["peak_bytes"], result["lower_bound_bytes"]
-    how = f" How it is known: {result['proof']}." if result["proof"] else ""
+    result = report.result
+    peak, bound = result.peak_bytes, result.lower_bound_bytes
+    how = f" How it is known: {result.proof}." if result.proof else ""
     alone = (
         " That holds for the model with these rewrites; other rewrites may need less."
         if _rewritten(report)
         else (" That is about orders alone: layers in pieces, or values computed again, may need less.")
     )
-    if result["status"] == "optimal":
+    if result.status == "optimal":
         return (
             f"Optimal: it is proven that no order of these ops has a peak below {bound:,} bytes, and this one has "
             f"{peak:,}.{how}{alone}"
@@ -295,20 +294,20 @@ def _proof(report: Mapping[str, Any]) -> str:
     )
 
 
-def _arena_proof(report: Mapping[str, Any]) -> str:
-    allocation, result = report["allocation"], report["result"]
-    arena, bound = result["arena_bytes"], allocation["lower_bound_bytes"]
-    lost = arena - result["peak_bytes"]
+def _arena_proof(report: OptimizeReport) -> str:
+    allocation, result = report.allocation, report.result
+    arena, bound = result.arena_bytes, allocation.lower_bound_bytes
+    lost = arena - result.peak_bytes
     gap = "as much as the peak" if lost == 0 else f"{abs(lost):,} bytes {'more' if lost > 0 else 'less'} than the peak"
     text = f"The addresses take {arena:,} bytes, {gap}"
     if lost > 0:
         text += ", for alignment and gaps between the buffers"
-    if allocation["status"] == "optimal":
+    if allocation.status == "optimal":
         return f"{text}. Optimal: for this order no addresses take less."
     return f"{text}. Feasible: for this order addresses that take as little as {bound:,} bytes are not excluded."
 
 
-def _orders(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _orders(report: OptimizeReport) -> list[tuple[str, ...]]:
     rows = figure_rows(report)
     before = rows[0][1]
     return [
@@ -317,87 +316,100 @@ def _orders(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _frontier(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    steps: Sequence[Mapping[str, Any]] | None = report["frontier"]
+def _frontier(report: OptimizeReport) -> list[tuple[str, ...]]:
+    steps = report.frontier
     return [(row[-1], *row[:-1]) for row in frontier_rows(steps, verbose=False)] if steps else []
 
 
-def _verification(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    verification = report["verification"]
+def _verification(report: OptimizeReport) -> list[tuple[str, str]]:
+    verification = report.verification
     if verification is None:
-        why = "this command only looks at the model" if report["command"] == "analyze" else "see the notes"
+        why = "this command only looks at the model" if report.command == "analyze" else "see the notes"
         return [("result", f"not verified: {why}")]
-    equal = "could not be run" if verification["outputs_equal"] is None else compared(report)[1]
-    matches = {None: "not seen", True: "yes", False: "no"}[verification["executed_order_matches"]]
+    equal = "could not be run" if verification.outputs_equal is None else compared(report)[1]
+    matches = {None: "not seen", True: "yes", False: "no"}[verification.executed_order_matches]
     rows = [
-        ("runtime", verification["runtime"]),
-        ("outputs", f"{equal}, {counted(verification['runs'], 'random input')}"),
+        ("runtime", verification.runtime),
+        ("outputs", f"{equal}, {counted(verification.runs, 'random input')}"),
         ("it executes this order", matches),
     ]
-    if verification.get("outputs_vary") is False:
+    if verification.outputs_vary is False:
         rows.append(("warning", SAME_OUTPUTS))
-    for key, label in (("max_abs_error", "largest difference"), ("relative_error", "largest relative difference")):
-        if verification.get(key) is not None:
-            rows.append((label, f"{verification[key]:.3g}"))
-    for kind in ("measured", "predicted"):
-        before, after = (verification[f"{kind}_peak_{when}_bytes"] for when in ("before", "after"))
-        if before is not None and after is not None:
-            rows.append((f"peak, {kind} in the runtime", f"{before:,} B before, {after:,} B after"))
-    default = [verification.get(f"default_peak_{when}_bytes") for when in ("before", "after")]
-    if None not in default:
-        rows.append(("session without options", f"{default[0]:,} B before, {default[1]:,} B after"))
+    errors = (
+        ("largest difference", verification.max_abs_error),
+        ("largest relative difference", verification.relative_error),
+    )
+    rows += [(label, f"{error:.3g}") for label, error in errors if error is not None]
+    peaks = (
+        (
+            "peak, measured in the runtime",
+            verification.measured_peak_before_bytes,
+            verification.measured_peak_after_bytes,
+        ),
+        (
+            "peak, predicted in the runtime",
+            verification.predicted_peak_before_bytes,
+            verification.predicted_peak_after_bytes,
+        ),
+        ("session without options", verification.default_peak_before_bytes, verification.default_peak_after_bytes),
+    )
     rows += [
-        (f"at {one['dimension']} = {one['size']}", " ".join(filter(None, (one["outcome"], one["reason"]))))
-        for one in verification.get("other_sizes", ())
+        (label, f"{before:,} B before, {after:,} B after")
+        for label, before, after in peaks
+        if before is not None and after is not None
     ]
-    if verification["reason"]:
-        rows.append(("because", verification["reason"]))
-    return rows + [("note", note) for note in verification["notes"]]
+    rows += [
+        (f"at {one.dimension} = {one.size}", " ".join(filter(None, (one.outcome, one.reason))))
+        for one in verification.other_sizes
+    ]
+    if verification.reason:
+        rows.append(("because", verification.reason))
+    return rows + [("note", note) for note in verification.notes]
 
 
-def _bodies(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _bodies(report: OptimizeReport) -> list[tuple[str, ...]]:
     return [
         (
-            shortened(body["graph"], _COLUMNS),
-            "no op" if body["op"] is None else shortened(body["op"], _COLUMNS),
-            f"{body['status']}: {body['proof']}" if body["proof"] else body["status"],
-            f"{body['ops']:,}",
-            f"{body['file_peak_bytes']:,}",
-            f"{body['peak_bytes']:,}",
-            f"{body['lower_bound_bytes']:,}",
+            shortened(body.graph, _COLUMNS),
+            "no op" if body.op is None else shortened(body.op, _COLUMNS),
+            f"{body.status}: {body.proof}" if body.proof else body.status,
+            f"{body.ops:,}",
+            f"{body.file_peak_bytes:,}",
+            f"{body.peak_bytes:,}",
+            f"{body.lower_bound_bytes:,}",
         )
-        for body in report["bodies"][:_ROWS_SHOWN]
+        for body in report.bodies[:_ROWS_SHOWN]
     ]
 
 
-def _target(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    target = report["target"]
+def _target(report: OptimizeReport) -> list[tuple[str, str]]:
+    target = report.target
     inputs = {
         "arena": "counted until their last reader",
         "kept": "counted to the end",
         "caller": "the caller's, not counted",
     }
     rows = [
-        ("target", f"{target['name']}: {target['description']}" if target["description"] else target["name"]),
-        ("alignment", f"{target['alignment_bytes']:,} B"),
-        ("a model's inputs are", inputs[target["inputs"]]),
-        ("in-place writes", "permitted where the target does them" if target["in_place"] else "not permitted"),
-        ("runtime's own order", "the file's" if target["default_order"] == "file" else "ONNX Runtime's"),
+        ("target", f"{target.name}: {target.description}" if target.description else target.name),
+        ("alignment", f"{target.alignment_bytes:,} B"),
+        ("a model's inputs are", inputs[target.inputs]),
+        ("in-place writes", "permitted where the target does them" if target.in_place else "not permitted"),
+        ("runtime's own order", "the file's" if target.default_order == "file" else "ONNX Runtime's"),
     ]
-    guarantee = report["order_guarantee"]
+    guarantee = report.order_guarantee
     if guarantee is not None:
-        rows.append(("what holds the order", guarantee["kind"].replace("_", " ")))
+        rows.append(("what holds the order", guarantee.kind.replace("_", " ")))
     return rows
 
 
-def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    model, output = report["model"], report["output"]
-    rows = [("model", model["path"]), ("its SHA-256", model["sha256"])]
+def _files(report: OptimizeReport) -> list[tuple[str, str]]:
+    model, output = report.model, report.output
+    rows = [("model", model.path), ("its SHA-256", model.sha256)]
     if output is not None:
-        same = " (the input, unchanged)" if output["unchanged"] else ""
-        rows.append(("written", f"{output['path'] or 'not named'}{same}"))
-        rows.append(("its SHA-256", output["sha256"]))
-        held = output.get("fixed_dimensions", ())
-        rows += [("holds for", ", ".join(f"{one['dimension']} = {one['size']}" for one in held))] if held else []
-    found = report["result"]["method"]
-    return [*rows, ("order found by", found), ("addresses found by", report["allocation"]["method"])]
+        same = " (the input, unchanged)" if output.unchanged else ""
+        rows.append(("written", f"{output.path or 'not named'}{same}"))
+        rows.append(("its SHA-256", output.sha256))
+        held = output.fixed_dimensions
+        rows += [("holds for", ", ".join(f"{one.dimension} = {one.size}" for one in held))] if held else []
+    found = report.result.method
+    return [*rows, ("order found by", found), ("addresses found by", report.allocation.method)]

@@ -1,127 +1,118 @@
-"""What ``memsched pipeline`` shows: its schema, and the summary that people read."""
+"""What ``memsched pipeline`` shows: the summary that people read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsched.report.text import counted, print_line, shortened
+from memsched.report.values.pipeline import PipelineReport
+from memsched.report.values.shared import VerificationSection
 from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["load_pipeline_schema", "print_pipeline"]
+__all__ = ["print_pipeline"]
 
 _UNITS = {"params": "parameters", "macs": "multiply-accumulates", "memory": "activation memory", "time": "time"}
 
 
-def load_pipeline_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the report of ``memsched pipeline``."""
-    text = Path(__file__).with_name("pipeline_schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
-def print_pipeline(console: Console, report: Mapping[str, Any], *, report_path: str | None, verbose: bool) -> None:
+def print_pipeline(console: Console, report: PipelineReport, *, report_path: str | None, verbose: bool) -> None:
     """Print a row per stage, what is proven, the simulation, and whether the segments compute what the model does.
 
     Args:
         report_path: Where the report was written, if anywhere.
         verbose: Tensors that go from stage to stage, and the simulation's assumptions.
     """
-    model, request = report["model"], report["request"]
-    stages = counted(request["stages"], "stage")
-    print_line(
-        console, f"{model['path']}: {model['ops']:,} ops in {stages}, target {report['target']['name']}", style="bold"
-    )
+    model, request = report.model, report.request
+    stages = counted(request.stages, "stage")
+    print_line(console, f"{model.path}: {model.ops:,} ops in {stages}, target {report.target.name}", style="bold")
     console.print(_table(report))
     for text, style in _findings(report):
         print_line(console, text, style=style)
     if verbose:
         _print_values(console, report)
-    for note in report["notes"]:
+    for note in report.notes:
         print_line(console, f"note: {note}", style="dim")
-    folder = Path(report["stages"][0]["path"])
+    folder = Path(report.stages[0].path)
     print_line(console, f"segments: {folder} and so on", whole=True)
-    if report["annotated"] is not None:
-        print_line(console, f"whole model with stages: {report['annotated']['path']}", whole=True)
+    if report.annotated is not None:
+        print_line(console, f"whole model with stages: {report.annotated.path}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)
 
 
-def _table(report: Mapping[str, Any]) -> Any:
+def _table(report: PipelineReport) -> Any:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    off_cache = any(stage["off_cache_bytes"] for stage in report["stages"])
+    off_cache = any(stage.off_cache_bytes for stage in report.stages)
     headings = ["stage", "ops", "parameters", *(["off chip"] if off_cache else []), "activations", "receives", "ms"]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for stage in report["stages"]:
+    for stage in report.stages:
         table.add_row(
-            f"{stage['index'] + 1}",
-            f"{len(stage['ops']):,}",
-            format_size(stage["parameters_bytes"]),
-            *([format_size(stage["off_cache_bytes"])] if off_cache else []),
-            format_size(stage["arena_bytes"]),
-            format_size(stage["receives_bytes"]),
-            f"{1000 * stage['seconds']['total_seconds']:.2f}",
+            f"{stage.index + 1}",
+            f"{len(stage.ops):,}",
+            format_size(stage.parameters_bytes),
+            *([format_size(stage.off_cache_bytes)] if off_cache else []),
+            format_size(stage.arena_bytes),
+            format_size(stage.receives_bytes),
+            f"{1000 * stage.seconds.total_seconds:.2f}",
         )
     return table
 
 
-def _findings(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    result, simulation, verification = report["result"], report["simulation"], report["verification"]
-    balanced = result["balanced"]
+def _findings(report: PipelineReport) -> list[tuple[str, str | None]]:
+    result, simulation, verification = report.result, report.simulation, report.verification
+    balanced = result.balanced
     lines: list[tuple[str, str | None]] = []
-    unit = _UNITS[balanced["unit"]]
-    if result["status"] == "optimal":
+    unit = _UNITS[balanced.unit]
+    if result.status == "optimal":
         lines.append((f"proven: no other cut has a largest stage with less {unit}, or sends less at that", "green"))
-    elif balanced["largest"] == balanced["lower_bound"]:
+    elif balanced.largest == balanced.lower_bound:
         lines.append((f"the largest stage has the least {unit} possible; less might be sent between stages", None))
     else:
-        over = 100 * (balanced["largest"] / balanced["lower_bound"] - 1) if balanced["lower_bound"] else 0.0
-        bound = f"{over:.1f} % above the bound" if balanced["lower_bound"] else "without a bound"
-        lines.append((f"the largest stage's {unit}: {bound} (found by {result['method']})", None))
-    sent = f"{format_size(result['communication_bytes'])} between stages, {_ways(report)}"
-    lines.append((f"{sent}; {format_size(result['inputs_bytes'])} of inputs", None))
-    speed = simulation["speed_up_over_heuristic"]
+        over = 100 * (balanced.largest / balanced.lower_bound - 1) if balanced.lower_bound else 0.0
+        bound = f"{over:.1f} % above the bound" if balanced.lower_bound else "without a bound"
+        lines.append((f"the largest stage's {unit}: {bound} (found by {result.method})", None))
+    sent = f"{format_size(result.communication_bytes)} between stages, {_ways(report)}"
+    lines.append((f"{sent}; {format_size(result.inputs_bytes)} of inputs", None))
+    speed = simulation.speed_up_over_heuristic
     against = "" if speed is None else f", {speed:.2f}x the vendor's even split"
-    per_second, latency = simulation["throughput_per_second"], 1000 * simulation["latency_seconds"]
+    per_second, latency = simulation.throughput_per_second, 1000 * simulation.latency_seconds
     lines.append((f"simulated: {per_second:,.1f} inferences/s{against}; {latency:,.2f} ms for one", None))
-    on_chip = not any(stage["off_cache_bytes"] for stage in report["stages"])
-    if on_chip and speed is not None and speed < 1 and balanced["unit"] == "params":
+    on_chip = not any(stage.off_cache_bytes for stage in report.stages)
+    if on_chip and speed is not None and speed < 1 and balanced.unit == "params":
         lines.append(("all parameters fit on chip either way: --balance time makes the slowest stage faster", "yellow"))
     if verification is not None:
         lines.append(_verdict(verification))
     return lines
 
 
-def _ways(report: Mapping[str, Any]) -> str:
-    if report["request"]["skips"] == "through":
+def _ways(report: PipelineReport) -> str:
+    if report.request.skips == "through":
         return "tensors that skip stages are handed through each"
     return "tensors that skip stages are sent once to each stage that reads them"
 
 
-def _verdict(verification: Mapping[str, Any]) -> tuple[str, str | None]:
-    runtime = verification["runtime"]
-    if verification["outputs_equal"]:
+def _verdict(verification: VerificationSection) -> tuple[str, str | None]:
+    runtime = verification.runtime
+    if verification.outputs_equal:
         return f"run in a row in {runtime}: outputs bit-equal to the whole model's", "green"
-    if verification["outputs_equal"] is None:
-        return f"not run in {runtime}: {verification['reason']}", "yellow"
-    return f"run in a row in {runtime}: outputs within {verification['relative_error']:.1e} of the whole model's", None
+    if verification.outputs_equal is None:
+        return f"not run in {runtime}: {verification.reason}", "yellow"
+    return f"run in a row in {runtime}: outputs within {verification.relative_error:.1e} of the whole model's", None
 
 
-def _print_values(console: Console, report: Mapping[str, Any]) -> None:
-    for stage in report["stages"]:
-        for value in stage["receives"]:
-            maker = value["made_in_stage"]
+def _print_values(console: Console, report: PipelineReport) -> None:
+    for stage in report.stages:
+        for value in stage.receives:
+            maker = value.made_in_stage
             source = "input of the model" if maker is None else f"from stage {maker + 1}"
-            name = shortened(value["tensor"], max(20, console.width - 40))
-            print_line(console, f"  stage {stage['index'] + 1} <- {name}: {format_size(value['size_bytes'])}, {source}")
-    for text in report["simulation"]["assumptions"]:
+            name = shortened(value.tensor, max(20, console.width - 40))
+            print_line(console, f"  stage {stage.index + 1} <- {name}: {format_size(value.size_bytes)}, {source}")
+    for text in report.simulation.assumptions:
         print_line(console, f"  assumed: {text}", style="dim")

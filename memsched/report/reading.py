@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
+
+from msgspec import UNSET
 
 from memsched.errors import ReportError
-from memsched.report.build import SCHEMA_VERSION, load_schema
-from memsched.report.schema_check import first_violation
+from memsched.report.build import SCHEMA_VERSION
+from memsched.report.text import one_line, shortened
+from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport
+from memsched.typed import Fault, UnfitError, converted, dotted
 
-__all__ = ["parse_report"]
+__all__ = ["parse_report", "worded"]
+
+_NAME_COLUMNS = 40
+"""Of a value or a key that a message quotes."""
+
+_WORDS = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a text",
+}
 
 _LARGEST = 2**62
 """Of a number in a report: more than any memory, and still a number to whoever reads it."""
 
 
-def parse_report(data: bytes, name: str) -> dict[str, Any]:
+def parse_report(data: bytes, name: str) -> OptimizeReport:
     """Return the report of ``memsched optimize`` or ``memsched analyze`` in ``data``.
 
     Args:
@@ -42,10 +60,44 @@ def parse_report(data: bytes, name: str) -> dict[str, Any]:
         raise ReportError(f"{name} has schema_version {json.dumps(version)[:20]}; this memsched reads {SCHEMA_VERSION}")
     if command not in ("optimize", "analyze"):
         raise ReportError(f"{name} is no report of 'memsched optimize' or 'memsched analyze'")
-    problem = first_violation(report, load_schema()) or _contradiction(report)
+    try:
+        values = converted(report, OptimizeReport)
+    except UnfitError as error:
+        raise ReportError(f"{name} is no valid report: {worded(error.fault)}") from None
+    problem = _contradiction(values)
     if problem is not None:
         raise ReportError(f"{name} is no valid report: {problem}")
-    return report
+    return values
+
+
+def worded(fault: Fault) -> str:
+    """Return in a line where a report does not fit, and why."""
+    where = dotted([step if isinstance(step, int) else shortened(step, _NAME_COLUMNS) for step in fault.path])
+    if fault.reason == "missing":
+        return f"{where or 'it'} has no '{fault.key}'"
+    if fault.reason == "unknown":
+        return f"'{f'{where}.{shortened(fault.key, _NAME_COLUMNS)}'.lstrip('.')}' is nothing that this version knows"
+    value = fault.value
+    if fault.reason == "length" and isinstance(value, list | dict):
+        return f"{where} has {len(value):,} entries"
+    reasons = {
+        "type": f"not {' or '.join(_WORDS[kind] for kind in fault.kinds)}",
+        "choice": f"not {'one of ' if len(fault.choices) > 1 else ''}{', '.join(map(str, fault.choices))}",
+        "least": f"less than {fault.bound:g}",
+        "most": f"more than {fault.bound:g}",
+    }
+    return f"{where or 'the whole'} is {_shown(value)}, {reasons.get(fault.reason, 'which is not of its form')}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message quotes it; of lists and objects only what they are."""
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, str):
+        return f"'{shortened(one_line(value), _NAME_COLUMNS)}'"
+    return json.dumps(value)[:_NAME_COLUMNS]
 
 
 def _no_number(text: str) -> NoReturn:
@@ -66,31 +118,36 @@ def _float(text: str) -> float:
     return number
 
 
-def _contradiction(report: dict[str, Any]) -> str | None:
+def _contradiction(report: OptimizeReport) -> str | None:
     """Return what cannot be true of the lists of steps and buffers; None where nothing is."""
-    steps, given = report["steps"], report["baselines"]["file_order"]
+    steps, given = report.steps, report.baselines.file_order
     count = len(steps)
     for place, step in enumerate(steps):
-        if step["index"] != place:
-            return f"steps[{place}].index is {step['index']}, not {place}"
-    if steps and max(step["footprint_bytes"] for step in steps) != report["result"]["peak_bytes"]:
+        if step.index != place:
+            return f"steps[{place}].index is {step.index}, not {place}"
+    if steps and max(step.footprint_bytes for step in steps) != report.result.peak_bytes:
         return "result.peak_bytes is not the largest of steps[].footprint_bytes"
-    for key in ("buffers", "at_fault"):
-        for place, buffer in enumerate(report[key]):
-            if not buffer["first_step"] <= buffer["last_step"] <= max(0, count - 1):
-                return f"{key}[{place}] is in use from step {buffer['first_step']} to {buffer['last_step']} of {count}"
-    for place, buffer in enumerate(report["buffers"]):
-        made = buffer.get("produced_in")
-        if any(step >= count for step in (*buffer.get("read_in", ()), *(() if made is None else (made,)))):
+    rows: tuple[tuple[str, Sequence[BufferRow | FaultRow]], ...] = (
+        ("buffers", report.buffers),
+        ("at_fault", report.at_fault),
+    )
+    for key, entries in rows:
+        for place, entry in enumerate(entries):
+            if not entry.first_step <= entry.last_step <= max(0, count - 1):
+                return f"{key}[{place}] is in use from step {entry.first_step} to {entry.last_step} of {count}"
+    for place, buffer in enumerate(report.buffers):
+        made = () if buffer.produced_in is UNSET or buffer.produced_in is None else (buffer.produced_in,)
+        read = () if buffer.read_in is UNSET else buffer.read_in
+        if any(step >= count for step in (*read, *made)):
             return f"buffers[{place}] is made or read in a step that is not there"
-    for place, workspace in enumerate(report["workspaces"]):
-        if workspace["step"] >= count:
-            return f"workspaces[{place}] is of step {workspace['step']}, and there are {count}"
-    pools = report["pools"]
-    if pools is not None and pools["weighted_traffic"] is not None:
-        for place, pool in enumerate(pools["pools"]):
-            if pool["used_bytes"] is None:
+    for place, workspace in enumerate(report.workspaces):
+        if workspace.step >= count:
+            return f"workspaces[{place}] is of step {workspace.step}, and there are {count}"
+    pools = report.pools
+    if pools is not None and pools.weighted_traffic is not None:
+        for place, pool in enumerate(pools.pools):
+            if pool.used_bytes is None:
                 return f"pools.pools[{place}].used_bytes is null, but the traffic is known"
-    if len(given.get("ops", ())) != len(given.get("footprints_bytes", ())):
+    if len(given.ops) != len(given.footprints_bytes):
         return "baselines.file_order has not one footprint for each of its ops"
     return None

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from memsched.report.text import shortened
+from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["refusal_lines"]
 
 _LONGEST_NAME = 40
 
 
-def refusal_lines(report: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Return a line on the first operator refused, the reason included, with its style; empty where none is."""
-    # Reports of earlier releases do not have the key.
-    refused = report["tflm"].get("refused", ()) if report["tflm"] is not None else ()
+    refused = report.tflm.refused if report.tflm is not None else ()
     if not refused:
         return []
     one = refused[0]
-    where = f"operator {one['operator']}" + (f" of subgraph {one['subgraph']}" if one["subgraph"] else "")
-    name = shortened(one["name"], _LONGEST_NAME)
+    where = f"operator {one.operator}" + (f" of subgraph {one.subgraph}" if one.subgraph else "")
+    name = shortened(one.name, _LONGEST_NAME)
     rest = "" if len(refused) == 1 else f" (and {len(refused) - 1} more operators, see the report)"
-    text = f"TensorFlow Lite Micro refuses this model: {where}, {one['type']} '{name}': {one['reason']}{rest}"
+    text = f"TensorFlow Lite Micro refuses this model: {where}, {one.type} '{name}': {one.reason}{rest}"
     return [(text, "red")]

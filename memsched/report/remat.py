@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from memsched.report.text import counted, shortened
+from memsched.report.values.rewrites import CopyRow, RematSection
 from memsched.units import format_size
 
 __all__ = ["proof_of", "remat_lines"]
@@ -15,7 +15,7 @@ _LEAST_OF_A_NAME = 24
 """Columns; with fewer left a name gets a line of its own."""
 
 
-def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+def remat_lines(section: RematSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
     """Return the lines of a summary, each with its style; names are shortened to fit into ``columns``.
 
     Args:
@@ -23,12 +23,12 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
     """
     if section is None:
         return []
-    limit = f"{round(section['max_extra_work_percent'], 1):g} % permitted"
+    limit = f"{round(section.max_extra_work_percent, 1):g} % permitted"
     lines: list[tuple[str, str | None]] = []
-    if section["applied"]:
-        copies = section["copies"]
+    if section.applied:
+        copies = section.copies
         lines.append((_head(section, limit), None))
-        dearest = sorted(copies, key=lambda copy: -copy["extra_macs"] - copy["extra_bytes_moved"])
+        dearest = sorted(copies, key=lambda copy: -copy.extra_macs - copy.extra_bytes_moved)
         shown = copies if verbose else dearest[:_COPIES_SHOWN]
         lines += [(line, None) for copy in shown for line in _copy_lines(copy, columns)]
         if len(copies) > len(shown):
@@ -36,13 +36,13 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
         proven = proof_of(section)
         if proven:
             lines.append((proven, None))
-    elif section["settled"] and not _lower(section):
+    elif section.settled and not _lower(section):
         lines.append((f"nothing is computed again: no order and no repetitions need less, proven ({limit})", None))
     else:
         lines.append((f"nothing is computed again: no repetitions that were tried need less ({limit})", None))
-    lines.append((f"neither order nor repetitions bring the peak below {section['lower_bound_bytes']:,} B", None))
-    lines += [(f"repetitions that cannot be written: {reason}", None) for reason in section["refusals"]]
-    if not section["finished"]:
+    lines.append((f"neither order nor repetitions bring the peak below {section.lower_bound_bytes:,} B", None))
+    lines += [(f"repetitions that cannot be written: {reason}", None) for reason in section.refusals]
+    if not section.finished:
         lines.append(
             (
                 "the search for repetitions was ended early: a longer --time-limit, or --effort, may find better ones",
@@ -52,36 +52,36 @@ def remat_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: boo
     return lines
 
 
-def proof_of(section: Mapping[str, Any]) -> str:
+def proof_of(section: RematSection) -> str:
     """Return in words for what the extra work is proven least; "" where it is not."""
-    if section["status"] == "feasible":
+    if section.status == "feasible":
         return ""
-    text = f"its extra work is proven least at this peak, for {section['proof']}"
-    return text if section["status"] == "optimal" else f"{text}: others may need less"
+    text = f"its extra work is proven least at this peak, for {section.proof}"
+    return text if section.status == "optimal" else f"{text}: others may need less"
 
 
-def _lower(section: Mapping[str, Any]) -> bool:
+def _lower(section: RematSection) -> bool:
     """Whether a sequence within the permitted work has a lower peak than there is without repetitions."""
-    most, peak = section["max_extra_work_percent"], section["without"]["peak_bytes"]
-    return any(step["peak_bytes"] < peak and step["extra_work_percent"] <= most for step in section["frontier"])
+    most, peak = section.max_extra_work_percent, section.without.peak_bytes
+    return any(step.peak_bytes < peak and step.extra_work_percent <= most for step in section.frontier)
 
 
-def _head(section: Mapping[str, Any], limit: str) -> str:
-    times = sum(copy["times"] for copy in section["copies"])
+def _head(section: RematSection, limit: str) -> str:
+    times = sum(copy.times for copy in section.copies)
     return (
-        f"computed again: {counted(len(section['copies']), 'operator')}, {counted(times, 'time')} in all, "
-        f"{section['extra_macs_percent']:.1f} % more multiply-accumulates; "
-        f"{section['extra_work_percent']:.1f} % more work with bytes moved ({limit})"
+        f"computed again: {counted(len(section.copies), 'operator')}, {counted(times, 'time')} in all, "
+        f"{section.extra_macs_percent:.1f} % more multiply-accumulates; "
+        f"{section.extra_work_percent:.1f} % more work with bytes moved ({limit})"
     )
 
 
-def _copy_lines(copy: Mapping[str, Any], columns: int) -> Iterator[str]:
-    moved = format_size(copy["extra_bytes_moved"])
-    work = f"{copy['extra_macs']:,} multiply-accumulates, {moved} moved" if copy["extra_macs"] else f"{moved} moved"
-    text = f"  {copy['times']:,} x {copy['type']}, {work}:"
-    name = shortened(copy["op"], columns - 4)
+def _copy_lines(copy: CopyRow, columns: int) -> Iterator[str]:
+    moved = format_size(copy.extra_bytes_moved)
+    work = f"{copy.extra_macs:,} multiply-accumulates, {moved} moved" if copy.extra_macs else f"{moved} moved"
+    text = f"  {copy.times:,} x {copy.type}, {work}:"
+    name = shortened(copy.op, columns - 4)
     if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
         yield text
         yield f"    {name}"
     else:
-        yield f"{text} {shortened(copy['op'], columns - len(text) - 1)}"
+        yield f"{text} {shortened(copy.op, columns - len(text) - 1)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.shared import VerificationSection
 
 __all__ = ["default_session_line", "measured_text", "memory_named", "size_lines"]
 
@@ -13,27 +13,26 @@ _DEFAULT_SESSION = "a session without options"
 """What reports that lack the words speak of."""
 
 
-def memory_named(report: Mapping[str, Any]) -> str:
+def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
-    if report["result"].get("session_bytes") is None:
+    if report.result.session_bytes is None:
         return "the arena"
-    guarantee = report["order_guarantee"]
+    guarantee = report.order_guarantee
     if guarantee is None:
         return "a session with the options of --order-guarantee session"
-    with_options = guarantee["kind"] == "session" and guarantee["session_options"]
+    with_options = guarantee.kind == "session" and guarantee.session_options
     return "a session with the options below" if with_options else "a session without options"
 
 
-def measured_text(report: Mapping[str, Any]) -> str:
+def measured_text(report: OptimizeReport, verification: VerificationSection) -> str:
     """Return both measured peaks and in which session; empty where none was measured, or nothing was changed."""
-    verification = report["verification"]
-    before, after = verification["measured_peak_before_bytes"], verification["measured_peak_after_bytes"]
-    with_options = len(verification.get("measured_with", ())) > 1
+    before, after = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
+    with_options = len(verification.measured_with) > 1
     if before is None or after is None:
         return ""
-    guarantee = report["order_guarantee"]
-    stated = guarantee is not None and guarantee["session_options"]
-    if _unchanged(report) and verification.get("measured_with") and not stated:
+    guarantee = report.order_guarantee
+    stated = guarantee is not None and guarantee.session_options
+    if _unchanged(report) and verification.measured_with and not stated:
         return f"; measured peak in a session without options {before:,} B"
     where = ""
     if with_options:
@@ -41,21 +40,21 @@ def measured_text(report: Mapping[str, Any]) -> str:
     return f"; measured peak{where} {before:,} -> {after:,} B"
 
 
-def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
+def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     """Return what a session without options needs before and after, and whether that is a warning."""
-    verification = report["verification"]
-    if verification is None or verification.get("default_peak_before_bytes") is None:
+    verification = report.verification
+    if verification is None or verification.default_peak_before_bytes is None:
         return None, False
-    before, after = verification["default_peak_before_bytes"], verification["default_peak_after_bytes"]
-    what = verification.get("default_session") or _DEFAULT_SESSION
+    before, after = verification.default_peak_before_bytes, verification.default_peak_after_bytes
+    what = verification.default_session or _DEFAULT_SESSION
     # LiteRT stands in for TensorFlow Lite Micro in verifying outputs; its arena is of no interest there.
-    if _unchanged(report) or report["tflm"] is not None:
+    if _unchanged(report) or report.tflm is not None:
         return None, False
     if after is None:
         return (f"{what} cannot run the model written", "yellow"), True
     figures = f"{before:,} -> {after:,} B"
-    with_options = len(verification.get("measured_with", ())) > 1
-    promised = verification["measured_peak_after_bytes"]
+    with_options = len(verification.measured_with) > 1
+    promised = verification.measured_peak_after_bytes
     if after > before:
         rest = "open this file with the options below" if with_options else "keep the file as given for such sessions"
         if with_options and promised is not None and before <= promised:
@@ -69,18 +68,18 @@ def default_session_line(report: Mapping[str, Any]) -> tuple[Line | None, bool]:
     return (f"{what} needs {figures}", None), False
 
 
-def size_lines(report: Mapping[str, Any]) -> list[Line]:
+def size_lines(report: OptimizeReport) -> list[Line]:
     """Return for which sizes alone the model written holds, and what other sizes gave where any are open."""
     lines: list[Line] = []
-    held = [] if report["output"] is None else report["output"].get("fixed_dimensions", [])
+    held = () if report.output is None else report.output.fixed_dimensions
     if held:
-        sizes = ", ".join(f"{one['dimension']} = {one['size']}" for one in held)
+        sizes = ", ".join(f"{one.dimension} = {one.size}" for one in held)
         lines.append(
             (f"fixed in the file, as pieces hold for one size alone: {sizes}; ONNX Runtime refuses others", None)
         )
-    tried = [] if report["verification"] is None else report["verification"].get("other_sizes", [])
+    tried = () if report.verification is None else report.verification.other_sizes
     for outcome, text in _OUTCOMES.items():
-        found = [f"{one['dimension']} = {one['size']}" for one in tried if one["outcome"] == outcome]
+        found = [f"{one.dimension} = {one.size}" for one in tried if one.outcome == outcome]
         if found:
             lines.append((f"tried at other sizes: {', '.join(found)}: {text}", "red" if outcome == "wrong" else None))
     return lines
@@ -93,5 +92,5 @@ _OUTCOMES = {
 }
 
 
-def _unchanged(report: Mapping[str, Any]) -> bool:
-    return report["output"] is not None and bool(report["output"]["unchanged"])
+def _unchanged(report: OptimizeReport) -> bool:
+    return report.output is not None and report.output.unchanged

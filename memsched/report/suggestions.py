@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsched.report.text import print_line
+from memsched.report.values.optimize import OptimizeReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 __all__ = ["print_suggestion", "suggestion_lines"]
 
 
-def print_suggestion(console: Console, report: Mapping[str, Any]) -> None:
+def print_suggestion(console: Console, report: OptimizeReport) -> None:
     """Print the first suggestion of the report; nothing where there is none."""
     for text, command in suggestion_lines(report)[:1]:
         print_line(console, f"what helps, as tried: {text}:", style="bold")
         print_line(console, f"  {command}", whole=True)
 
 
-def suggestion_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
     """Return per suggestion what it gives, in words, and its command; the one to name first comes first."""
     lines = []
-    for one in report.get("suggestions", ()):  # older reports have none
-        before = one["requirement_bytes"] + one["saving_bytes"]
-        percent = 100 * one["saving_bytes"] / before if before else 0.0
-        extra, budget = one["extra_macs_percent"], report["budget"]
+    for one in report.suggestions:
+        before = one.requirement_bytes + one.saving_bytes
+        percent = 100 * one.saving_bytes / before if before else 0.0
+        extra, budget = one.extra_macs_percent, report.budget
         work = f"at most {extra:g} % more work" if extra else "no more work"
         # With a budget a command ends as soon as that is met.
-        enough = budget is not None and one["requirement_bytes"] == budget["budget_bytes"]
+        enough = budget is not None and one.requirement_bytes == budget.budget_bytes
         text = (
-            f"{one['what']}, {before:,} -> {one['requirement_bytes']:,} B"
+            f"{one.what}, {before:,} -> {one.requirement_bytes:,} B"
             f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}"
         )
-        lines.append((text, one["command"]))
+        lines.append((text, one.command))
     return lines

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from memsched.report.text import counted, shortened
+from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingSection
 
 __all__ = ["tiling_lines"]
 
@@ -15,7 +15,7 @@ _LEAST_OF_A_NAME = 24
 """Columns; with fewer left a name gets a line of its own."""
 
 
-def tiling_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
     """Return the lines of a summary, each with its style; names are shortened to fit into ``columns``.
 
     Args:
@@ -23,11 +23,11 @@ def tiling_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bo
     """
     if section is None:
         return []
-    limit = f"{section['max_extra_macs_percent']:g} % permitted"
+    limit = f"{section.max_extra_macs_percent:g} % permitted"
     lines: list[tuple[str, str | None]] = []
-    if section["applied"]:
-        groups = section["groups"]
-        extra = f"{section['extra_macs_percent']:.1f} % more multiply-accumulates ({limit})"
+    if section.applied:
+        groups = section.groups
+        extra = f"{section.extra_macs_percent:.1f} % more multiply-accumulates ({limit})"
         lines.append((f"computed in pieces: {counted(len(groups), 'group')} of layers, {extra}", None))
         shown = groups if verbose else groups[:_GROUPS_SHOWN]
         lines += [(line, None) for group in shown for line in _group_lines(group, columns)]
@@ -35,20 +35,20 @@ def tiling_lines(section: Mapping[str, Any] | None, columns: int, *, verbose: bo
             lines.append((f"  and {counted(len(groups) - len(shown), 'more group')}", None))
     else:
         lines.append((f"nothing is cut: no pieces that were tried need less ({limit})", None))
-    if not section["exhausted"]:
+    if not section.exhausted:
         lines.append(
             ("the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones", "dim")
         )
-    return [*lines, *_refusal_lines(section["refusals"], columns, verbose=verbose)]
+    return [*lines, *_refusal_lines(section.refusals, columns, verbose=verbose)]
 
 
-def _group_lines(group: Mapping[str, Any], columns: int) -> Iterator[str]:
-    counts, layers = group["pieces"], group["ops"]
+def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
+    counts, layers = group.pieces, group.ops
     pieces = " x ".join(f"{count:,}" for count in counts)
-    text = f"  {counted(len(layers), 'layer')} in {pieces} pieces along {' x '.join(group['axis_names'])}"
-    if group["kept_halos"]:
-        text += f", {counted(len(group['kept_halos']), 'halo')} kept"
-    text += f", {group['peak_bytes']:,} B, from"
+    text = f"  {counted(len(layers), 'layer')} in {pieces} pieces along {' x '.join(group.axis_names)}"
+    if group.kept_halos:
+        text += f", {counted(len(group.kept_halos), 'halo')} kept"
+    text += f", {group.peak_bytes:,} B, from"
     name = shortened(layers[0], columns - 4)
     if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
         yield text
@@ -57,15 +57,13 @@ def _group_lines(group: Mapping[str, Any], columns: int) -> Iterator[str]:
         yield f"{text} {shortened(layers[0], columns - len(text) - 1)}"
 
 
-def _refusal_lines(
-    refusals: Sequence[Mapping[str, str]], columns: int, *, verbose: bool
-) -> Iterator[tuple[str, str | None]]:
+def _refusal_lines(refusals: Sequence[RefusalRow], columns: int, *, verbose: bool) -> Iterator[tuple[str, str | None]]:
     """Yield the reasons, most frequent first, each with the first operator that it holds for."""
     if not refusals:
         return
     found: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
-        found.setdefault((refusal["type"], refusal["reason"]), []).append(refusal["op"])
+        found.setdefault((refusal.type, refusal.reason), []).append(refusal.op)
     yield f"{counted(len(refusals), 'operator')} cannot be cut; groups end there:", "dim"
     kinds = sorted(found.items(), key=lambda item: -len(item[1]))
     for (kind, reason), names in kinds if verbose else kinds[:_REFUSALS_SHOWN]:

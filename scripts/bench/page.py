@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import memsched
 from memsched.report.build import dump_report
 from memsched.report.page import render_page
+from memsched.report.values.optimize import OptimizeReport
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional
 from scripts.bench.runner.timing import medians
 from scripts.networks.growth import KINDS
@@ -19,22 +19,24 @@ from scripts.screenshot_page import browser, open_page, resize
 _LARGE = 100_000
 
 
-def reports(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def reports(names: list[str]) -> Iterator[tuple[str, OptimizeReport]]:
     """Yield the names and reports of models, and of graphs of 100,000 ops that no file could hold."""
     for name in names:
         result = memsched.optimize(ROOT / "models" / name, verify=False, time_limit=10)
-        yield Path(name).stem, dict(result.report.data)
+        yield Path(name).stem, result.report.values
     for kind in KINDS:
         yield f"{kind}, {_LARGE:,} ops", _large(kind)
 
 
-def _large(kind: str) -> dict[str, Any]:
+def _large(kind: str) -> OptimizeReport:
     """Return the report of a generated graph in its own order, drawn against its reverse post-order."""
     from memsched.allocate.arena import allocate
     from memsched.graph.checker import check_schedule
     from memsched.graph.liveness import Storage, evaluate
     from memsched.graph.model import Schedule
     from memsched.report.build import Facts, build_report
+    from memsched.report.values.optimize import BaselinesSection, FileOrderSection, TargetSection
+    from memsched.report.values.shared import FiguresSection, ModelSection
     from memsched.schedule.orders import reverse_post_order
 
     graph = KINDS[kind](_LARGE)
@@ -44,21 +46,38 @@ def _large(kind: str) -> dict[str, Any]:
     profile, before = evaluate(storage, order), evaluate(storage, other)
     schedule = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "file order")
     allocation = allocate(graph, schedule, alignment=1, storage=storage)
-    figures = {"peak_bytes": before.peak, "arena_bytes": before.peak}
-    given = {"ops": [graph.ops[number].name for number in other], "footprints_bytes": list(before.footprints)}
-    model = {"path": kind, "format": "onnx", "sha256": "0" * 64, "ops": len(order), "tensors": len(graph.tensors)}
-    target = {"name": "paper", "description": "", "runtime": "", "alignment_bytes": 1, "default_order": "file"}
+    figures = FiguresSection(peak_bytes=before.peak, arena_bytes=before.peak)
+    given = FileOrderSection(
+        peak_bytes=before.peak,
+        arena_bytes=before.peak,
+        ops=tuple(graph.ops[number].name for number in other),
+        footprints_bytes=tuple(before.footprints),
+    )
     facts = Facts(
         memsched_version=memsched.__version__,
         command="analyze",
-        model={**model, "weights_bytes": 0, "macs": 0, "graphs": 1, "constant_ops": 0},
+        model=ModelSection(
+            path=kind,
+            format="onnx",
+            sha256="0" * 64,
+            ops=len(order),
+            tensors=len(graph.tensors),
+            weights_bytes=0,
+            macs=0,
+            graphs=1,
+            constant_ops=0,
+        ),
         output=None,
-        target={**target, "inputs": "arena", "in_place": True},
-        baselines={
-            "file_order": {**figures, **given},
-            "reverse_post_order": figures,
-            "runtime_default_order": figures,
-        },
+        target=TargetSection(
+            name="paper",
+            description="",
+            runtime="",
+            alignment_bytes=1,
+            default_order="file",
+            inputs="arena",
+            in_place=True,
+        ),
+        baselines=BaselinesSection(file_order=given, reverse_post_order=figures, runtime_default_order=figures),
         graph=graph,
         schedule=schedule,
         checked=check_schedule(graph, schedule),
@@ -88,7 +107,7 @@ def tables(values: Values) -> Iterator[Part]:
             page.write_text(render_page(report), encoding="utf-8")
             (seconds,) = medians([partial(open_page, driver, page)], least=values.runs, most=values.runs, seconds=0)
             sizes = (f"{len(dump_report(report).encode()):,}", f"{page.stat().st_size:,}")
-            yield name, f"{len(report['steps']):,}", *sizes, f"{seconds:.2f}"
+            yield name, f"{len(report.steps):,}", *sizes, f"{seconds:.2f}"
 
 
 _DEFAULT = ["nasnetmobile_int8.tflite", "networks/nasnet_a.onnx", "networks/transformer.onnx"]

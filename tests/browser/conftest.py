@@ -10,6 +10,7 @@ import pytest
 
 from memsched.report.page import render_page
 from scripts.screenshot_page import browser, open_page, prefer, resize
+from tests.report.plain import typed
 
 Show = Callable[..., "Shown"]
 
@@ -119,7 +120,7 @@ def show(driver: Any, tmp_path: Path) -> Show:
     def call(report: Mapping[str, Any] | Path, width: int = 1280, height: int = 900, scheme: str = "light") -> Shown:
         path = report if isinstance(report, Path) else tmp_path / "page.html"
         if not isinstance(report, Path):
-            path.write_text(render_page(report), encoding="utf-8")
+            path.write_text(render_page(typed(report)), encoding="utf-8")
         resize(driver, width, height)
         prefer(driver, scheme)
         driver.get_log("browser")

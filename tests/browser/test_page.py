@@ -12,10 +12,10 @@ import pytest
 
 import memsched
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.report.build import build_report
 from memsched.report.page_data import page_data
 from scripts.networks.growth import layered
 from tests.browser.conftest import Show
+from tests.report.plain import plain_report, typed
 from tests.report.test_build import facts_of
 from tests.report.test_page import HOSTILE, every_section, hostile
 from tests.small_models import branches
@@ -127,7 +127,7 @@ def test_a_click_leads_to_maker_and_readers(show: Show, nasnet: dict[str, Any]) 
     """)
     assert [set(names) for names in outlined] == [read, made, {row["tensor"]}]
     name = min(made)
-    page.click(f"#inspector [data-buffer='{page_data(nasnet).values['buffers']['name'].index(name)}']")
+    page.click(f"#inspector [data-buffer='{page_data(typed(nasnet)).values['buffers']['name'].index(name)}']")
     assert page.text("#inspector").startswith(name)
     page.click("#inspector [data-step]")
     assert page.text("#inspector h3").startswith("step ")
@@ -162,7 +162,7 @@ def test_zoom_by_wheel_buttons_and_dragging(show: Show, nasnet: dict[str, Any]) 
     page.click("[data-act='out']")
     assert page.shown_steps() == whole
     page.click("[data-act='peak']")
-    peak = page_data(nasnet).values["figures"]["peakStep"]
+    peak = page_data(typed(nasnet)).values["figures"]["peakStep"]
     first, last = page.shown_steps()
     assert first <= peak <= last < first + 70
     page.click("[data-act='all']")
@@ -265,7 +265,7 @@ def test_hostile_names_are_only_names(show: Show, name: str) -> None:
 
 def test_a_page_made_of_100_000_steps(show: Show) -> None:
     graph = layered(100_000)
-    report = build_report(facts_of(graph, tuple(range(len(graph.ops)))))
+    report = plain_report(facts_of(graph, tuple(range(len(graph.ops)))))
     footprints = [step["footprint_bytes"] + random.Random(0).randrange(99) for step in report["steps"]]
     report["baselines"]["file_order"] |= {"ops": [op.name for op in graph.ops], "footprints_bytes": footprints}
     page = show(report)
@@ -288,7 +288,7 @@ def graphs_of_few_ops() -> list[Graph]:
 
 @pytest.mark.parametrize("graph", graphs_of_few_ops(), ids=lambda graph: graph.name)
 def test_hardly_anything_to_draw(show: Show, graph: Graph) -> None:
-    page = show(build_report(facts_of(graph, tuple(range(len(graph.ops))))))
+    page = show(plain_report(facts_of(graph, tuple(range(len(graph.ops))))))
     if graph.ops:
         page.press("#footprint", "+", "p", "n", "0")
         page.tap("map0", 0, 0)
@@ -320,7 +320,7 @@ def test_several_memories(show: Show, tmp_path: Path) -> None:
     assert sorted(names) == ["<b>near", "far"]
     for place, name in enumerate(names):
         row = largest({"buffers": [row for row in report["buffers"] if row["pool"] == name]})
-        unit = page_data(report).values["unit"]["factor"]
+        unit = page_data(typed(report)).values["unit"]["factor"]
         x, y = middle(row)
         page.tap(f"map{place}", x, y * 1024 / unit)
         assert page.text("#inspector h3") == row["tensor"]

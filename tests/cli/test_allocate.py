@@ -23,10 +23,10 @@ from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.graph.packing_checker import check_packing
 from memsched.packing import max_live
-from memsched.report.allocation import load_allocate_schema
+from memsched.report.schema import json_schema
 from tests.cli.conftest import Outcome, Run
 
-SCHEMA = jsonschema.Draft202012Validator(load_allocate_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("allocate"))
 CLI = [sys.executable, "-m", "memsched"]
 TWELVE = (Path(__file__).parent.parent / "data" / "packing" / "twelve.csv").read_text()
 LIVE = 25
@@ -72,7 +72,7 @@ def refused(done: Outcome, code: int, *words: str) -> None:
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(load_allocate_schema())
+    jsonschema.Draft202012Validator.check_schema(json_schema("allocate"))
 
 
 def test_the_smallest_height_beside_the_input(run: Run, buffers: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from memsched.report.batch import load_batch_schema
+from memsched.report.schema import json_schema
 from scripts.terminal_images import printed
 from tests import small_models
 from tests.cli.conftest import Run
@@ -55,7 +55,7 @@ def test_what_standard_output_and_the_exit_code_say(run: Run, zoo: Path, tmp_pat
     done = run("batch", f"@{listed}", "--json", *arguments)
     assert done.code == 3
     summary = json.loads(done.out)
-    jsonschema.validate(summary, load_batch_schema())
+    jsonschema.validate(summary, json_schema("batch"))
     assert summary["models"][0]["status"] == "budget_missed"
     assert "budget missed" in done.err
     quiet = run("batch", "--list", listed, "-q", *arguments)

@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from memsched.report.diff import load_diff_schema
+from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.formats import tflite_builder
@@ -49,7 +49,7 @@ def test_nothing_changed(run: Run, reports: Path) -> None:
     assert done.code == 0
     assert "no regression beyond 0 %" in done.out
     diff = json.loads(run("diff", "best.json", "best.json", "--json").out)
-    jsonschema.validate(diff, load_diff_schema())
+    jsonschema.validate(diff, json_schema("diff"))
     assert diff["models"][0]["change"] == "same"
 
 
@@ -69,7 +69,7 @@ def test_a_regression_has_an_exit_code_of_its_own(run: Run, reports: Path) -> No
 def test_as_json(run: Run, reports: Path) -> None:
     done = run("diff", "best.json", "worst.json", "--json", "--fail-on-regression", "1")
     diff = json.loads(done.out)
-    jsonschema.validate(diff, load_diff_schema())
+    jsonschema.validate(diff, json_schema("diff"))
     best, worst = (json.loads(Path(f"{name}.json").read_text()) for name in ("best", "worst"))
     model = diff["models"][0]
     assert model["figures"]["peak_bytes"]["old"] == best["result"]["peak_bytes"]
@@ -110,8 +110,8 @@ def test_other_models_and_targets_are_pointed_out(run: Run, reports: Path) -> No
         (b'{"command": ["a"]}', "names no command"),
         (b'{"command": "optimize"}', "version None"),
         (b'{"command": "optimize", "schema_version": 2}', "version 2"),
-        (b'{"command": "optimize", "schema_version": 1}', "'model' is missing"),
-        (b'{"command": "batch", "schema_version": 1, "models": [7]}', "another type"),
+        (b'{"command": "optimize", "schema_version": 1}', "it has no 'model'"),
+        (b'{"command": "batch", "schema_version": 1, "models": [7]}', "models[0] is 7, not an object"),
     ],
 )
 def test_what_is_no_report(run: Run, reports: Path, content: bytes, said: str) -> None:
@@ -165,7 +165,7 @@ def test_batches(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     done = run("diff", "old.json", "new.json", "--fail-on-regression", "1", "--json")
     assert done.code == 3
     diff = json.loads(done.out)
-    jsonschema.validate(diff, load_diff_schema())
+    jsonschema.validate(diff, json_schema("diff"))
     assert {model["name"]: model["change"] for model in diff["models"]} == {
         "same": "same",
         "grew": "larger",

@@ -15,12 +15,12 @@ import pytest
 from memsched import distributing
 from memsched.distributed_running import Executed, execute
 from memsched.errors import UsageError
-from memsched.report.distribution import load_distribution_schema
+from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.distributed_nets import classifier, cluster_of, wide_first
 from tests.formats import tflite_builder
 
-SCHEMA = jsonschema.Draft202012Validator(load_distribution_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("distribute"))
 
 CLUSTER = """
 name = "two boards"

@@ -12,11 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
 
 @pytest.fixture

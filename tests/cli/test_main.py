@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 import memsched
 from memsched.cli.main import main
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from memsched.targets.load import builtin_targets, load_target
 from tests import small_models
 from tests.cli.conftest import Run
@@ -257,7 +257,7 @@ def test_analyze_report(run: Run, model: Path) -> None:
     assert run("analyze", model, "--report", report, "--target", "paper").code == 0
     printed = run("analyze", model, "--report", "-", "--target", "paper", "-q")
     values = json.loads(report.read_text())
-    jsonschema.Draft202012Validator(load_schema()).validate(values)
+    jsonschema.Draft202012Validator(json_schema("report")).validate(values)
     assert {**json.loads(printed.out), "seconds": 0, "passes": 0} == {**values, "seconds": 0, "passes": 0}
     # Document 1's meaning: four wide tensors of 1 KB, the input, and nothing shared.
     assert values["result"]["peak_bytes"] == 5 * 1024

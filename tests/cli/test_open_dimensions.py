@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched import compiler, writing
 from memsched.compiler import optimize
 from memsched.formats import onnx_dimensions
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from memsched.runtimes import onnxruntime as runtime
 from memsched.runtimes.onnxruntime_sessions import open_session, session_options
 from tests.cli.conftest import Run
@@ -110,7 +110,7 @@ def test_a_model_in_pieces_is_refused_at_other_sizes(make: Any, given: Any, righ
     assert {one["dimension"] for one in tried} == set(fixed)
     assert {one["outcome"] for one in tried} == {"refused"}
     assert len(tried) == 2 * len(fixed)
-    jsonschema.validate(report, load_schema())
+    jsonschema.validate(report, json_schema("report"))
 
 
 def reopened(data: bytes) -> bytes:

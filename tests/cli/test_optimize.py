@@ -15,13 +15,13 @@ import jsonschema
 import onnx
 import pytest
 
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.formats import tflite_builder
 from tests.needs import recent_onnxruntime
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 CLI = [sys.executable, "-m", "memsched"]
 
 

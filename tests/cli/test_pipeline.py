@@ -11,11 +11,11 @@ import jsonschema
 import onnxruntime
 import pytest
 
-from memsched.report.pipeline import load_pipeline_schema
+from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.test_pipelining import residual
 
-SCHEMA = jsonschema.Draft202012Validator(load_pipeline_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("pipeline"))
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
 

@@ -15,13 +15,13 @@ import onnx
 import pytest
 
 from memsched.cli.terminal import ProgressDisplay
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.needs import recent_onnxruntime
 from tests.small_models import branches, chain
 from tests.test_final import UNIT, convolutions, skip_connection
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 ALLOWED = "reorder,inplace,remat"
 
 

@@ -16,12 +16,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 from memsched.cli.terminal import ProgressDisplay
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.small_models import chain, floats, model_of
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 ALL = "reorder,inplace,tile"
 UNCUT = 36_864
 """Bytes of the two tensors between the convolutions of `net`."""

@@ -68,8 +68,8 @@ def test_a_batch_on_a_cluster_and_here_write_the_same(cluster: Addresses, zoo: P
     assert written(Path("here")) == written(Path("there"))
     assert len(written(Path("there"))) == 4
     assert [row.error for row in here.rows] == [row.error for row in there.rows]
-    for ours, theirs in zip(here.summary["models"], there.summary["models"], strict=True):
-        assert ours["result"] == theirs["result"]
+    for ours, theirs in zip(here.summary.models, there.summary.models, strict=True):
+        assert ours.result == theirs.result
     report = json.loads(Path("there/branches3_memsched.json").read_text())
     assert report["model"]["path"] == "zoo/branches3.onnx"
     assert report["target"]["name"] == "mine"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import jsonschema
 
 import memsched
-from memsched.formats.tflite_firmware import firmware_section
+from memsched.formats.tflite_firmware import firmware_needs
 from memsched.formats.tflite_model import parse
 from memsched.formats.tflite_resolver import BUILTIN, resolver
 from memsched.formats.tflite_schema import operator_types
-from memsched.report.build import load_schema
+from memsched.report.schema import json_schema
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
 from tests.small_models import branches as onnx_branches
 
@@ -37,7 +37,7 @@ def test_what_tflm_lacks_and_what_it_has_as_custom_operators() -> None:
 
 def test_the_section_of_a_report() -> None:
     report = memsched.optimize(MODELS / "person_detect.tflite", target="tflm", verify=False).report.data
-    jsonschema.validate(dict(report), load_schema())
+    jsonschema.validate(dict(report), json_schema("report"))
     section = report["firmware"]
     assert section["persistent_bytes_estimate"] == {"64": 29728, "32": 27004}
     assert section["scratch"] == []
@@ -45,17 +45,17 @@ def test_the_section_of_a_report() -> None:
 
 
 def test_scratch_is_listed_with_its_operator() -> None:
-    section = firmware_section(memsched.load(MODELS / "mobilenetv2_035_96_int8.tflite"))
-    assert section is not None
-    (entry,) = section["scratch"]
-    assert (entry["type"], entry["requests_bytes"]) == ("MEAN", [5120, 16, 8])
+    needs = firmware_needs(memsched.load(MODELS / "mobilenetv2_035_96_int8.tflite"))
+    assert needs is not None
+    (entry,) = needs.scratch
+    assert (entry.type, entry.requests) == ("MEAN", (5120, 16, 8))
 
 
 def test_kernels_without_figures_are_named_among_the_assumptions() -> None:
-    section = firmware_section(memsched.load(build(Sub([T("x"), T("y")], [O("CUSTOM:fft", [0], [1])], [0], [1]))))
-    assert section is not None
-    assert "CUSTOM:fft" in section["assumptions"][-1]
+    needs = firmware_needs(memsched.load(build(Sub([T("x"), T("y")], [O("CUSTOM:fft", [0], [1])], [0], [1]))))
+    assert needs is not None
+    assert "CUSTOM:fft" in needs.assumptions[-1]
 
 
 def test_onnx_models_have_no_such_section() -> None:
-    assert firmware_section(memsched.load(onnx_branches())) is None
+    assert firmware_needs(memsched.load(onnx_branches())) is None

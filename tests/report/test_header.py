@@ -11,6 +11,7 @@ import pytest
 import memsched
 from memsched.report.header import arena_header
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.report.plain import typed
 from tests.small_models import branches
 
 HOSTILE = '*/ #error "x"\n??/ \\ /* \u202e\x00 %s'
@@ -74,13 +75,13 @@ def compiled(folder: Path, text: str, name: str, standard: str) -> subprocess.Co
 
 @pytest.mark.parametrize("standard", COMPILERS)
 def test_compilers_accept_it(tmp_path: Path, person_detect: dict[str, Any], standard: str) -> None:
-    done = compiled(tmp_path, arena_header(person_detect, "out/model_arena.h"), "PERSON_DETECT", standard)
+    done = compiled(tmp_path, arena_header(typed(person_detect), "out/model_arena.h"), "PERSON_DETECT", standard)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("standard", COMPILERS)
 def test_hostile_names_stay_in_comments(tmp_path: Path, standard: str) -> None:
-    text = arena_header(hostile(), f"{HOSTILE}.h")
+    text = arena_header(typed(hostile()), f"{HOSTILE}.h")
     assert text.isascii()
     assert "#error" not in [line.strip().partition(" ")[0] for line in text.splitlines()]
     assert text.count("/*") == text.count("*/")
@@ -92,7 +93,7 @@ def test_hostile_names_stay_in_comments(tmp_path: Path, standard: str) -> None:
 
 
 def test_an_arena_that_is_too_small_does_not_compile(tmp_path: Path, person_detect: dict[str, Any]) -> None:
-    text = arena_header(person_detect, "model_arena.h")
+    text = arena_header(typed(person_detect), "model_arena.h")
     small = text.replace("#define PERSON_DETECT_CHECK_ARENA(array)", "#define PERSON_DETECT_CHECK_ARENA(unused)")
     small = small.replace("sizeof(array) >=", "sizeof(char[55296]) >=")
     assert small != text
@@ -101,7 +102,7 @@ def test_an_arena_that_is_too_small_does_not_compile(tmp_path: Path, person_dete
 
 
 def test_it_states_the_reports_figures(person_detect: dict[str, Any]) -> None:
-    text = arena_header(person_detect, "model_arena.h")
+    text = arena_header(typed(person_detect), "model_arena.h")
     assert "#define PERSON_DETECT_ACTIVATION_BYTES ((size_t)55296u)" in text
     assert "#define PERSON_DETECT_PERSISTENT_BYTES ((size_t)29728u)" in text
     assert "#define PERSON_DETECT_PERSISTENT_BYTES ((size_t)27004u)" in text
@@ -109,22 +110,26 @@ def test_it_states_the_reports_figures(person_detect: dict[str, Any]) -> None:
     assert "#define PERSON_DETECT_RESOLVER_SIZE 5" in text
     assert " * AddDepthwiseConv2D();" in text
     assert text.count("MODEL_ARENA_H_") == 3
-    assert text == arena_header(person_detect, "elsewhere/model_arena.h")
+    assert text == arena_header(typed(person_detect), "elsewhere/model_arena.h")
 
 
 def test_the_simulated_head_counts_where_there_is_one(person_detect: dict[str, Any]) -> None:
     plan = [{"subgraph": 0, "index": 3, "tensor": "a", "offset_bytes": 1024}]
-    report = {**person_detect, "tflm": {"head_bytes": 60000, "plan": plan}}
-    text = arena_header(report, "model_arena.h")
+    heads = {"head_bytes": 60000, "file_head_bytes": 60000, "order_head_bytes": None, "plan_head_bytes": None}
+
+    def tflm_of(plan: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**person_detect, "tflm": {**heads, "dropped": [], "plan": plan}}
+
+    text = arena_header(typed(tflm_of(plan)), "model_arena.h")
     assert "#define PERSON_DETECT_ACTIVATION_BYTES ((size_t)60000u)" in text
     assert "{((size_t)1024u), ((size_t)0u)}, /* 0: a */" in text
-    without = arena_header({**report, "tflm": {"head_bytes": 60000, "plan": []}}, "model_arena.h")
+    without = arena_header(typed(tflm_of([])), "model_arena.h")
     assert "lays the tensors itself" in without
 
 
 def test_other_targets_have_activations_and_places_alone(tmp_path: Path) -> None:
     report = report_of(MODELS / "hello_world_int8.tflite", "ideal")
-    text = arena_header(report, "model_arena.h")
+    text = arena_header(typed(report), "model_arena.h")
     assert "PERSISTENT" not in text
     assert "#define HELLO_WORLD_INT8_ACTIVATION_BYTES ((size_t)32u)" in text
     assert text.count("{((size_t)") == len(report["buffers"])
@@ -139,7 +144,7 @@ def test_offsets_in_several_memories_name_the_memory(tmp_path: Path, standard: s
     chip.write_text(text, encoding="utf-8")
     data = dict(memsched.optimize(branches(), target=str(chip), verify=False).report.data)
     used = [pool["used_bytes"] for pool in data["pools"]["pools"]]
-    text = arena_header({**data, "model": {**data["model"], "path": "net.onnx"}}, "model_arena.h")
+    text = arena_header(typed({**data, "model": {**data["model"], "path": "net.onnx"}}), "model_arena.h")
     assert "#define NET_POOLS 2" in text
     assert f"#define NET_POOL_0_BYTES ((size_t){used[0]}u) /* _/fast */" in text
     assert f"#define NET_POOL_1_BYTES ((size_t){used[1]}u) /* slow */" in text
@@ -155,7 +160,7 @@ def test_offsets_in_several_memories_name_the_memory(tmp_path: Path, standard: s
 
 @pytest.mark.parametrize("name", ["", ".h", "---", "_", "9", "\u00e9.h", "int.h"])
 def test_every_file_name_gives_a_sound_guard(tmp_path: Path, person_detect: dict[str, Any], name: str) -> None:
-    text = arena_header(person_detect, name)
+    text = arena_header(typed(person_detect), name)
     guard = text.split("#ifndef ")[1].split("\n")[0]
     assert guard.replace("_", "a").isalnum()
     assert not guard.startswith("_")

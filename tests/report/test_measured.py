@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memsched.report.console import findings
+from tests.report.plain import typed
 from tests.report.test_outputs import report_with
 
 
@@ -25,7 +26,7 @@ def test_a_prediction_that_missed_is_named(
     for when, (measured, predicted) in (("before", before), ("after", after)):
         report["verification"][f"measured_peak_{when}_bytes"] = measured
         report["verification"][f"predicted_peak_{when}_bytes"] = predicted
-    text, style = findings(report, 100, verbose=False)[-1]
+    text, style = findings(typed(report), 100, verbose=False)[-1]
     assert f"measured peak {before[0]:,} -> {after[0]:,} B" in text
     assert ("predicted" in text) == (said is not None)
     assert said is None or said in text
@@ -40,5 +41,5 @@ def test_gaps_of_the_runtime_s_own_planner_are_named(taken: dict[str, float] | N
     arenas = {"before": report["baselines"]["file_order"]["arena_bytes"], "after": report["result"]["arena_bytes"]}
     own = None if taken is None else {when: int(arenas[when] * factor) for when, factor in taken.items()}
     report["result"] = {**report["result"], "litert_bytes": own}
-    lines = [text for text, _ in findings(report, 100, verbose=False)]
+    lines = [text for text, _ in findings(typed(report), 100, verbose=False)]
     assert any(line.startswith("LiteRT's own planner leaves gaps") for line in lines) == said

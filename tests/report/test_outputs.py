@@ -11,6 +11,7 @@ from memsched.report import batch, page_words
 from memsched.report.console import findings
 from memsched.report.outputs import compared
 from tests import small_models
+from tests.report.plain import typed
 
 
 def report_with(equal: bool | None, error: float | None, *, rewritten: bool) -> dict[str, Any]:
@@ -49,10 +50,14 @@ def test_everyone_says_the_same(
     equal: bool | None, error: float | None, rewritten: bool, good: bool | None, words: str
 ) -> None:
     report = report_with(equal, error, rewritten=rewritten)
-    assert compared(report) == (good, words)
-    said, style = next((text, style) for text, style in findings(report, 80, verbose=False) if "onnxruntime 9" in text)
-    shown = dict(page_words._verification(report))["outputs"]
-    row = batch.figures(report)["outputs"]
+    assert compared(typed(report)) == (good, words)
+    said, style = next(
+        (text, style) for text, style in findings(typed(report), 80, verbose=False) if "onnxruntime 9" in text
+    )
+    shown = dict(page_words._verification(typed(report)))["outputs"]
+    values = typed(report)
+    assert values.output is not None
+    row = batch.figures(values, values.output).outputs
     assert row == words
     if good:
         assert f"outputs {words} on 3 random inputs" in said

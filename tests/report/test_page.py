@@ -18,6 +18,7 @@ import pytest
 from memsched.errors import OutputError
 from memsched.report.build import build_report, dump_report
 from memsched.report.page import render_page
+from tests.report.plain import typed
 from tests.report.test_build import facts_of
 from tests.report.test_page_data import chain_report, random_report
 from tests.report.test_tiling import a_report, a_section
@@ -132,7 +133,7 @@ def hostile(report: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_every_section_is_there() -> None:
-    found = Page(render_page(every_section()))
+    found = Page(render_page(typed(every_section())))
     for words in (
         *("Memory over time", "Where the bytes lie", "What lives at the peak", "How good is it?", "1,234"),
         *("Layers computed in pieces", "Values computed again", "What less memory costs", "a note", "a proof"),
@@ -145,7 +146,7 @@ def test_every_section_is_there() -> None:
 
 def test_figures_of_the_report_are_in_the_text() -> None:
     report = random_report(4)
-    found = Page(render_page(report))
+    found = Page(render_page(typed(report)))
     for figure in (report["result"]["peak_bytes"], report["result"]["arena_bytes"]):
         assert f"{figure:,} B" in found.text
     for fault in report["at_fault"]:
@@ -154,7 +155,7 @@ def test_figures_of_the_report_are_in_the_text() -> None:
 
 
 def test_nothing_is_asked_for() -> None:
-    found = Page(render_page(every_section()))
+    found = Page(render_page(typed(every_section())))
     policy = next(value for name, value in found.attributes if value and value.startswith("default-src"))
     assert policy is not None
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -172,8 +173,8 @@ def test_nothing_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:20])
 def test_a_hostile_name_is_text(name: str) -> None:
-    benign = Page(render_page(hostile(every_section(), "plain")))
-    text = render_page(hostile(every_section(), name))
+    benign = Page(render_page(typed(hostile(every_section(), "plain"))))
+    text = render_page(typed(hostile(every_section(), name)))
     found = Page(text)
     # Lines on rewrites are broken before long names.
     assert [tag for tag in found.tags if tag != "li"] == [tag for tag in benign.tags if tag != "li"]
@@ -190,30 +191,30 @@ def test_a_hostile_name_is_text(name: str) -> None:
 
 def test_the_same_report_gives_the_same_page() -> None:
     report = every_section()
-    first = render_page(copy.deepcopy(report))
-    assert render_page(report) == first
+    first = render_page(typed(copy.deepcopy(report)))
+    assert render_page(typed(report)) == first
     code = "import json, sys; from memsched.report.page import render_page; from memsched.report.reading import "
     code += "parse_report; sys.stdout.write(render_page(parse_report(sys.stdin.buffer.read(), 'x')))"
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code],
-            input=dump_report(random_report(2)).encode(),
+            input=dump_report(typed(random_report(2))).encode(),
             capture_output=True,
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
         )
-        assert done.stdout.decode() == render_page(random_report(2))
+        assert done.stdout.decode() == render_page(typed(random_report(2)))
 
 
 def test_a_large_page_stays_small() -> None:
     worst = "\N{CJK UNIFIED IDEOGRAPH-4E00}<&>" * 60
-    found = render_page(chain_report(9_990, worst))
+    found = render_page(typed(chain_report(9_990, worst)))
     assert len(found.encode()) < LARGEST
     assert "Downsampled" not in found
 
 
 def test_a_downsampled_page_says_so() -> None:
-    found = Page(render_page(chain_report(12_000)))
+    found = Page(render_page(typed(chain_report(12_000))))
     assert "of 12,000 steps are drawn" in found.text
     assert "of 12,001 buffers are drawn one by one" in found.text
     assert "smaller buffers, merged" in found.text
@@ -232,13 +233,14 @@ def test_a_graph_without_steps() -> None:
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("memsched.report.page.util.find_spec", lambda module: None if module == name else object())
     with pytest.raises(OutputError, match=rf"needs {name}, which is not installed: pip install 'memsched\[html\]'"):
-        render_page(every_section())
+        render_page(typed(every_section()))
 
 
 def test_what_helps_is_a_section_with_commands_to_paste() -> None:
     report = a_report(a_section())
-    assert 'id="suggestions"' not in render_page(report)
+    assert 'id="suggestions"' not in render_page(typed(report))
     one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "requirement_bytes": 750}
-    text = render_page({**report, "suggestions": [{**one, "saving_bytes": 250, "extra_macs_percent": 0.0}]})
+    figures = {"saving_bytes": 250, "extra_macs_percent": 0.0, "slowdown_percent": None}
+    text = render_page(typed({**report, "suggestions": [{**one, **figures}]}))
     assert "pieces, 1,000 -&gt; 750 B (25.0 % less) for no more work" in text
     assert "<code>memsched optimize &#39;&lt;i&gt;.onnx&#39;</code>" in text

@@ -12,19 +12,20 @@ from hypothesis import strategies as st
 
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.report import page_cells, page_data
-from memsched.report.build import build_report, dump_report
+from memsched.report.build import build_report
 from memsched.report.page_cells import Extent, merged_cells
 from memsched.report.page_data import AGAIN, PIECE, as_script, extremes
 from tests.random_graphs import random_graph, random_order
+from tests.report.plain import plain_report, typed
 from tests.report.test_build import facts_of
+from tests.report.test_remat import a_section as a_repetition
 from tests.report.test_tiling import a_report, a_section
 
 
 def random_report(seed: int, ops: int = 12) -> dict[str, Any]:
     rng = random.Random(seed)
     graph = random_graph(rng, ops, layable=True)
-    report: dict[str, Any] = json.loads(dump_report(build_report(facts_of(graph, tuple(random_order(rng, graph))))))
-    return report
+    return plain_report(facts_of(graph, tuple(random_order(rng, graph))))
 
 
 def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
@@ -32,13 +33,13 @@ def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
     tensors = [Tensor("x", 10)] + [Tensor(f"t{i}{name}", 10 + i % 7 + 200 * (not i % 10)) for i in range(ops)]
     nodes = [Op(f"{name}{i}", "Op", (i,), (i + 1,)) for i in range(ops)]
     graph = Graph("chain", tuple(tensors), tuple(nodes), (0,), (ops,))
-    return build_report(facts_of(graph, tuple(range(ops))))
+    return plain_report(facts_of(graph, tuple(range(ops))))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_figures_of_a_small_graph(seed: int) -> None:
     report = random_report(seed, 3 + seed % 12)
-    data = page_data.page_data(report)
+    data = page_data.page_data(typed(report))
     steps, buffers = data.values["steps"], data.values["buffers"]
     assert steps["index"] is None
     assert steps["footprint"] == [step["footprint_bytes"] for step in report["steps"]]
@@ -61,7 +62,7 @@ def test_figures_of_a_small_graph(seed: int) -> None:
 
 def test_rectangles_of_one_step_do_not_overlap() -> None:
     for seed in range(30):
-        buffers = page_data.page_data(random_report(seed)).values["buffers"]
+        buffers = page_data.page_data(typed(random_report(seed))).values["buffers"]
         taken = {place for place in buffers["inPlaceOf"] if place >= 0}
         drawn = [place for place, yes in enumerate(buffers["drawn"]) if yes]
         for one in drawn:
@@ -78,7 +79,7 @@ def test_a_report_of_an_older_version() -> None:
     report = random_report(3)
     for row in report["buffers"]:
         del row["produced_in"], row["read_in"]
-    values = page_data.page_data(report).values
+    values = page_data.page_data(typed(report)).values
     assert values["edgesKnown"] is False
     assert values["buffers"]["made"][0] == report["buffers"][0]["first_step"]
     assert values["given"] is None
@@ -89,9 +90,9 @@ def test_the_files_order_is_drawn_where_it_differs() -> None:
     ops, footprints = ([step[key] for step in report["steps"]] for key in ("op", "footprint_bytes"))
     given = report["baselines"]["file_order"]
     given |= {"ops": ops, "footprints_bytes": footprints}
-    assert page_data.page_data(report).values["given"] is None
+    assert page_data.page_data(typed(report)).values["given"] is None
     given |= {"ops": ops[::-1], "footprints_bytes": [2 * size for size in footprints[::-1]]}
-    found = page_data.page_data(report).values["given"]
+    found = page_data.page_data(typed(report)).values["given"]
     assert found["peak"] == 2 * max(footprints)
     assert found["footprint"][found["peakStep"]] == found["peak"]
     assert found["total"] == len(ops)
@@ -99,14 +100,14 @@ def test_the_files_order_is_drawn_where_it_differs() -> None:
 
 def test_pieces_and_repetitions_are_marked() -> None:
     report = a_report(a_section())
-    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, PIECE]
     copy = {"op": "big", "type": "Conv", "times": 1, "extra_macs": 1, "extra_bytes_moved": 1}
-    report["remat"] = {"applied": True, "copies": [copy]}
-    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    report["remat"] = a_repetition(copies=[copy])
+    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, PIECE]
     report["steps"][1]["op"] = "big#again1"
-    assert page_data.page_data(report).values["steps"]["mark"][:2] == [PIECE, AGAIN]
+    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, AGAIN]
     report["tiling"] = None
-    assert page_data.page_data(report).values["steps"]["mark"][:2] == [AGAIN, AGAIN]
+    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [AGAIN, AGAIN]
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_large_graphs_are_downsampled() -> None:
     report = chain_report(1000)
-    data = page_data.page_data(report)
+    data = page_data.page_data(typed(report))
     steps, buffers, figures = (data.values[key] for key in ("steps", "buffers", "figures"))
     assert 40 <= data.steps_drawn == len(steps["index"]) <= 60
     assert data.steps == 1000
@@ -210,9 +211,9 @@ def test_each_character_that_means_something_is_escaped(char: str) -> None:
 
 def test_names_share_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
     report = chain_report(30, "/".join(f"block<{i}>" for i in range(40)))
-    whole = page_data.page_data(report).values
+    whole = page_data.page_data(typed(report)).values
     assert max(map(len, whole["steps"]["op"])) == 160
     monkeypatch.setattr(page_data, "_NAME_BYTES", 6000)
-    less = page_data.page_data(report).values
+    less = page_data.page_data(typed(report)).values
     assert max(map(len, less["steps"]["op"])) < 100
     assert len(set(less["steps"]["op"])) == 30

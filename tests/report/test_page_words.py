@@ -8,12 +8,13 @@ import pytest
 
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
+from tests.report.plain import typed
 from tests.report.test_page_data import random_report
 from tests.report.test_tiling import a_report, a_section
 
 
 def words(report: dict[str, Any]) -> dict[str, Any]:
-    return page_words(report, page_data(report))
+    return page_words(typed(report), page_data(typed(report)))
 
 
 def budgeted(met: bool) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def test_shares_of_the_peak_add_up(seed: int) -> None:
     assert ("counted once" in found["peak_text"]) == (once > 0)
     for row in found["faults"]:
         if row["place"] is not None:
-            assert page_data(report).values["buffers"]["name"][row["place"]] == row["name"]
+            assert page_data(typed(report)).values["buffers"]["name"][row["place"]] == row["name"]
     assert "more_faults" in found
 
 
@@ -116,6 +117,7 @@ def test_what_helps_is_shown_with_its_command() -> None:
         "requirement_bytes": 750,
         "saving_bytes": 250,
         "extra_macs_percent": 15.0,
+        "slowdown_percent": None,
     }
     report = {**report, "suggestions": [one]}
     (shown,) = words(report)["suggestions"]

@@ -12,14 +12,17 @@ from rich.console import Console
 
 from memsched.errors import OutputError
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.report.build import build_report, load_schema
 from memsched.report.console import print_frontier, print_summary
 from memsched.report.frontier import draw, frontier_rows
 from memsched.report.remat import remat_lines
+from memsched.report.schema import json_schema
 from memsched.report.text import shortened
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.rewrites import RematSection
+from tests.report.plain import plain_report, section, typed
 from tests.report.test_build import facts_of
 
-SCHEMA = jsonschema.Draft202012Validator(load_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
 LONG = "/".join(f"block_{number}" for number in range(30))
 
@@ -72,7 +75,7 @@ def a_report(**more: Any) -> dict[str, Any]:
         (0,),
         (1, 2),
     )
-    report = build_report(facts_of(graph, (0, 1), **more))
+    report = plain_report(facts_of(graph, (0, 1), **more))
     SCHEMA.validate(report)
     return report
 
@@ -96,8 +99,8 @@ def test_the_schema_is_strict(name: str) -> None:
     assert a_report()[name] is None
 
 
-def texts(section: dict[str, Any] | None, columns: int = 80, *, verbose: bool = False) -> list[str]:
-    return [text for text, _ in remat_lines(section, columns, verbose=verbose)]
+def texts(remat: dict[str, Any] | None, columns: int = 80, *, verbose: bool = False) -> list[str]:
+    return [text for text, _ in remat_lines(section(remat, RematSection), columns, verbose=verbose)]
 
 
 def test_lines_of_values_that_are_computed_again() -> None:
@@ -141,7 +144,7 @@ def test_lines_where_it_is_proven_that_nothing_helps() -> None:
     assert "tried" in texts({**least, "frontier": [*least["frontier"], *lower]})[0]
 
 
-def printed(show: Any, report: dict[str, Any], **more: Any) -> str:
+def printed(show: Any, report: OptimizeReport, **more: Any) -> str:
     stream = io.StringIO()
     show(Console(file=stream, width=60, markup=False, highlight=False), report, **more)
     return stream.getvalue()
@@ -149,7 +152,7 @@ def printed(show: Any, report: dict[str, Any], **more: Any) -> str:
 
 def test_the_summary_shows_what_there_was_without() -> None:
     report = a_report(remat=a_section(), command="optimize", budget_bytes=5)
-    shown = printed(print_summary, report, report_path=None)
+    shown = printed(print_summary, typed(report), report_path=None)
     (row,) = (line for line in shown.splitlines() if line.startswith("memsched, no remat"))
     assert row.split()[-2:] == ["60", "64"]
     assert "computed again: 1 operator, 1 time in all" in shown
@@ -159,19 +162,21 @@ def test_the_summary_shows_what_there_was_without() -> None:
 
 def test_the_table_of_the_frontier() -> None:
     report = a_report(frontier=steps(1000, 800, 795, 700, 699))
-    assert frontier_rows(report["frontier"], verbose=False) == [
+    assert frontier_rows(typed(report).frontier or (), verbose=False) == [
         ("1,000", "100.0", "0.00", "0.00", "order"),
         ("800", "80.0", "1.00", "1.50", "pieces"),
         ("700", "70.0", "3.00", "4.50", "repetition"),
         ("699", "69.9", "4.00", "6.00", "repetition"),
     ]
-    assert len(frontier_rows(report["frontier"], verbose=True)) == 5
-    assert frontier_rows(steps(0), verbose=False) == [("0", "100.0", "0.00", "0.00", "order")]
-    shown = printed(print_frontier, report)
+    assert len(frontier_rows(typed(report).frontier or (), verbose=True)) == 5
+    assert frontier_rows(typed(a_report(frontier=steps(0))).frontier or (), verbose=False) == [
+        ("0", "100.0", "0.00", "0.00", "order")
+    ]
+    shown = printed(print_frontier, typed(report))
     assert "1 step between them" in shown
     assert "…" not in shown
     assert max(map(len, shown.splitlines()[1:])) <= 60
-    assert "between them" not in printed(print_frontier, report, verbose=True)
+    assert "between them" not in printed(print_frontier, typed(report), verbose=True)
 
 
 @pytest.mark.parametrize(("extension", "begin"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
@@ -179,12 +184,12 @@ def test_a_picture(extension: str, begin: bytes) -> None:
     pytest.importorskip("matplotlib")
     report = a_report(frontier=steps(1000, 800, 700))
     report["model"]["path"] = "a$x_{$ name.onnx"
-    picture = draw(report, extension)
+    picture = draw(typed(report), extension)
     assert picture.startswith(begin)
-    assert draw(report, extension) == picture
+    assert draw(typed(report), extension) == picture
     if extension == ".svg":
         assert all(word in picture for word in (b"order alone", b"layers in pieces", b"values computed again"))
-    assert draw(a_report(frontier=steps(1000)), extension).startswith(begin)
+    assert draw(typed(a_report(frontier=steps(1000))), extension).startswith(begin)
 
 
 def test_pictures_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,4 +202,4 @@ def test_pictures_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(OutputError, match=r"memsched\[bench\]"):
-        draw({}, ".svg")
+        draw(typed(a_report(frontier=steps(1000))), ".svg")

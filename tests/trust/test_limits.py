@@ -163,8 +163,9 @@ def test_a_model_of_a_batch_ends_with_the_best_so_far(inputs: Path) -> None:
     with memory_limited(options.memory_limit) as memory:
         memory.exceeded = True
         answer = batch_child._answer(job, into, lambda _: None, memory)
-    assert (answer["exit_code"], answer["error"]) == (0, None)
-    assert answer["figures"]["interrupted"]
+    assert (answer.exit_code, answer.error) == (0, None)
+    assert answer.saved is not None
+    assert answer.saved.figures.interrupted
     assert (into / "net_memsched.onnx").is_file()
 
 

@@ -128,4 +128,4 @@ class OnChipPlan:
     cost: Cost
     seconds: float
     capacity: int
-    method: str
+    method: Literal["greedy", "optimal"]

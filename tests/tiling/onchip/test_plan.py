@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from memsched.errors import InternalError, TargetError
@@ -13,15 +13,18 @@ from memsched.formats.onnx_reader import read
 from memsched.graph.limits import Limits
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
+from memsched.report.values.rewrites import OnChipSection
+from memsched.sections import on_chip_section
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
-from memsched.tiling.onchip import plan, section
+from memsched.tiling.onchip import plan
 from memsched.tiling.onchip.check import check_plan
 from memsched.tiling.onchip.greedy import candidate
 from memsched.tiling.onchip.groups import Span
 from memsched.tiling.onchip.model import Tile
 from memsched.tiling.onchip.network import Network
 from memsched.tiling.onchip.traffic import Machine, alone
+from memsched.typed import converted
 from scripts.networks.catalogue import build
 from tests.tiling.onchip.networks import Net, random_net
 
@@ -182,12 +185,12 @@ def test_no_time_gives_a_plan_all_the_same() -> None:
 
 
 def test_the_section_is_plain_data() -> None:
-    found = section(plan(random_net(2), chip(3000), LIMITS))
-    assert json.loads(json.dumps(found)) == found
-    assert found["traffic"]["after_bytes"] < found["traffic"]["before_bytes"]
-    assert {name for group in found["groups"] for name in group["ops"]} == {op.name for op in random_net(2).ops}
-    moved = sum(group["read_bytes"] + group["written_bytes"] for group in found["groups"])
-    assert moved == found["traffic"]["after_bytes"]
+    found = on_chip_section(plan(random_net(2), chip(3000), LIMITS))
+    assert converted(msgspec.to_builtins(found), OnChipSection) == found
+    assert found.traffic.after_bytes < found.traffic.before_bytes
+    assert {name for group in found.groups for name in group.ops} == {op.name for op in random_net(2).ops}
+    moved = sum(group.read_bytes + group.written_bytes for group in found.groups)
+    assert moved == found.traffic.after_bytes
 
 
 def network_of(name: str) -> Graph:

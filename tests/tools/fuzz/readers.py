@@ -121,8 +121,9 @@ def read_compared(data: bytes, number: int) -> None:
     from rich.console import Console
 
     from memsched.comparison import compare_reports, load_report
-    from memsched.report.diff import load_diff_schema, print_diff
-    from memsched.report.schema_check import first_violation
+    from memsched.report.diff import print_diff
+    from memsched.report.values.diff import DiffReport
+    from memsched.typed import UnfitError, converted
 
     with _file(data, ".json") as path:
         given = load_report(path)
@@ -130,12 +131,13 @@ def read_compared(data: bytes, number: int) -> None:
         other = given if number % 4 == 3 else load_report(str(_SEEDS / ("batch.json" if batch else "optimize.json")))
         old, new = (given, other) if number % 2 else (other, given)
         diff = compare_reports(old, new, names=("old.json", "new.json"), fail_percent=(None, 0.0, 5.0)[number % 3])
-    wrong = first_violation(diff, load_diff_schema())
-    if wrong is not None:
-        raise HarmError(f"the comparison is not of its form: {wrong}")
-    _check_json(diff)
+    try:
+        converted(diff.data, DiffReport)
+    except UnfitError as error:
+        raise HarmError(f"the comparison is not of its form: {error}") from None
+    _check_json(diff.data)
     text = io.StringIO()
-    print_diff(Console(file=text, force_terminal=False, width=100), diff, verbose=number % 5 == 0)
+    print_diff(Console(file=text, force_terminal=False, width=100), diff.values, verbose=number % 5 == 0)
     _check_harmless(text.getvalue().replace(MARK, ""), "the terminal")
     text.getvalue().encode("utf-8", "backslashreplace")
 

@@ -1,0 +1,281 @@
+"""What a report says of rewrites: layers in pieces, values computed again, layers that stay on chip."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from memsched.report.values.base import Amount, Count, Positive, Section, Span
+from memsched.report.values.shared import FiguresSection
+
+__all__ = [
+    "CopyRow",
+    "FlopsSection",
+    "FrontierRow",
+    "GroupRow",
+    "OnChipBufferRow",
+    "OnChipGroupRow",
+    "OnChipSection",
+    "PiecesSection",
+    "RefusalRow",
+    "RematPointRow",
+    "RematSection",
+    "SecondsSection",
+    "TilingPointRow",
+    "TilingSection",
+    "TrafficSection",
+]
+
+
+class GroupRow(Section, frozen=True, kw_only=True):
+    """Layers that the model written computes in pieces.
+
+    Attributes:
+        ops: The ops that each piece goes through, in order.
+        axes: The axes of the group's outputs that are cut, one or two.
+        axis_names: The same axes in words: batch, channels, rows, columns, or "axis N" where the outputs are no images.
+        pieces: Into how many pieces, per axis; their product is the number of pieces.
+        kept_halos: Tensors whose part that the next piece needs as well is kept for it; all others are computed again.
+        padded_ops: Ops whose pieces have an op before them that pads, as the format cannot state the pads of a piece.
+        extra_macs: Multiply-accumulates beside those of the same ops as a whole.
+        peak_bytes: The largest footprint from the first of the group's steps to the last.
+    """
+
+    ops: Annotated[tuple[str, ...], Meta(min_length=1)]
+    axes: tuple[Count, ...]
+    axis_names: tuple[str, ...]
+    pieces: tuple[Positive, ...]
+    kept_halos: tuple[str, ...]
+    padded_ops: tuple[str, ...]
+    extra_macs: int
+    peak_bytes: Count
+
+
+class TilingPointRow(Section, frozen=True, kw_only=True):
+    """A peak that pieces lead to, and their work.
+
+    Attributes:
+        whole_arena_bytes_estimate: For TensorFlow Lite Micro, on 32 bit: this peak and what it keeps beside it, which
+            grows with the number of pieces. Absent for other targets, and where the time was up.
+    """
+
+    peak_bytes: Count
+    extra_macs_percent: float
+    whole_arena_bytes_estimate: Count | UnsetType = UNSET
+
+
+class RefusalRow(Section, frozen=True, kw_only=True):
+    """An op that cannot be computed in pieces, at which groups end."""
+
+    op: str
+    type: str
+    reason: str
+
+
+class TilingSection(Section, frozen=True, kw_only=True):
+    """Layers computed piece by piece.
+
+    Ops and tensors have their names in the model as given. The pieces themselves are steps with an origin and a region.
+
+    Attributes:
+        applied: The model written has groups in pieces.
+        max_extra_macs_percent: What was permitted, in percent of the given model's multiply-accumulates.
+        extra_macs: Multiply-accumulates that the model written has beside the given model's.
+        extra_macs_percent: The same, in percent of the given model's.
+        untiled: The least that was found without pieces, by order and in-place writes alone.
+        groups: What the model written computes in pieces, in order of execution.
+        frontier: What the search found possible: falling peaks with rising work. Peaks are in the order in which the
+            pieces are made; orders found for the model written may need less.
+        refusals: Ops that cannot be computed in pieces, at which groups end.
+        judged: Ways of cutting that were tried.
+        exhausted: The search ended by itself, before the time was up. It looks near what helps, so this is no proof
+            that nothing better exists.
+    """
+
+    applied: bool
+    max_extra_macs_percent: Amount
+    extra_macs: int
+    extra_macs_percent: float
+    untiled: FiguresSection
+    groups: tuple[GroupRow, ...]
+    refusals: tuple[RefusalRow, ...]
+    judged: Count
+    exhausted: bool
+    frontier: tuple[TilingPointRow, ...]
+
+
+class CopyRow(Section, frozen=True, kw_only=True):
+    """An op that is executed several times.
+
+    Attributes:
+        times: How often beside the first time.
+    """
+
+    op: str
+    type: str
+    times: Positive
+    extra_macs: Count
+    extra_bytes_moved: Count
+
+
+class RematPointRow(Section, frozen=True, kw_only=True):
+    """A peak that repetitions lead to, and their work."""
+
+    peak_bytes: Count
+    extra_macs_percent: Amount
+    extra_work_percent: Amount
+
+
+class RematSection(Section, frozen=True, kw_only=True):
+    """Values computed again instead of kept.
+
+    Ops have the names of the model in pieces where there are some, else of the model as given. The repetitions are
+    steps with an origin.
+
+    Attributes:
+        applied: The model written executes ops several times.
+        max_extra_work_percent: What was permitted, in percent of the work of executing every op once; what pieces had
+            already cost is taken off.
+        extra_macs: Multiply-accumulates of the repetitions.
+        extra_macs_percent: The same, in percent.
+        extra_bytes_moved: Bytes that the repetitions read and write, constants left out.
+        extra_work_percent: Multiply-accumulates and bytes moved together, each byte counted as one, in percent of the
+            same for every op once.
+        status: optimal: no order and no repetitions have this peak with less extra work. least_for_order: none with
+            this order of first executions do. least_for_groups: none that execute certain groups of ops as one do.
+            feasible: less extra work may do.
+        extra_work_bound_percent: Less extra work than this is proven impossible at this peak, for what the proof names;
+            0 where nothing is proven.
+        proof: What the bound on extra work holds for; empty where nothing is proven.
+        lower_bound_bytes: Neither an order nor repetitions bring the peak below this; pieces may.
+        without: The least that was found without repetitions; with the pieces where there are some.
+        copies: The ops that are executed several times, in order of execution.
+        frontier: What the search found possible: falling peaks with rising work; the first without repetitions.
+        refusals: Why models with repetitions that were found could not be written; others were tried instead.
+        judged: Sequences that were tried.
+        finished: The search ended before the time was up.
+        settled: Over all orders and repetitions nothing better is to be had within the permitted work: a complete
+            search ended, or a bound is reached.
+    """
+
+    applied: bool
+    max_extra_work_percent: Amount
+    extra_macs: Count
+    extra_macs_percent: Amount
+    extra_bytes_moved: Count
+    extra_work_percent: Amount
+    status: Literal["optimal", "least_for_order", "least_for_groups", "feasible"]
+    extra_work_bound_percent: Amount
+    proof: str
+    lower_bound_bytes: Count
+    without: FiguresSection
+    copies: tuple[CopyRow, ...]
+    frontier: tuple[RematPointRow, ...]
+    refusals: tuple[str, ...]
+    judged: Count
+    finished: bool
+    settled: bool
+
+
+class FrontierRow(Section, frozen=True, kw_only=True):
+    """A peak with the least extra work known for it.
+
+    Attributes:
+        extra_macs_percent: Of the model's multiply-accumulates.
+        extra_work_percent: Of the model's multiply-accumulates and bytes moved, each byte counted as one.
+        how: By the order alone, by layers in pieces, or by values computed again.
+    """
+
+    peak_bytes: Count
+    extra_macs_percent: float
+    extra_work_percent: Amount
+    how: Literal["order", "tile", "remat"]
+
+
+class PiecesSection(Section, frozen=True, kw_only=True):
+    """Into how many pieces a group is cut along each axis."""
+
+    rows: Positive
+    columns: Positive
+    channels: Positive
+
+
+class OnChipBufferRow(Section, frozen=True, kw_only=True):
+    """A buffer in on-chip memory; a piece holds the product of one range per axis of it.
+
+    Attributes:
+        kind: What lies in it.
+        address: In bytes.
+        size: In bytes.
+        rows: Per piece its first row and the one after its last; an axis that is not cut has one range for all pieces.
+    """
+
+    name: str
+    kind: str
+    address: Count
+    size: Count
+    first_step: Count
+    last_step: Count
+    rows: tuple[Span | None, ...]
+    columns: tuple[Span | None, ...]
+    channels: tuple[Span | None, ...]
+
+
+class OnChipGroupRow(Section, frozen=True, kw_only=True):
+    """Layers whose data stays on chip from the first to the last.
+
+    Attributes:
+        weights: How the weights are kept.
+        reason: Why it is one layer alone; null where it is a group.
+    """
+
+    ops: tuple[str, ...]
+    pieces: PiecesSection
+    weights: str
+    used_bytes: Count
+    read_bytes: Count
+    written_bytes: Count
+    flops: Count
+    time_seconds: Amount
+    reason: str | None
+    buffers: tuple[OnChipBufferRow, ...]
+
+
+class TrafficSection(Section, frozen=True, kw_only=True):
+    """Bytes to and from DRAM.
+
+    Attributes:
+        before_bytes: Every layer by itself.
+        after_bytes: In the groups.
+        each_operand_once_bytes: Every layer by itself if nothing had to be read twice.
+    """
+
+    before_bytes: Count
+    after_bytes: Count
+    each_operand_once_bytes: Count
+
+
+class FlopsSection(Section, frozen=True, kw_only=True):
+    """Floating-point operations, every layer by itself and in the groups."""
+
+    before: Count
+    after: Count
+
+
+class SecondsSection(Section, frozen=True, kw_only=True):
+    """Seconds, every layer by itself and in the groups."""
+
+    before: Amount
+    after: Amount
+
+
+class OnChipSection(Section, frozen=True, kw_only=True):
+    """Groups of layers whose data stays on chip, and the DRAM traffic and time that they save."""
+
+    on_chip_bytes: Positive
+    method: Literal["greedy", "optimal"]
+    groups: tuple[OnChipGroupRow, ...]
+    traffic: TrafficSection
+    flops: FlopsSection
+    time_seconds: SecondsSection

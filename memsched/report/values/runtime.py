@@ -1,0 +1,175 @@
+"""What a report says of the runtimes that execute the model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+
+from memsched.report.values.base import Count, Section
+
+__all__ = [
+    "ByPointer",
+    "DroppedTensorRow",
+    "FirmwareSection",
+    "GuaranteeSection",
+    "PlannedTensorRow",
+    "PredictedPeaksSection",
+    "RefusedOpRow",
+    "ScratchRow",
+    "TflmSection",
+]
+
+
+class PredictedPeaksSection(Section, frozen=True, kw_only=True):
+    """The main graph's peak in ONNX Runtime, workspaces included, graph optimisation off.
+
+    Guarantees that were not asked for are given the orders that are found without a search.
+
+    Attributes:
+        given: The file as given in a session without options: the default order, dead buffers handed on.
+        none: What none writes, in a session without options.
+        default: What default writes, in a session without options.
+        session: The order of session with enable_mem_reuse left on.
+        session_without_reuse: The order of session with all options that it lists.
+        pins: What pins writes, in a session without options.
+    """
+
+    given: Count
+    none: Count
+    default: Count
+    session: Count
+    session_without_reuse: Count
+    pins: Count
+
+
+class GuaranteeSection(Section, frozen=True, kw_only=True):
+    """What makes the runtime keep the order.
+
+    Attributes:
+        kind: What makes the runtime keep the order; "file" where the format's own order is binding.
+        session_options: What a session must be given for the order to hold.
+        pins: Dependencies that were added to hold the order; null where pins were not asked for.
+        predicted_peak_bytes: The main graph's peak in ONNX Runtime, workspaces included, graph optimisation off; null
+            for other targets. Guarantees that were not asked for are given the orders that are found without a search.
+    """
+
+    kind: Literal["none", "session", "pins", "default", "file", "control_dependencies"]
+    session_options: tuple[str, ...]
+    pins: Count | None
+    predicted_peak_bytes: PredictedPeaksSection | None
+
+
+class RefusedOpRow(Section, frozen=True, kw_only=True):
+    """An operator of the model as given that TensorFlow Lite Micro's reference kernels refuse.
+
+    Attributes:
+        operator: Index in its subgraph, in the file's order.
+        name: Of its first output.
+    """
+
+    subgraph: Count
+    operator: Count
+    type: str
+    name: str
+    reason: str
+
+
+class DroppedTensorRow(Section, frozen=True, kw_only=True):
+    """A tensor that no operator refers to: it would have been given memory and is empty in the model written.
+
+    Attributes:
+        index: Of the tensor in its subgraph.
+    """
+
+    subgraph: Count
+    index: Count
+    tensor: str
+    size_bytes: Count
+
+
+class PlannedTensorRow(Section, frozen=True, kw_only=True):
+    """An offset that the model written states.
+
+    Attributes:
+        index: Of the tensor in its subgraph.
+    """
+
+    subgraph: Count
+    index: Count
+    tensor: str
+    offset_bytes: Count
+
+
+class TflmSection(Section, frozen=True, kw_only=True):
+    """The planned part of TensorFlow Lite Micro's arena, simulated.
+
+    Attributes:
+        head_bytes: Of the model written, or of the model as given where none was; null where TensorFlow Lite Micro
+            refuses the plan that it brings.
+        file_head_bytes: Of the model as given, with the memory plan that it brings; null where TensorFlow Lite Micro
+            refuses that plan.
+        order_head_bytes: Of the model written, planned by TensorFlow Lite Micro itself.
+        plan_head_bytes: Of the model written with memsched's memory plan; null where none was written.
+        refused: Operators of the model as given that TensorFlow Lite Micro's reference kernels refuse: what was tried
+            of them is listed in the documentation. Then its figures are those that it would have.
+        dropped: Tensors that no operator refers to: they would have been given memory and are empty in the model
+            written.
+        plan: The offsets that the model written states; empty without a plan of memsched's.
+    """
+
+    head_bytes: Count | None
+    file_head_bytes: Count | None
+    order_head_bytes: Count | None
+    plan_head_bytes: Count | None
+    refused: tuple[RefusedOpRow, ...] = ()
+    dropped: tuple[DroppedTensorRow, ...]
+    plan: tuple[PlannedTensorRow, ...]
+
+
+class ScratchRow(Section, frozen=True, kw_only=True):
+    """Buffers that a reference kernel requests for its own operator's time.
+
+    Attributes:
+        operator: In the order of the file as given, or in which a rewrite made the operators.
+    """
+
+    subgraph: Count
+    operator: Count
+    type: str
+    requests_bytes: tuple[Count, ...]
+
+
+class ByPointer(Section, frozen=True, kw_only=True):
+    """Bytes by bits of a pointer."""
+
+    bits_64: Count = field(name="64")
+    bits_32: Count = field(name="32")
+
+
+class FirmwareSection(Section, frozen=True, kw_only=True):
+    """What a firmware with TensorFlow Lite Micro needs for the model written beside the planned tensors.
+
+    Attributes:
+        resolver_calls: Calls on a MicroMutableOpResolver; their number is its size.
+        unsupported_operators: Operators that TensorFlow Lite Micro does not have.
+        custom_operators: Custom operators whose registration the firmware brings itself.
+        scratch: Buffers that reference kernels request, each for its own operator's time.
+        persistent_bytes_estimate: What stays in the arena's tail, by bits of a pointer.
+        planning_bytes_estimate: What planning takes for a moment in the place of the tensors: an arena holds the
+            persistent part and the larger of this and the head.
+        file_persistent_bytes_estimate: What stays in the arena's tail for the model as given; more where layers were
+            rewritten into many operators.
+        file_planning_bytes_estimate: What planning takes for the model as given.
+        assumptions: What must hold for the estimates.
+    """
+
+    resolver_calls: tuple[str, ...]
+    unsupported_operators: tuple[str, ...]
+    custom_operators: tuple[str, ...]
+    scratch: tuple[ScratchRow, ...]
+    persistent_bytes_estimate: ByPointer
+    planning_bytes_estimate: ByPointer
+    assumptions: tuple[str, ...]
+    file_persistent_bytes_estimate: ByPointer
+    file_planning_bytes_estimate: ByPointer

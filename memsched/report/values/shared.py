@@ -1,0 +1,102 @@
+"""What reports of several commands hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
+
+__all__ = ["FiguresSection", "ModelSection", "OtherSizeRow", "VerificationSection"]
+
+
+class ModelSection(Section, frozen=True, kw_only=True):
+    """Says which model was read.
+
+    Attributes:
+        path: As it was given; "-" for standard input.
+        ops: Steps of the main graph.
+        tensors: Activation tensors of the main graph.
+        weights_bytes: All constants; they are not part of the peak.
+        macs: Multiply-accumulates of one execution of the main graph's own ops; 0 where unknown.
+        graphs: The main graph and all others.
+        constant_ops: Ops that compute constants from constants alone: in the file, but no steps.
+    """
+
+    path: str
+    format: Literal["onnx", "tflite"]
+    sha256: Sha256
+    ops: Count
+    tensors: Count
+    weights_bytes: Count
+    macs: Count
+    graphs: Positive
+    constant_ops: Count
+
+
+class FiguresSection(Section, frozen=True, kw_only=True):
+    """Peak and arena of one order."""
+
+    peak_bytes: Count
+    arena_bytes: Count
+
+
+class OtherSizeRow(Section, frozen=True, kw_only=True):
+    """How the model written fares at one size that it was not optimised for.
+
+    Attributes:
+        dimension: Its name, or input[axis] where it has none; those that change together with commas.
+        outcome: Refused by the runtime, or the outputs of the model as given; anything else is wrong, and no model is
+            written.
+    """
+
+    dimension: str
+    size: Count
+    outcome: Literal["refused", "equal", "wrong"]
+    reason: str | None
+
+
+class VerificationSection(Section, frozen=True, kw_only=True):
+    """What running the models showed.
+
+    Attributes:
+        runtime: Name and version.
+        outputs_equal: Bit-equal on all random inputs; null when it could not be run.
+        max_abs_error: null when it could not be run or is infinite.
+        relative_error: The largest difference of any output by that output's largest magnitude; null when it could not
+            be run or is infinite. Float outputs of layers in pieces may differ by 1e-5 at most, all others by nothing:
+            otherwise no model is written.
+        predicted_peak_before_bytes: What should have been measured before, by the rules of ONNX Runtime's planner; null
+            for other runtimes.
+        executed_order_matches: Whether the runtime executed the order; null when that could not be seen.
+        measured_with: The lines of Python that open the sessions in which both peaks were measured; empty where the
+            runtime has no such choice.
+        default_session: The session that people open without options, in words; null where it was not measured.
+        default_peak_before_bytes: What a session without options needs for the model as given, in its first run or in
+            the next, whichever is more.
+        default_peak_after_bytes: The same for the model written.
+        other_sizes: How the model written fares at sizes that it was not optimised for, where the model as given leaves
+            dimensions open and accepts them.
+        outputs_vary: Whether outputs differ from input to input, so that equal ones say something; null when that is
+            unknown.
+        runs: Random input sets that were compared.
+        reason: Why something above is null or false.
+    """
+
+    runtime: str
+    outputs_equal: bool | None
+    max_abs_error: Amount | None
+    relative_error: Amount | None = None
+    measured_peak_before_bytes: Count | None
+    measured_peak_after_bytes: Count | None
+    predicted_peak_before_bytes: Count | None
+    predicted_peak_after_bytes: Count | None
+    executed_order_matches: bool | None
+    outputs_vary: bool | None = None
+    measured_with: tuple[str, ...] = ()
+    default_session: str | None = None
+    default_peak_before_bytes: Count | None = None
+    default_peak_after_bytes: Count | None = None
+    other_sizes: tuple[OtherSizeRow, ...] = ()
+    runs: Count
+    reason: str | None
+    notes: tuple[str, ...]
