@@ -12,7 +12,7 @@ from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values,
 from scripts.bench.runner.documented import Table, compared, tables_of
 from scripts.bench.runner.processes import ended, optimized
 from scripts.bench.runner.text import printed
-from scripts.bench.runner.timing import medians
+from scripts.bench.runner.timing import best_of, median_of, medians
 
 PAGE = """# Page
 
@@ -174,6 +174,15 @@ def test_medians_take_turns() -> None:
     times = medians([lambda: turns.append("a"), lambda: turns.append("b")], least=3, most=3, seconds=0)
     assert turns == ["a", "b"] * 3
     assert len(times) == 2
+
+
+def test_the_quickest_and_the_middle_run_count() -> None:
+    given = iter([3.0, 1.0, 2.0])
+    assert median_of(3, lambda: next(given)) == 2.0
+    runs = iter(range(3))
+    result, seconds = best_of(3, lambda: next(runs))
+    assert result in {0, 1, 2}
+    assert 0 <= seconds < 1
 
 
 def test_a_run_tells_its_seconds_and_memory() -> None:

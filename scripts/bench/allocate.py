@@ -20,6 +20,7 @@ from memsched.graph.limits import Limits
 from memsched.graph.packing import Block
 from memsched.graph.packing_checker import check_packing
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, time_limit
+from scripts.bench.runner.timing import Stopwatch, timed
 
 CAPACITY = 1024
 """Of generated instances, in units of 1024 bytes."""
@@ -115,16 +116,17 @@ def tables(values: Values) -> Iterator[Part]:
         for seed in range(values.seeds):
             blocks = shuffled(original, seed) if seed else original
             bound, _ = lower_bound(blocks)
-            began = time.monotonic()
-            greedy, offsets, _ = Planner(blocks).run(bound)
-            planned = time.monotonic()
+            (greedy, offsets, _), planned = timed(lambda: Planner(blocks).run(bound))  # noqa: B023 - called at once
             limits = Limits(values.time_limit, seed, values.workers)
-            found = solve(blocks, limits, started=planned, capacity=capacity, lower_bound=bound, incumbent=offsets)
-            seconds = time.monotonic() - planned
+            watch = Stopwatch()
+            found = solve(
+                blocks, limits, started=time.monotonic(), capacity=capacity, lower_bound=bound, incumbent=offsets
+            )
+            seconds = watch.seconds
             missed = capacity is not None and found.height > capacity
             check_packing(blocks, found, None if missed else capacity)
             status = "too high" if missed else found.status
-            ratio, spent = f"{greedy / bound:.3f}", f"{planned - began:.2f} + {seconds:.2f}"
+            ratio, spent = f"{greedy / bound:.3f}", f"{planned:.2f} + {seconds:.2f}"
             yield name, len(blocks), stated or "-", bound, ratio, found.height, status, found.states, spent
 
 

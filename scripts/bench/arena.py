@@ -6,7 +6,6 @@ the light models that the installed onnx package carries; for their own runtime 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +13,14 @@ import memsched
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import light_models, shipped_networks, shipped_tflite
 from scripts.bench.runner.text import kilobytes
+from scripts.bench.runner.timing import Stopwatch
 
 
 def row(model: Path, target: str | None, time_limit: float) -> tuple[tuple[object, ...], int, int]:
     """Return the row of a model, the bytes live at once and those of the arena."""
-    started = time.perf_counter()
+    watch = Stopwatch()
     found = memsched.optimize(str(model), target=target, time_limit=time_limit, verify=False)
-    seconds = time.perf_counter() - started
+    seconds = watch.seconds
     allocation = found.allocation
     live, arena = live_bytes(found), allocation.arena
     sizes = [kilobytes(size) for size in (found.schedule.peak, live, arena)]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from memsched.compiler import optimize
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option, positional, time_limit
 from scripts.bench.runner.models import built
+from scripts.bench.runner.timing import Stopwatch
 
 _SHARES = (75, 50, 35)
 _NETWORKS = ("nasnet_a", "randwire1", "hrnet_w18_small_v1", "unetpp", "resnet18", "googlenet", "transformer")
@@ -51,7 +51,7 @@ def _rows(path: Path, seconds: float, percent: float) -> Iterator[tuple[float, t
     arena = given.report["baselines"]["file_order"]["arena_bytes"]
     for share in _SHARES:
         budget = arena * share // 100
-        started = time.monotonic()
+        watch = Stopwatch()
         result = optimize(
             str(path),
             target=target,
@@ -69,7 +69,7 @@ def _rows(path: Path, seconds: float, percent: float) -> Iterator[tuple[float, t
         extra = (tiling["extra_macs_percent"] if pieces else 0.0) + (remat["extra_work_percent"] if again else 0.0)
         met = report["budget"]["met"]
         how = " + ".join(["pieces"] * pieces + ["again"] * again) or "order"
-        needs, spent = report["budget"]["required_bytes"], time.monotonic() - started
+        needs, spent = report["budget"]["required_bytes"], watch.seconds
         told = (path.stem, report["target"]["name"], f"{arena:,}", f"{share} %", f"{needs:,}")
         cost = extra if met else float("inf")
         yield cost, (*told, "yes" if met else "no", f"{extra:.1f} %", how, f"{spent:.0f}")

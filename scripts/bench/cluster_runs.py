@@ -8,7 +8,6 @@ Weights are random, but all there: ONNX Runtime's basic graph optimisation compu
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from memsched.targets.cluster import Cluster, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
 from scripts.bench.runner.text import megabytes
+from scripts.bench.runner.timing import Stopwatch
 
 _NETWORKS = ("resnet50", "googlenet", "inception_v3", "mobilenet_v2")
 
@@ -83,11 +83,11 @@ def tables(values: Values) -> Iterator[Part]:
         data = with_weights(name)
         for count in values.counts:
             for method in values.methods:
-                started = time.perf_counter()
+                watch = Stopwatch()
                 asked = cast("Method", method)
                 found = distribute(data, cluster_of(base, count), method=asked, time_limit=values.time_limit)
                 found = run_plan(found, patience_seconds=300.0)
-                yield row(name, found, time.perf_counter() - started)
+                yield row(name, found, watch.seconds)
 
 
 BENCH = Benchmark(

@@ -7,7 +7,6 @@ outputs have one byte each. Peaks count in-place writes. ``--growth`` adds secon
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -24,7 +23,7 @@ from memsched.schedule.portfolio import schedule_graph
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import light_model, network
 from scripts.bench.runner.text import kilobytes, percent
-from scripts.bench.runner.timing import timed
+from scripts.bench.runner.timing import Stopwatch, timed
 from scripts.networks.growth import layered, stacked
 from scripts.networks.table import lowered
 from scripts.networks.training_graphs import training_graph
@@ -135,7 +134,7 @@ def _networks(only: Sequence[str]) -> Iterator[Graph]:
 def tables(values: Values) -> Iterator[Part]:
     """Yield the tables."""
     limits = Limits(values.order_seconds)
-    started = time.monotonic()
+    watch = Stopwatch()
     yield "KB of 1024 bytes.\n\n## Inference\n"
     yield from table(_networks(values.only), limits)
     yield "\n## Training\n"
@@ -146,7 +145,7 @@ def tables(values: Values) -> Iterator[Part]:
     if values.growth:
         yield "\n## 1000 ops\n"
         yield from table((layered(1000), stacked(1000)), limits)
-    yield f"\n{time.monotonic() - started:.0f} s in all"
+    yield f"\n{watch.seconds:.0f} s in all"
 
 
 BENCH = Benchmark(

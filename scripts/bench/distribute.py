@@ -6,7 +6,6 @@ checker. "one" is the fastest device alone, if the network fits it; reductions a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,7 +25,7 @@ from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
 from scripts.bench.runner.text import megabytes
-from scripts.bench.runner.timing import best_of, timed
+from scripts.bench.runner.timing import Stopwatch, best_of, timed
 
 _NETWORKS = ("vgg16", "resnet50", "inception_v3", "googlenet", "mobilenet_v2")
 _SPEEDS = (2.0, 1.0, 1.0, 0.4, 1.0, 2.0)
@@ -56,12 +55,12 @@ def _device(first: Device, name: str, speed: float) -> Device:
 
 def found(graph: Graph, cluster: Cluster, method: Method, seconds: float) -> tuple[Distribution | None, float]:
     """Return a checked plan, None where none fits, and the seconds that the search took."""
-    started = time.perf_counter()
+    watch = Stopwatch()
     try:
         plan = search(graph, cluster, Limits(seconds), method=method)
     except NoPlanFitsError:
-        return None, time.perf_counter() - started
-    took = time.perf_counter() - started
+        return None, watch.seconds
+    took = watch.seconds
     check_plan(graph, plan, cluster)
     return plan, took
 

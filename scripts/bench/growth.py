@@ -7,13 +7,13 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option, time_limit
 from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import Stopwatch
 from scripts.networks.growth import KINDS
 
 SIZES = (100, 1_000, 10_000, 100_000)
@@ -80,9 +80,9 @@ def measure_here(kind: str, ops: int, time_limit: float) -> Measurement:
 
     graph = KINDS[kind](ops)
     before = _megabytes()
-    started = time.perf_counter()
+    watch = Stopwatch()
     result = schedule_graph(graph, Limits(time_limit=time_limit))
-    scheduled = time.perf_counter() - started
+    scheduled = watch.seconds
     search = sum(record.seconds for record in result.passes if record.name == "search")
     check_schedule(graph, result.schedule)
     check_allocation(graph, result.schedule, allocate(graph, result.schedule, alignment=1))
@@ -98,7 +98,7 @@ def measure_here(kind: str, ops: int, time_limit: float) -> Measurement:
         method=result.schedule.method,
         simple_seconds=scheduled - search,
         search_seconds=search,
-        final_seconds=time.perf_counter() - started - scheduled,
+        final_seconds=watch.seconds - scheduled,
         graph_megabytes=before,
         megabytes=_megabytes(),
     )

@@ -9,7 +9,6 @@ transfers and all computation, as if every group's data could be loaded while th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from memsched.targets.model import Target
 from memsched.tiling.onchip import OnChipPlan, plan
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
+from scripts.bench.runner.timing import Stopwatch
 from scripts.networks.catalogue import CLASSIFIERS
 
 _PAPER = {
@@ -44,14 +44,14 @@ def plans(graph: Graph, target: Target, seconds: float) -> Iterator[tuple[str, O
     """Yield each way with its plan and the seconds that planning took."""
     limits = Limits(seconds)
     for way in _WAYS:
-        started = time.perf_counter()
+        watch = Stopwatch()
         if way == "fusion":
             found = plan(graph, target, limits, method="greedy", policy="separate")
         elif way == "fusion + reuse":
             found = plan(graph, target, limits, method="greedy")
         else:
             found = plan(graph, target, limits, objective="time" if way.endswith("time") else "traffic")
-        yield way, found, time.perf_counter() - started
+        yield way, found, watch.seconds
 
 
 def roofline(target: Target, traffic: int, flops: int) -> float:

@@ -8,7 +8,6 @@ graph optimisation off, "all" one without any option. Peaks are what profiles sh
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import light_models
 from scripts.bench.runner.text import kilobytes
+from scripts.bench.runner.timing import Stopwatch
 
 GUARANTEES = ("none", "session", "pins", "default")
 WAYS = (("file", True), ("file", False), ("default", True), ("default", False))
@@ -95,9 +95,9 @@ def judge(name: str, model: bytes, measured: Callable[..., int | None]) -> Row:
     for order, reuse in WAYS:
         row.right[order, reuse] = measured(model, order, reuse) == predicted(model, order, reuse)
     for guarantee in GUARANTEES:
-        started = time.perf_counter()
+        watch = Stopwatch()
         result = optimize(model, order_guarantee=guarantee, verify=False)  # type: ignore[arg-type]
-        row.seconds = max(row.seconds, time.perf_counter() - started)
+        row.seconds = max(row.seconds, watch.seconds)
         report = result.report.data
         order = "file" if guarantee == "session" else "default"
         peaks = report["order_guarantee"]["predicted_peak_bytes"]
@@ -175,9 +175,9 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
         best = schedule_graph(graph, Limits(30, 0, 1), storage=storage).schedule
         planned, default = Planned.of(graph, storage), default_order(graph)
         guides = [best.order, default, *(rule(storage) for rule in ORDERS.values())]
-        started = time.perf_counter()
+        watch = Stopwatch()
         found = best_default_order(planned, guides, reuse=reuse, lower_bound=best.lower_bound)
-        longest = max(longest, time.perf_counter() - started)
+        longest = max(longest, watch.seconds)
         ratios.append(found.peak / best.peak)
         given.append(simulate_reuse(planned, default, reuse=reuse).peak / best.peak)
         complete += found.complete

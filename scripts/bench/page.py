@@ -12,7 +12,7 @@ from memsched.report.build import dump_report
 from memsched.report.page import render_page
 from memsched.report.values.optimize import OptimizeReport
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional
-from scripts.bench.runner.timing import medians
+from scripts.bench.runner.timing import median_of
 from scripts.networks.growth import KINDS
 from scripts.screenshot_page import browser, open_page, resize
 
@@ -105,7 +105,7 @@ def tables(values: Values) -> Iterator[Part]:
         for name, report in reports(values.models):
             page = Path(folder) / "page.html"
             page.write_text(render_page(report), encoding="utf-8")
-            (seconds,) = medians([partial(open_page, driver, page)], least=values.runs, most=values.runs, seconds=0)
+            seconds = median_of(values.runs, partial(open_page, driver, page))
             sizes = (f"{len(dump_report(report).encode()):,}", f"{page.stat().st_size:,}")
             yield name, f"{len(report.steps):,}", *sizes, f"{seconds:.2f}"
 

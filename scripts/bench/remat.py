@@ -33,6 +33,7 @@ from memsched.targets.model import Target
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import built, light_model
 from scripts.bench.runner.text import kilobytes, percent
+from scripts.bench.runner.timing import Stopwatch
 from scripts.networks.training import training
 from scripts.networks.unet import unet
 
@@ -121,9 +122,9 @@ def network_table(names: Sequence[str], target: Target, seconds: float) -> Itera
     for name in names:
         graph, dialect = _load(name)
         schedule = schedule_graph(apply_target(graph, target), Limits(_ORDER_SECONDS)).schedule
-        started = time.monotonic()
+        watch = Stopwatch()
         runs = [_run(graph, schedule.order, target, dialect, seconds, most_extra=extra) for extra in EXTRAS]
-        spent = time.monotonic() - started
+        spent = watch.seconds
         macs, total = sum(op.macs for op in graph.ops), sum(work_of(graph).bytes)
         cells = []
         for extra in EXTRAS:
@@ -174,13 +175,13 @@ def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target:
     budget = int(peak * part)
     ordered = rematerialise(graph, order, _PLAIN).graph
     costs = work_of(ordered).costs
-    began = time.monotonic()
+    watch = Stopwatch()
     tracer = Tracer(apply_target(ordered, target), costs, repeatable(ordered))
     greedy = reduce_to(tracer, range(len(order)), budget)
-    greedy_seconds = time.monotonic() - began
-    began = time.monotonic()
-    found = search(graph, order, target, _PLAIN, Limits(seconds), started=began, budget=budget)
-    spent = time.monotonic() - began
+    greedy_seconds = watch.seconds
+    watch = Stopwatch()
+    found = search(graph, order, target, _PLAIN, Limits(seconds), started=time.monotonic(), budget=budget)
+    spent = watch.seconds
     best = found.best
     work = work_of(graph)
     return [

@@ -8,7 +8,6 @@ networks or orders, gaps are means.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from memsched.graph.stages import Constraints, Network
@@ -17,6 +16,7 @@ from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
 from memsched.pipeline.respect import cut_order
 from memsched.pipeline.respect_policy import policy_order
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
+from scripts.bench.runner.timing import Stopwatch
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from scripts.respect.orders import asap_order, random_order
 from scripts.respect.repair import repaired_peak
@@ -64,9 +64,9 @@ def _row(network: Network, constraints: Constraints) -> list[float] | None:
     best = exact.schedule(network, constraints)
     if best.objective != best.lower_bound:
         return None
-    started = time.perf_counter()
+    watch = Stopwatch()
     ours = _peak(condensed, loads, constraints.stages, policy_order)
-    seconds = time.perf_counter() - started
+    seconds = watch.seconds
     rng = random.Random(0)
     drawn = [
         _peak(condensed, loads, constraints.stages, lambda preds, _: random_order(preds, rng)) for _ in range(DRAWS)

@@ -6,12 +6,12 @@ independent check. Orders are searched for up to ``--time-limit`` seconds per mo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
+from scripts.bench.runner.timing import Stopwatch
 
 MODELS = (
     "person_detect",
@@ -37,11 +37,11 @@ def tables(values: Values) -> Iterator[Part]:
         *("model", "as given", "our order", "our order and plan", "and tensors over each other", "~seconds"),
     )
     for model in values.models or [ROOT / "models" / f"{name}.tflite" for name in MODELS]:
-        started = time.perf_counter()
+        watch = Stopwatch()
         plain, shared = (heads(model, target, values.time_limit) for target in ("tflm", "tflm-reference"))
         cells = [plain["file_head_bytes"], plain["order_head_bytes"], plain["plan_head_bytes"]]
         shown = [f"{cell:,}" for cell in (*cells, shared["plan_head_bytes"])]
-        yield model.stem, *shown, f"{time.perf_counter() - started:.1f}"
+        yield model.stem, *shown, f"{watch.seconds:.1f}"
 
 
 BENCH = Benchmark(

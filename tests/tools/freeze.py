@@ -185,7 +185,7 @@ def _rewritten(models: Path) -> Iterator[Case]:
         yield _optimize(model, "--allow", "reorder,inplace,remat", "--max-extra-macs", "20")
     for model in (detect, mobilenet, networks / "unetpp.onnx"):
         yield _optimize(model, *_ALL, "--budget", "60%")
-    yield _optimize(detect, "--target", "tflm", *_ALL, "--budget", "1KB")
+    yield _optimize(detect, "--target", "tflm", "--budget", "1KB")
     yield _optimize(networks / "transformer.onnx", "--allow", "reorder,inplace,tile", "--budget", "40%")
     yield _case("analyze", detect.name, "--frontier", *_EFFORT, *_TO_REPORT, given=(detect,))
 
@@ -219,6 +219,7 @@ def _told(base: Path, models: Path, world: World) -> Iterator[Case]:
         "staged.json": ("pipeline", str(unetpp), "--stages", "3", "-o", "staged", *_NO_RUN, "--quiet", "--report"),
         "small.json": ("optimize", str(speech), "--target", "tflm", "-o", "out.tflite", *written[2:]),
     }
+    (base / "staged").mkdir()
     for name, arguments in made.items():
         done = run([*arguments, name], base, world)
         path = base / name

@@ -7,16 +7,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-__all__ = ["best_of", "medians", "timed"]
+__all__ = ["Stopwatch", "best_of", "median_of", "medians", "timed"]
 
 _Result = TypeVar("_Result")
 
 
+class Stopwatch:
+    """Seconds since it was made, for what is no single call."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds until now."""
+        return time.perf_counter() - self._started
+
+
 def timed(action: Callable[[], _Result]) -> tuple[_Result, float]:
     """Return a result and the seconds it took."""
-    started = time.perf_counter()
-    result = action()
-    return result, time.perf_counter() - started
+    watch = Stopwatch()
+    return action(), watch.seconds
 
 
 def best_of(repeats: int, action: Callable[[], _Result]) -> tuple[_Result, float]:
@@ -36,3 +47,8 @@ def medians(actions: Sequence[Callable[[], object]], *, least: int, most: int, s
         for action, times in zip(actions, taken, strict=True):
             times.append(timed(action)[1])
     return [statistics.median(times) for times in taken]
+
+
+def median_of(count: int, seconds: Callable[[], float]) -> float:
+    """Return the median of what ``count`` calls measure themselves."""
+    return statistics.median(seconds() for _ in range(count))
