@@ -6,9 +6,10 @@ cuts out of its inputs and joins, and it writes some outputs over their inputs: 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from memsched.distributed_models import StepModel, program_of
 from memsched.distributed_steps import Followed
@@ -62,5 +63,5 @@ def _session_peak(graph: Graph) -> int:
     """Return the bytes that a session requests beside its inputs, as the workers open it: nothing is merged there."""
     target = load_target("onnxruntime")
     views = tuple(rule for rule in target.views if not rule.after)
-    lowered = apply_target(graph, dataclasses.replace(target, views=views))
+    lowered = apply_target(graph, msgspec.structs.replace(target, views=views))
     return simulate_reuse(Planned.of(lowered), priority_order(lowered), reuse=False).requested_peak

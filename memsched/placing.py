@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from memsched import litert, onnxruntime_plan, tflm
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.graph.checker import check_allocation, check_schedule
@@ -161,7 +163,7 @@ class Placed:
 def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
     """Return ``module`` under the rules of ``target``, with what the orders cost that need no search."""
     if not in_place:
-        target = dataclasses.replace(target, in_place=())
+        target = msgspec.structs.replace(target, in_place=())
     lowered = _lowered(module, target)
     return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-__all__ = ["Fault", "UnfitError", "converted", "dotted"]
+__all__ = ["Fault", "UnfitError", "converted", "dotted", "fields_of", "notes_of", "structure_in"]
 
 _Kind = TypeVar("_Kind")
 _Step = str | int
@@ -30,21 +30,23 @@ class Fault:
 
     Attributes:
         path: Keys and places in lists that lead to it; of a key that is missing or unknown, to the table of it.
-        reason: "type": of another one than ``kinds``. "choice": none of ``choices``. "least", "most": below or above
-            ``bound``. "form": a text of another form. "length": a list of too few entries or too many.
+        reason: "type": of another one than ``kinds``. "choice": none of ``choices``. "bounds": below ``least``, above
+            ``most``, or no number. "form": a text of another form. "length": a list of too few entries or too many.
         key: That is missing or unknown; "" for other reasons.
         value: What was there; the table of a key that is missing or unknown.
-        kinds: What it may be: "array", "boolean", "integer", "null", "number", "object", "string".
+        kinds: What it may be: "array", "boolean", "integer", "null", "number", "object", "objects" (a list of such),
+            "string".
         known: The keys that the table may have.
     """
 
     path: tuple[_Step, ...]
-    reason: Literal["missing", "unknown", "type", "choice", "least", "most", "form", "length"]
+    reason: Literal["missing", "unknown", "type", "choice", "bounds", "form", "length"]
     value: object
     key: str = ""
     kinds: tuple[str, ...] = ()
     choices: tuple[object, ...] = ()
-    bound: float = 0
+    least: float | None = None
+    most: float | None = None
     known: tuple[str, ...] = ()
 
 
@@ -79,7 +81,7 @@ def _fault(message: str, data: object, kind: Any) -> Fault:
     missing = _MISSING.match(message)
     if missing is None and not message.startswith(_UNKNOWN):
         return _of_a_value(path, value, inner)
-    known = next((tuple(_fields(one)) for one in _options(inner) if _is_struct(one)), ())
+    known = next((tuple(fields_of(one)) for one in _options(inner) if _is_struct(one)), ())
     if missing is not None:
         return Fault(path, "missing", value, missing[1], known=known)
     key = next((key for key in value if key not in known), "") if isinstance(value, dict) else ""
@@ -117,8 +119,8 @@ def _inner(kind: Any, step: _Step) -> Any:
     for one in _options(kind):
         bare = _bare(one)
         arguments = typing.get_args(bare)
-        if isinstance(step, str) and _is_struct(bare) and step in _fields(bare):
-            return _fields(bare)[step]
+        if isinstance(step, str) and _is_struct(bare) and step in fields_of(bare):
+            return fields_of(bare)[step]
         if isinstance(step, str) and typing.get_origin(bare) is dict:
             return arguments[1]
         if isinstance(step, int) and typing.get_origin(bare) in {tuple, list}:
@@ -148,7 +150,7 @@ def _is_struct(kind: Any) -> bool:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+def fields_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the types of a structure's fields by the names that they have in data."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
@@ -166,11 +168,32 @@ _NAMES: dict[Any, str] = {
 }
 
 
+def notes_of(kind: Any) -> Iterator[msgspec.Meta]:
+    """Yield what a type is annotated with, and what the types are that it is a union of."""
+    for one in _options(kind):
+        if typing.get_origin(one) is Annotated:
+            yield from (note for note in typing.get_args(one)[1:] if isinstance(note, msgspec.Meta))
+
+
+def structure_in(kind: Any) -> type[msgspec.Struct] | None:
+    """Return the structure that a type is, or that a list or a union of it is of; None where there is none."""
+    for one in _options(kind):
+        bare = _bare(one)
+        if _is_struct(bare):
+            found: type[msgspec.Struct] = bare
+            return found
+        if typing.get_origin(bare) in {tuple, list}:
+            return structure_in(typing.get_args(bare)[0])
+    return None
+
+
 def _name(bare: Any) -> str:
     if _is_struct(bare):
         return "object"
     if typing.get_origin(bare) is Literal:
         return _NAMES[type(typing.get_args(bare)[0])]
+    if typing.get_origin(bare) in {tuple, list} and structure_in(bare) is not None:
+        return "objects"
     return _NAMES.get(typing.get_origin(bare) or bare, "")
 
 
@@ -179,28 +202,20 @@ def _of_a_value(path: tuple[_Step, ...], value: object, kind: Any) -> Fault:
     options = [one for one in _options(kind) if _bare(one) is not msgspec.UnsetType]
     names = tuple(dict.fromkeys(name for one in options if (name := _name(_bare(one)))))
     given = _NAMES.get(type(value), "")
+    literal = next((_bare(one) for one in options if typing.get_origin(_bare(one)) is Literal), None)
+    if literal is not None:
+        return Fault(path, "choice", value, choices=typing.get_args(literal))
     alike = next((one for one in options if given in _accepted(_name(_bare(one)))), None)
     if alike is None:
         return Fault(path, "type", value, kinds=names)
-    bare = _bare(alike)
-    if typing.get_origin(bare) is Literal:
-        return Fault(path, "choice", value, choices=typing.get_args(bare))
-    for note in typing.get_args(alike)[1:] if bare is not alike else ():
-        found = _against(note, value)
-        if found is not None:
-            return Fault(path, found[0], value, bound=found[1])
+    if given in {"integer", "number"}:
+        least, most = (
+            next((b for n in notes_of(alike) if (b := getattr(n, name)) is not None), None) for name in ("ge", "le")
+        )
+        return Fault(path, "bounds", value, least=least, most=most)
     return Fault(path, "length" if given == "array" else "form", value)
 
 
 def _accepted(name: str) -> tuple[str, ...]:
     """Return of what kinds values are that are taken for ``name``."""
-    return ("integer", "number") if name == "number" else (name,)
-
-
-def _against(note: object, value: Any) -> tuple[Literal["least", "most"], float] | None:
-    """Return the bound that a number is beyond."""
-    if not isinstance(note, msgspec.Meta) or isinstance(value, str | list | tuple | dict):
-        return None
-    if note.ge is not None and not value >= note.ge:
-        return "least", note.ge
-    return ("most", note.le) if note.le is not None and not value <= note.le else None
+    return {"number": ("integer", "number"), "objects": ("array",)}.get(name, (name,))

@@ -135,3 +135,10 @@ def test_nothing_heavy_is_loaded_at_import(module: str, allowed: set[str]) -> No
     code = f"import sys, {module}; print(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & HEAVY <= allowed
+
+
+@pytest.mark.parametrize("module", ["memsched", "memsched.cli.main"])
+def test_types_of_reports_are_not_loaded_before_a_command_needs_them(module: str) -> None:
+    code = f"import sys, {module}; print('msgspec' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

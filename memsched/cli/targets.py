@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import click
@@ -15,12 +14,14 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(name: str | None, as_json: bool) -> int:
     """List the built-in targets, or show all rules of NAME, which may also be the path of a TOML file."""
+    import msgspec
+
     from memsched.targets.load import builtin_targets, load_target
     from memsched.targets.text import to_toml
 
     targets = [load_target(each) for each in ([name] if name else builtin_targets())]
     if as_json:
-        values = [dataclasses.asdict(target) for target in targets]
+        values = [msgspec.to_builtins(target) for target in targets]
         click.echo(json.dumps(values[0] if name else values, indent=2))
     elif name:
         click.echo(to_toml(targets[0]), nl=False)

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Final
 
+from msgspec import structs
+
 from memsched.graph.contraction import Tasks, contract
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
@@ -41,9 +43,9 @@ def relaxed(graph: Graph, target: Target) -> Graph:
     What may be shared between tensors of ``graph``, or of copies of them, is shared here: an op writes over an input
     that others read as well, and a tensor lies in as many concatenations as read it.
     """
-    rules = tuple(replace(rule, sole_reader=False) for rule in target.in_place)
-    views = tuple(replace(rule, sole_reader=False) for rule in target.views)
-    lowered = apply_target(graph, replace(target, in_place=rules, views=views))
+    rules = tuple(structs.replace(rule, sole_reader=False) for rule in target.in_place)
+    views = tuple(structs.replace(rule, sole_reader=False) for rule in target.views)
+    lowered = apply_target(graph, structs.replace(target, in_place=rules, views=views))
     joins = {name for part in target.part_views if part.kind == "concatenation" for name in part.ops}
     if not any(op.type in joins for op in lowered.ops):
         return lowered

@@ -26,6 +26,7 @@ _WORDS = {
     "null": "null",
     "number": "a number",
     "object": "an object",
+    "objects": "a list of objects",
     "string": "a text",
 }
 
@@ -83,10 +84,14 @@ def worded(fault: Fault) -> str:
     reasons = {
         "type": f"not {' or '.join(_WORDS[kind] for kind in fault.kinds)}",
         "choice": f"not {'one of ' if len(fault.choices) > 1 else ''}{', '.join(map(str, fault.choices))}",
-        "least": f"less than {fault.bound:g}",
-        "most": f"more than {fault.bound:g}",
+        "bounds": _bounds(fault),
     }
     return f"{where or 'the whole'} is {_shown(value)}, {reasons.get(fault.reason, 'which is not of its form')}"
+
+
+def _bounds(fault: Fault) -> str:
+    below = fault.least is not None and isinstance(fault.value, int | float) and fault.value < fault.least
+    return f"less than {fault.least:g}" if below else "too large" if fault.most is None else f"more than {fault.most:g}"
 
 
 def _shown(value: object) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
+from memsched.typed import fields_of, notes_of
 
 __all__ = ["SCHEMAS", "json_schema", "json_schema_of"]
 
@@ -22,10 +23,13 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),
     "pipeline": ("memsched.report.values.pipeline", "PipelineReport"),
+    "target": ("memsched.targets.model", "TargetFile"),
+    "cluster": ("memsched.targets.cluster", "ClusterTable"),
 }
 """Module and type by name."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_SIZE_AS_TEXT = {"type": "string", "maxLength": 40, "description": 'A size such as "1536MB".'}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*)$")
 
 
@@ -72,12 +76,19 @@ def _structures(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 def _describe(part: dict[str, Any], kind: type[msgspec.Struct]) -> None:
     """Put the words of a docstring into a schema: of the type itself, and of each attribute."""
-    about, attributes = _words(inspect.getdoc(kind) or "")
+    about, _ = _words(inspect.getdoc(kind) or "")
+    attributes: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        attributes |= _words(inspect.getdoc(one) or "")[1] if issubclass(one, msgspec.Struct) else {}
     part.pop("description", None)
     if about:
         part["description"] = about
     for inner in part["properties"].values():
         inner.pop("default", None)  # of readers' own, where a file of an earlier version lacks the key
+    for name, hint in fields_of(kind).items():
+        if any((note.extra or {}).get("unit") == "bytes" for note in notes_of(hint)):
+            numbers = part["properties"][name]
+            part["properties"][name] = {"anyOf": [*numbers.get("anyOf", [numbers]), _SIZE_AS_TEXT]}
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     for name, text in attributes.items():
         part["properties"][names[name]]["description"] = text

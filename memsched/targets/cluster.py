@@ -6,28 +6,32 @@ linear in its size (Y_i). All times are seconds, all sizes bytes.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+from msgspec import field as value_of
+from msgspec.structs import fields
 
 from memsched.errors import MemschedError, UsageError
 from memsched.suggestions import did_you_mean
+from memsched.targets.model import BYTES, LARGEST, Rules
+from memsched.targets.tables import BadTableError, read_table
 from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value
-from memsched.units import parse_size
 
 __all__ = [
     "Cluster",
     "ClusterError",
+    "ClusterTable",
     "Device",
     "LinearTime",
     "Mode",
     "Router",
     "builtin_clusters",
     "load_cluster",
-    "load_cluster_schema",
     "parse_cluster",
     "without",
 ]
@@ -38,12 +42,12 @@ MOST_DEVICES: Final = 256
 """Beyond which a file is a mistake: no household has as many, and no search of this package ends for them."""
 
 _FOLDER = Path(__file__).parent.parent / "clusters"
-_MOST_BYTES: Final = 1 << 50
-_MOST_SECONDS: Final = 1e6
-_MOST_BANDWIDTH: Final = 1e15
-_LEAST_BANDWIDTH: Final = 1.0
 _LEAST_SPEED: Final = 1e-6
 """So that no time of a plan is infinite."""
+
+Memory = Annotated[int, Meta(ge=1, le=LARGEST, extra=BYTES)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class ClusterError(MemschedError):
@@ -134,15 +138,71 @@ def without(cluster: Cluster, device: int) -> Cluster:
 # Files ------------------------------------------------------------------------------------------------------------
 
 
+class OperatorSeconds(Rules, frozen=True):
+    """The seconds that operators of a type take.
+
+    Attributes:
+        base_seconds: Per operator, whatever its size.
+        seconds_per_byte: Per byte read or written, weights too.
+    """
+
+    base_seconds: Seconds = 0.0
+    seconds_per_mac: Seconds = 0.0
+    seconds_per_byte: Seconds = 0.0
+
+
+Profile = Annotated[dict[str, OperatorSeconds], Meta(extra_json_schema={"required": ["default"]})]
+_Profile = dict[str, LinearTime]
+
+
+class RouterTable(Rules, frozen=True):
+    """What connects the devices.
+
+    Attributes:
+        bandwidth_bytes_per_second: Of each device's link, in each direction.
+        latency_seconds: That a device waits once in a step in which it sends or receives anything.
+        mode: Whether what several devices need leaves its sender once, or once for each.
+    """
+
+    bandwidth_bytes_per_second: Annotated[float, Meta(ge=1, le=1e15)]
+    latency_seconds: Seconds = 0.0
+    mode: Mode = "broadcast"
+
+
+class DeviceTable(Rules, frozen=True, kw_only=True):
+    """A device, or several that are alike.
+
+    Attributes:
+        count: Devices that are alike.
+        memory_bytes: For weights, parts of tensors and what is being computed; also as text such as "1536MB".
+        compute: The name of a profile, or one of its own: operator type, or "default", to the seconds that it takes.
+        speed: Times the profile's.
+    """
+
+    name: Name | None = None
+    count: Annotated[int, Meta(ge=1, le=MOST_DEVICES)] = 1
+    memory_bytes: Memory
+    compute: str | Profile
+    speed: Annotated[float, Meta(ge=_LEAST_SPEED, le=1 / _LEAST_SPEED)] = 1.0
+
+
+class ClusterTable(Rules, frozen=True, kw_only=True):
+    """A cluster of memsched distribute, as its TOML file holds it.
+
+    Attributes:
+        name: By default the file's.
+        compute: Profiles that devices name: operator type, or "default", to the seconds that it takes.
+    """
+
+    name: Name | None = None
+    router: RouterTable
+    compute: dict[str, Profile] = value_of(default_factory=dict)
+    devices: Annotated[tuple[DeviceTable, ...], Meta(min_length=1, max_length=MOST_DEVICES)]
+
+
 def builtin_clusters() -> tuple[str, ...]:
     """Return the names of the clusters that ship with memsched, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
-
-
-def load_cluster_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a cluster's TOML file, for editors."""
-    schema: dict[str, Any] = json.loads(Path(__file__).with_name("cluster_schema.json").read_text(encoding="utf-8"))
-    return schema
 
 
 def load_cluster(name_or_path: str) -> Cluster:
@@ -191,136 +251,66 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
         values = parse_toml(text)
     except ValueError as error:
         raise ClusterError(f"{path}: not valid TOML: {error}") from None
-    top = _Table(path, "", values, ("name", "router", "compute", "devices"))
-    profiles = {
-        name: _operators(_Table(path, f"[compute.{name}] ", _mapping(path, f"compute.{name}", given), None))
-        for name, given in _mapping(path, "compute", top.values.get("compute", {})).items()
-    }
-    router = _router(_Table(path, "[router] ", _mapping(path, "router", top.required("router")), _ROUTER_KEYS))
-    return Cluster(top.text("name", default_name), _devices(path, top.required("devices"), profiles), router)
-
-
-_ROUTER_KEYS = ("bandwidth_bytes_per_second", "latency_seconds", "mode")
-_DEVICE_KEYS = ("name", "memory_bytes", "compute", "speed", "count")
-_TIME_KEYS = ("base_seconds", "seconds_per_mac", "seconds_per_byte")
-_Profile = dict[str, LinearTime]
-
-
-class _Table:
-    """A table of the file with what messages call it."""
-
-    def __init__(self, path: str, where: str, values: dict[str, Any], known: tuple[str, ...] | None) -> None:
-        self.at = f"{path}: {where}"
-        self.values = values
-        for key in values:
-            if known is not None and key not in known:
-                hint = did_you_mean(key, known) or f"; known keys: {', '.join(known)}"
-                raise ClusterError(f"{self.at}unknown key {key!r}{hint}")
-
-    def required(self, key: str) -> Any:
-        if key not in self.values:
-            raise ClusterError(f"{self.at}key '{key}' is missing")
-        return self.values[key]
-
-    def text(self, key: str, default: str) -> str:
-        value = self.values.get(key, default)
-        if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 200:
-            raise ClusterError(f"{self.at}key '{key}' must be a name, not {shown_value(value)}")
-        return value
-
-    def number(self, key: str, default: float | None, most: float, *, least: float = 0.0) -> float:
-        value = self.required(key) if default is None else self.values.get(key, default)
-        if type(value) not in {int, float}:
-            raise ClusterError(f"{self.at}key '{key}' must be a number, not {shown_value(value)}")
-        if not least <= value <= most:  # which is also how a NaN is refused
-            raise ClusterError(
-                f"{self.at}key '{key}' must be {least:g} or more and at most {most:g}, not {shown_value(value)}"
-            )
-        return float(value)
-
-    def whole(self, key: str, default: int | None, most: int) -> int:
-        value = self.required(key) if default is None else self.values.get(key, default)
-        if isinstance(value, str):
-            try:
-                value = parse_size(value) if len(value) <= 40 else value
-            except (UsageError, OverflowError) as error:
-                raise ClusterError(f"{self.at}key '{key}': {error}") from None
-        if type(value) is not int:
-            raise ClusterError(f"{self.at}key '{key}' must be a whole number, not {shown_value(value)}")
-        if not 1 <= value <= most:
-            raise ClusterError(f"{self.at}key '{key}' must be from 1 to {most:,}, not {shown_value(value)}")
-        return value
-
-
-def _mapping(path: str, key: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ClusterError(f"{path}: key '{key}' must be a table, written as [{key}]")
-    return value
-
-
-def _router(table: _Table) -> Router:
-    mode = table.values.get("mode", "broadcast")
-    if mode not in ("broadcast", "point-to-point"):
-        raise ClusterError(f"{table.at}key 'mode' must be 'broadcast' or 'point-to-point', not {shown_value(mode)}")
-    return Router(
-        bandwidth=table.number("bandwidth_bytes_per_second", None, _MOST_BANDWIDTH, least=_LEAST_BANDWIDTH),
-        latency=table.number("latency_seconds", 0.0, _MOST_SECONDS),
-        mode=mode,
+    if isinstance(values, dict) and values.get("devices") == []:
+        raise ClusterError(f"{path}: there are no devices: add a [[devices]] table for each")
+    try:
+        table = read_table(values, ClusterTable)
+        _check_name("", table.name)
+        profiles = {name: _profile(f"[compute.{name}]: ", given) for name, given in table.compute.items()}
+        devices = tuple(_devices(table.devices, profiles))
+    except BadTableError as error:
+        raise ClusterError(f"{path}: {error}") from None
+    router = table.router
+    return Cluster(
+        table.name or default_name,
+        devices,
+        Router(router.bandwidth_bytes_per_second, router.latency_seconds, router.mode),
     )
 
 
-def _devices(path: str, tables: object, profiles: Mapping[str, _Profile]) -> tuple[Device, ...]:
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ClusterError(f"{path}: key 'devices' must be a list of tables, written as [[devices]]")
-    result: list[Device] = []
-    for number, values in enumerate(tables):
-        table = _Table(path, f"[[devices]] number {number + 1}: ", values, _DEVICE_KEYS)
-        name = table.text("name", f"device-{number}")
-        count = table.whole("count", 1, MOST_DEVICES)
-        if len(result) + count > MOST_DEVICES:
-            raise ClusterError(f"{path}: there are more than {MOST_DEVICES} devices")
-        memory = table.whole("memory_bytes", None, _MOST_BYTES)
-        speed = table.number("speed", 1.0, 1 / _LEAST_SPEED, least=_LEAST_SPEED)
-        profile = _profile(table, profiles)
-        scaled = {kind: _faster(time, speed) for kind, time in profile.items()}
+def _check_name(where: str, name: str | None) -> None:
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise BadTableError(f"{where}key 'name' must be a name, not {shown_value(name)}")
+
+
+def _devices(tables: Sequence[DeviceTable], profiles: Mapping[str, _Profile]) -> Iterator[Device]:
+    names: set[str] = set()
+    for number, table in enumerate(tables):
+        where = f"[[devices]] number {number + 1}: "
+        _check_name(where, table.name)
+        name = f"device-{number}" if table.name is None else table.name
+        if len(names) + table.count > MOST_DEVICES:
+            raise BadTableError(f"there are more than {MOST_DEVICES} devices")
+        scaled = {kind: _faster(time, table.speed) for kind, time in _named(where, table.compute, profiles).items()}
         default = scaled.pop("default")
-        result.extend(
-            Device(name if count == 1 else f"{name}-{copy}", memory, default, MappingProxyType(scaled))
-            for copy in range(count)
-        )
-    if not result:
-        raise ClusterError(f"{path}: there are no devices: add a [[devices]] table for each")
-    names = [device.name for device in result]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise ClusterError(f"{path}: two devices are named '{name}'")
-    return tuple(result)
+        for copy in range(table.count):
+            own = name if table.count == 1 else f"{name}-{copy}"
+            if own in names:
+                raise BadTableError(f"two devices are named '{own}'")
+            names.add(own)
+            yield Device(own, table.memory_bytes, default, MappingProxyType(scaled))
 
 
-def _profile(table: _Table, profiles: Mapping[str, _Profile]) -> _Profile:
-    value = table.required("compute")
-    if isinstance(value, dict):
-        return _operators(_Table(table.at[:-2], "compute: ", value, None))
-    if not isinstance(value, str):
-        raise ClusterError(f"{table.at}key 'compute' must be a name or a table, not {shown_value(value)}")
-    if value not in profiles:
-        known = did_you_mean(value[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
-        raise ClusterError(f"{table.at}key 'compute': there is no [compute.{shown_value(value)[1:-1]}]{known}")
-    return profiles[value]
+def _named(where: str, compute: str | dict[str, OperatorSeconds], profiles: Mapping[str, _Profile]) -> _Profile:
+    """Return the profile of that name, or the one that is stated."""
+    if not isinstance(compute, str):
+        return _profile(f"{where}compute: ", compute)
+    if compute not in profiles:
+        known = did_you_mean(compute[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
+        raise BadTableError(f"{where}key 'compute': there is no [compute.{shown_value(compute)[1:-1]}]{known}")
+    return profiles[compute]
 
 
-def _operators(table: _Table) -> _Profile:
+def _profile(where: str, given: dict[str, OperatorSeconds]) -> _Profile:
     """Return a time per operator type, "default" among them."""
-    table.required("default")
-    result = {}
-    for kind, given in table.values.items():
-        if not isinstance(given, dict):
-            raise ClusterError(f"{table.at}key {kind!r} must be a table of {', '.join(_TIME_KEYS)}")
-        one = _Table(table.at[:-1], f" {kind}: ", given, _TIME_KEYS)
-        result[kind] = LinearTime(*(one.number(key, 0.0, _MOST_SECONDS) for key in _TIME_KEYS))
-    if result["default"] == LinearTime():
-        raise ClusterError(f"{table.at}'default' takes no time at all: give {', '.join(_TIME_KEYS)}")
-    return result
+    if "default" not in given:
+        raise BadTableError(f"{where}key 'default' is missing")
+    if given["default"] == OperatorSeconds():
+        keys = ", ".join(field.name for field in fields(OperatorSeconds))
+        raise BadTableError(f"{where}'default' takes no time at all: give {keys}")
+    return {
+        kind: LinearTime(one.base_seconds, one.seconds_per_mac, one.seconds_per_byte) for kind, one in given.items()
+    }
 
 
 def _faster(time: LinearTime, speed: float) -> LinearTime:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-__all__ = ["InPlaceRule", "PartViewRule", "PipelineRules", "Pool", "Target", "ViewRule", "WorkspaceRule"]
+from msgspec import Meta, Struct
+
+__all__ = [
+    "InPlaceRule",
+    "PartViewRule",
+    "PipelineRules",
+    "Pool",
+    "Rules",
+    "Target",
+    "TargetFile",
+    "ViewRule",
+    "WorkspaceRule",
+]
 
 Constant = Literal["any", "channels", "scalar", "zero_pads"]
 ViewMatch = Literal["bytes", "type"]
@@ -20,8 +31,24 @@ Weights = Literal["flash", "ram"]
 When = Literal["always", "axis_not_last"]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRule:
+LARGEST = 2**50
+"""Of a size or a count, as of a cluster's memory: more is a mistake, and more than searches can add up."""
+
+Operators = Annotated[tuple[str, ...], Meta(min_length=1)]
+Position = Annotated[int, Meta(ge=0, le=LARGEST)]
+BYTES = {"unit": "bytes"}
+"""Marks a size, which a file may write as text, such as "256KB"."""
+
+Size = Annotated[int, Meta(ge=0, le=LARGEST, extra=BYTES)]
+Rate = Annotated[float, Meta(ge=0, le=1e30)]
+PositiveRate = Annotated[float, Meta(ge=1, le=1e30)]
+
+
+class Rules(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a TOML file; values are checked when a file is read, not when one is built."""
+
+
+class ViewRule(Rules, frozen=True):
     """Ops whose first output is the bytes of one input, under another shape.
 
     Attributes:
@@ -37,8 +64,8 @@ class ViewRule:
         match: "bytes", or "type": of the same shape and element type.
     """
 
-    ops: tuple[str, ...]
-    input: int = 0
+    ops: Operators
+    input: Position = 0
     after: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     sole_reader: bool = False
@@ -46,8 +73,7 @@ class ViewRule:
     match: ViewMatch = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class PartViewRule:
+class PartViewRule(Rules, frozen=True):
     """Ops with tensors that may lie inside another.
 
     Attributes:
@@ -56,13 +82,12 @@ class PartViewRule:
         input: The operator's position of the source of a slice or split.
     """
 
-    ops: tuple[str, ...]
+    ops: Operators
     kind: PartKind
-    input: int = 0
+    input: Position = 0
 
 
-@dataclass(frozen=True, slots=True)
-class InPlaceRule:
+class InPlaceRule(Rules, frozen=True):
     """Ops that may write their first output over a dying input.
 
     Attributes:
@@ -75,16 +100,15 @@ class InPlaceRule:
         above_bytes: Only for tensors of more bytes than this.
     """
 
-    ops: tuple[str, ...]
-    inputs: tuple[int, ...] | None = None
+    ops: Operators
+    inputs: tuple[Position, ...] | None = None
     match: Match = "bytes"
     elementwise: bool = False
     sole_reader: bool = False
-    above_bytes: int = 0
+    above_bytes: Position = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceRule:
+class WorkspaceRule(Rules, frozen=True):
     """Ops that need memory of their own while they run.
 
     Attributes:
@@ -92,13 +116,12 @@ class WorkspaceRule:
         when: "axis_not_last": only where the attribute ``axis`` is not the last axis.
     """
 
-    ops: tuple[str, ...]
-    outputs: float
+    ops: Operators
+    outputs: Annotated[float, Meta(ge=0, le=1e6)]
     when: When = "always"
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Rules, frozen=True):
     """Memory of one kind, such as fast SRAM or DRAM.
 
     Attributes:
@@ -107,12 +130,11 @@ class Pool:
     """
 
     name: str
-    size: int | None = None
-    cost: int = 1
+    size: Size | None = None
+    cost: Position = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineRules:
+class PipelineRules(Rules, frozen=True):
     """Accelerators in a row, one per stage of a network.
 
     Attributes:
@@ -124,15 +146,14 @@ class PipelineRules:
         utilisation: The share of ``ops_per_second`` that networks reach, above 0 and at most 1.
     """
 
-    parameter_cache_bytes: int
-    link_bytes_per_second: float
-    ops_per_second: float
-    utilisation: float = 1.0
-    parameter_bits: int = 0
+    parameter_cache_bytes: Size
+    link_bytes_per_second: PositiveRate
+    ops_per_second: PositiveRate
+    utilisation: Annotated[float, Meta(ge=1e-6, le=1)] = 1.0
+    parameter_bits: Position = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Rules, frozen=True):
     """The memory rules that a report's figures hold for.
 
     Attributes:
@@ -167,7 +188,7 @@ class Target:
     runtime: Runtime = ""
     planner: Planner = ""
     kernels: Kernels = ""
-    alignment_bytes: int = 1
+    alignment_bytes: Annotated[int, Meta(le=LARGEST)] = 1
     align_parts: bool = True
     default_order: DefaultOrder = "file"
     inputs: InputOwner = "arena"
@@ -177,13 +198,26 @@ class Target:
     reuse_equal_shapes: bool = False
     dead_tensors_allocated: bool = False
     int4_bytes_per_element: float = 0.5
-    most_join_inputs: int | None = None
-    on_chip_bytes: int = 0
-    bandwidth_bytes_per_second: float = 0.0
-    flops_per_second: float = 0.0
+    most_join_inputs: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
+    on_chip_bytes: Size = 0
+    bandwidth_bytes_per_second: Rate = 0.0
+    flops_per_second: Rate = 0.0
     views: tuple[ViewRule, ...] = ()
     part_views: tuple[PartViewRule, ...] = ()
     in_place: tuple[InPlaceRule, ...] = ()
     workspace: tuple[WorkspaceRule, ...] = ()
     pools: tuple[Pool, ...] = ()
     pipeline: PipelineRules | None = None
+
+
+class TargetFile(Target, frozen=True, kw_only=True):
+    """The memory rules of a runtime or chip, as their TOML file holds them.
+
+    Attributes:
+        name: Shown in reports; by default the file's.
+        extends: A built-in target, or the path of another file, whose keys hold where this file has none.
+    """
+
+    name: str = ""
+    description: str = ""
+    extends: str = ""

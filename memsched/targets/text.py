@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 from memsched.targets.model import Target
 
@@ -52,7 +53,7 @@ def shown_value(value: object) -> str:
 
 def to_toml(target: Target) -> str:
     """Return TOML text that `load_target` reads as ``target``; it extends nothing."""
-    return "\n".join(_lines(dataclasses.asdict(target))) + "\n"
+    return "\n".join(_lines(msgspec.to_builtins(target))) + "\n"
 
 
 def _lines(values: dict[str, object]) -> Iterator[str]:

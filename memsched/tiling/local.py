@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
@@ -189,7 +191,7 @@ class Intervals:
         ops = self.graph.ops[interval.first : interval.last + 1]
         given = any(tensor in self._inputs for op in ops for tensor in op.inputs)
         results = any(tensor in self.graph.outputs for op in ops for tensor in op.outputs)
-        return replace(
+        return structs.replace(
             self.target,
             inputs="arena",
             overwrite_inputs=self.target.overwrite_inputs if given else True,

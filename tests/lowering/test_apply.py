@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as ruled
 
 from memsched.graph import dag
 from memsched.graph.liveness import Storage, evaluate
@@ -19,10 +20,10 @@ from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, Workspac
 from tests.random_graphs import random_graph
 
 BARE = Target("bare", "")
-VIEWS = replace(BARE, views=(ViewRule(("Reshape",)),))
-RELU = replace(BARE, in_place=(InPlaceRule(("Relu",), inputs=(0,)),), overwrite_inputs=True)
-SAME = replace(BARE, in_place=(InPlaceRule(("Relu", "Add"), match="shape", elementwise=True),))
-PARTS = replace(
+VIEWS = ruled(BARE, views=(ViewRule(("Reshape",)),))
+RELU = ruled(BARE, in_place=(InPlaceRule(("Relu",), inputs=(0,)),), overwrite_inputs=True)
+SAME = ruled(BARE, in_place=(InPlaceRule(("Relu", "Add"), match="shape", elementwise=True),))
+PARTS = ruled(
     BARE,
     part_views=(
         PartViewRule(("Concat",), "concatenation"),
@@ -85,16 +86,16 @@ def test_a_view_reads_the_position_that_the_rule_names() -> None:
     # The data is a constant: what the op reads is the shape.
     ops = (graph.ops[0], replace(graph.ops[1], positions=(1,)), graph.ops[2])
     assert views(replace(graph, ops=ops), VIEWS) == ()
-    assert views(replace(graph, ops=ops), replace(BARE, views=(ViewRule(("Reshape",), input=1),))) == ((2, 1),)
+    assert views(replace(graph, ops=ops), ruled(BARE, views=(ViewRule(("Reshape",), input=1),))) == ((2, 1),)
 
 
 def test_a_graph_output_that_owns_its_bytes_is_no_view_and_not_written_in_place() -> None:
     reshaped = replace(chain("Reshape"), outputs=(2, 3))
     assert views(reshaped, VIEWS) == ((2, 1),)
-    assert views(reshaped, replace(VIEWS, outputs_own=True)) == ()
+    assert views(reshaped, ruled(VIEWS, outputs_own=True)) == ()
     relu = replace(chain("Relu"), outputs=(2, 3))
     assert pairs(relu, RELU) == ((2, 1),)
-    assert pairs(relu, replace(RELU, outputs_own=True)) == ()
+    assert pairs(relu, ruled(RELU, outputs_own=True)) == ()
 
 
 def test_a_view_of_a_state_is_a_copy() -> None:
@@ -136,27 +137,27 @@ def test_in_place_needs_the_same_bytes_and_elements(
 
 def test_in_place_ignores_small_tensors_where_the_rule_says_so() -> None:
     rule = InPlaceRule(("Relu",), above_bytes=64)
-    assert pairs(chain("Relu"), replace(BARE, in_place=(rule,))) == ()
-    assert pairs(chain("Relu"), replace(BARE, in_place=(replace(rule, above_bytes=63),))) == ((2, 1),)
+    assert pairs(chain("Relu"), ruled(BARE, in_place=(rule,))) == ()
+    assert pairs(chain("Relu"), ruled(BARE, in_place=(ruled(rule, above_bytes=63),))) == ((2, 1),)
 
 
 def test_a_graph_input_is_overwritten_only_where_the_target_says_so() -> None:
     graph = shaped({"x": (4,), "y": (4,)}, [Op("relu", "Relu", (0,), (1,))], ["y"])
     assert pairs(graph, RELU, 0) == ((1, 0),)
-    assert pairs(graph, replace(RELU, overwrite_inputs=False), 0) == ()
-    assert pairs(graph, replace(RELU, overwrite_inputs=False, inputs="caller"), 0) == ()
+    assert pairs(graph, ruled(RELU, overwrite_inputs=False), 0) == ()
+    assert pairs(graph, ruled(RELU, overwrite_inputs=False, inputs="caller"), 0) == ()
     assert pairs(changed(graph, "x", external=True), RELU, 0) == ()
     ops = [Op("view", "Reshape", (0,), (1,)), Op("relu", "Relu", (1,), (2,))]
     viewed = shaped({"x": (4,), "v": (2, 2), "y": (2, 2)}, ops, ["y"])
-    both = replace(RELU, views=VIEWS.views)
+    both = ruled(RELU, views=VIEWS.views)
     assert pairs(viewed, both) == ((2, 1),)
-    assert pairs(viewed, replace(both, overwrite_inputs=False)) == ()
+    assert pairs(viewed, ruled(both, overwrite_inputs=False)) == ()
 
 
 def test_an_input_of_the_caller_costs_nothing_and_its_views_neither() -> None:
     ops = [Op("view", "Reshape", (0,), (1,)), Op("f", "Conv", (1,), (2,))]
     graph = shaped({"x": (4,), "v": (2, 2), "y": (3,)}, ops, ["y"])
-    lowered = apply_target(graph, replace(VIEWS, inputs="caller"))
+    lowered = apply_target(graph, ruled(VIEWS, inputs="caller"))
     assert [tensor.external for tensor in lowered.tensors] == [True, False, False]
     assert evaluate(Storage.of(lowered), (0, 1)).footprints == (0, 12)
 
@@ -164,20 +165,20 @@ def test_an_input_of_the_caller_costs_nothing_and_its_views_neither() -> None:
 def test_a_kept_input_is_always_live_and_never_shown() -> None:
     ops = [Op("view", "Reshape", (0,), (1,)), Op("f", "Conv", (1,), (2,))]
     graph = shaped({"x": (4,), "v": (2, 2), "y": (3,)}, ops, ["y"])
-    lowered = apply_target(graph, replace(VIEWS, inputs="kept"))
+    lowered = apply_target(graph, ruled(VIEWS, inputs="kept"))
     assert lowered.variables == (0,)
     assert lowered.ops[0].views == ()
     assert evaluate(Storage.of(lowered), (0, 1)).footprints == (32, 44)
 
 
 def test_an_op_that_reads_the_bytes_twice_must_be_elementwise() -> None:
-    target = replace(SAME, views=VIEWS.views)
+    target = ruled(SAME, views=VIEWS.views)
     ops = [Op("f", "Conv", (0,), (1,)), Op("v", "Reshape", (1,), (2,)), Op("add", "Add", (1, 2), (3,))]
     same = shaped({"x": (4,), "a": (4, 1), "v": (4, 1), "y": (4, 1)}, ops, [])
     assert pairs(same, target, 2) == ((3, 1), (3, 2))
     other = shaped({"x": (4,), "a": (4, 1), "v": (1, 4), "y": (4, 1)}, ops, [])
     assert pairs(other, target, 2) == ()
-    by_rows = replace(target, in_place=(replace(SAME.in_place[0], elementwise=False),))
+    by_rows = ruled(target, in_place=(ruled(SAME.in_place[0], elementwise=False),))
     assert pairs(same, by_rows, 2) == ()
     twice = shaped({"x": (4,), "a": (4,), "y": (4,)}, [ops[0], Op("add", "Add", (1, 1), (2,))], [])
     assert pairs(twice, SAME) == ((2, 1),)
@@ -185,7 +186,7 @@ def test_an_op_that_reads_the_bytes_twice_must_be_elementwise() -> None:
 
 def test_a_sole_reader_is_counted_along_the_views() -> None:
     rule = InPlaceRule(("Relu",), sole_reader=True)
-    target = replace(VIEWS, in_place=(rule,))
+    target = ruled(VIEWS, in_place=(rule,))
     shapes: dict[str, tuple[int, ...] | None] = {"x": (4,), "a": (4,), "v": (2, 2), "r": (2, 2), "y": (4,)}
     ops = [
         Op("f", "Conv", (0,), (1,)),
@@ -222,7 +223,7 @@ def test_parts_of_a_concatenation_on_the_outermost_axis() -> None:
     assert views(concat(fused_activation_function="NONE"), PARTS, 2) == both
     outer = changed(changed(concat(), "y", shape=(2, 3, 3)), "b", shape=(1, 4, 3))
     assert views(outer, PARTS, 2) == ()
-    assert views(concat(), replace(PARTS, outputs_own=True), 2) == ()
+    assert views(concat(), ruled(PARTS, outputs_own=True), 2) == ()
     assert views(changed(concat(), "y", size=76), PARTS, 2) == ()
     assert views(changed(concat(), "a", external=True), PARTS, 2) == ()
     assert views(replace(concat(), variables=(1,)), PARTS, 2) == ()
@@ -240,7 +241,7 @@ def test_a_piece_lies_in_one_concatenation_once() -> None:
     assert views(twice, PARTS, 2) == ()
     view = Op("v", "Reshape", (1,), (5,))
     shown = shaped(shapes, [*start, view, Op("c", "Concat", (1, 5), (3,), attributes=axis)], ["c"])
-    assert views(shown, replace(PARTS, views=VIEWS.views), 3) == ()
+    assert views(shown, ruled(PARTS, views=VIEWS.views), 3) == ()
 
 
 def test_a_piece_is_never_overwritten() -> None:
@@ -248,7 +249,7 @@ def test_a_piece_is_never_overwritten() -> None:
     relu = Op("relu", "Relu", (1,), (4,))
     tensors = (*graph.tensors, Tensor("r", 24, (1, 2, 3), "float32"))
     graph = replace(graph, tensors=tensors, ops=(*graph.ops, relu), outputs=(3, 4))
-    assert pairs(graph, replace(RELU, part_views=PARTS.part_views), 3) == ()
+    assert pairs(graph, ruled(RELU, part_views=PARTS.part_views), 3) == ()
     assert pairs(graph, RELU, 3) == ((4, 1),)
 
 
@@ -295,7 +296,7 @@ def test_an_onnx_slice_begins_where_its_starts_say(starts: tuple[int, ...], axes
 
 
 def test_a_tflite_slice_begins_where_its_begin_says() -> None:
-    target = replace(BARE, part_views=(PartViewRule(("SLICE", "STRIDED_SLICE"), "slice"),))
+    target = ruled(BARE, part_views=(PartViewRule(("SLICE", "STRIDED_SLICE"), "slice"),))
     assert offset(target, "SLICE", begin=(0, 3, 0), size=(1, 2, 3)) == 36
     assert offset(target, "SLICE", size=(1, 2, 3)) is None
     strided: dict[str, Any] = {"begin": (0, 3, 0), "end": (1, 5, 3), "steps": (1, 1, 1)}
@@ -310,12 +311,12 @@ def test_a_tflite_slice_begins_where_its_begin_says() -> None:
 def test_parts_off_the_alignment_are_copies_unless_the_target_takes_them() -> None:
     known: dict[str, Any] = {"starts": (3,), "axes": (1,), "steps": (1,)}
     for alignment, aligned in ((4, True), (8, False)):
-        target = replace(PARTS, alignment_bytes=alignment)
+        target = ruled(PARTS, alignment_bytes=alignment)
         assert offset(target, "Slice", **known) == (36 if aligned else None)
-        assert offset(replace(target, align_parts=False), "Slice", **known) == 36
+        assert offset(ruled(target, align_parts=False), "Slice", **known) == 36
         assert bool(views(concat(), target, 2)) == (24 % alignment == 0)
-    assert views(concat(), replace(PARTS, alignment_bytes=16), 2) == ()
-    assert views(concat(), replace(PARTS, alignment_bytes=16, align_parts=False), 2) != ()
+    assert views(concat(), ruled(PARTS, alignment_bytes=16), 2) == ()
+    assert views(concat(), ruled(PARTS, alignment_bytes=16, align_parts=False), 2) != ()
 
 
 def test_four_bit_rows_that_end_within_a_byte_are_copies() -> None:
@@ -334,18 +335,18 @@ def test_every_output_of_a_split_lies_in_its_source_and_is_not_overwritten() -> 
         Op("g", "Conv", (3, 4), (5,)),
     ]
     graph = shaped({"x": (1,), "a": (4,), "p": (2,), "q": (2,), "r": (2,), "y": (1,)}, ops, ["y"])
-    lowered = apply_target(graph, replace(RELU, part_views=PARTS.part_views))
+    lowered = apply_target(graph, ruled(RELU, part_views=PARTS.part_views))
     assert (lowered.ops[1].views, lowered.ops[1].view_offsets) == (((2, 1), (3, 1)), (0, 8))
     assert lowered.ops[2].in_place == ()
     whole = changed(changed(graph, "p", shape=(4,), size=16), "q", shape=(0,), size=0)
-    written = replace(BARE, in_place=(InPlaceRule(("Split",)),))
+    written = ruled(BARE, in_place=(InPlaceRule(("Split",)),))
     assert pairs(whole, written) == ((2, 1),)
-    assert pairs(whole, replace(written, part_views=PARTS.part_views)) == ()
+    assert pairs(whole, ruled(written, part_views=PARTS.part_views)) == ()
     assert evaluate(Storage.of(lowered), range(4)).footprints == (20, 16, 24, 28)
 
 
 def test_workspace_is_added_in_units_of_the_output() -> None:
-    target = replace(BARE, workspace=(WorkspaceRule(("Where",), 1.5), WorkspaceRule(("Softmax",), 2, "axis_not_last")))
+    target = ruled(BARE, workspace=(WorkspaceRule(("Where",), 1.5), WorkspaceRule(("Softmax",), 2, "axis_not_last")))
     where = chain("Where")
     assert apply_target(where, target).ops[1].workspace == 96
     own = (where.ops[0], replace(where.ops[1], workspace=10), where.ops[2])
@@ -364,7 +365,7 @@ def test_peaks_of_bodies_are_added_to_their_ops() -> None:
 
 
 def test_unpacked_4_bit_types_take_a_byte_each() -> None:
-    target = replace(BARE, int4_bytes_per_element=1)
+    target = ruled(BARE, int4_bytes_per_element=1)
     graph = changed(chain("Relu", (3, 3), (3, 3)), "a", dtype="int4", size=5)
     assert [tensor.size for tensor in apply_target(graph, target).tensors] == [8, 9, 36, 8]
     assert apply_target(graph, BARE).tensors[1].size == 5

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as ruled
 
 from memsched.allocate.arena import allocate
 from memsched.graph import dag
@@ -30,7 +31,7 @@ def target_named(name: str) -> Target:
         InPlaceRule(("Softmax",), inputs=(0,)),
     )
     caller = name.endswith("caller")
-    return replace(
+    return ruled(
         load_target("ideal"), in_place=rules, inputs="caller" if caller else "arena", overwrite_inputs=not caller
     )
 
@@ -65,7 +66,7 @@ def test_parts_lie_where_their_values_are(alignment: int, align_parts: bool) -> 
         PartViewRule(("Slice",), "slice"),
         PartViewRule(("Split",), "split"),
     )
-    target = replace(target_named("careless"), part_views=parts, alignment_bytes=alignment, align_parts=align_parts)
+    target = ruled(target_named("careless"), part_views=parts, alignment_bytes=alignment, align_parts=align_parts)
     tied = inner = 0
     for number in range(500):
         graph = apply_target(random_shaped_graph(rng, rng.randint(1, 12), parts=True), target)

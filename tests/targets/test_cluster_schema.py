@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 import memsched
-from memsched.targets.cluster import ClusterError, builtin_clusters, load_cluster, load_cluster_schema, parse_cluster
+from memsched.report.schema import json_schema
+from memsched.targets.cluster import ClusterError, builtin_clusters, load_cluster, parse_cluster
 from memsched.targets.text import parse_toml
 
 CLUSTERS = Path(memsched.__file__).parent / "clusters"
-SCHEMA = jsonschema.Draft202012Validator(load_cluster_schema())
+SCHEMA = jsonschema.Draft202012Validator(json_schema("cluster"))
 VALID: dict[str, Any] = {
     "name": "two",
     "router": {"bandwidth_bytes_per_second": 1e6, "latency_seconds": 0.001, "mode": "broadcast"},

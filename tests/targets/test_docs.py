@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
+
+from msgspec.structs import fields
 
 from memsched.targets.load import builtin_targets, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Target, ViewRule, WorkspaceRule

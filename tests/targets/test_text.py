@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from memsched.targets.load import builtin_targets, load_target
@@ -19,7 +19,7 @@ def test_a_target_survives(name: str, tmp_path: Path) -> None:
 
 
 def test_any_text_survives(tmp_path: Path) -> None:
-    target = dataclasses.replace(load_target("ideal"), description='é "\\" \x7f \t \U0001f600')
+    target = msgspec.structs.replace(load_target("ideal"), description='é "\\" \x7f \t \U0001f600')
     path = tmp_path / "other.toml"
     path.write_text(to_toml(target), encoding="utf-8")
     assert load_target(str(path)) == target

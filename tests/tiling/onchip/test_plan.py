@@ -32,7 +32,7 @@ LIMITS = Limits(60.0)
 
 
 def chip(size: int) -> Target:
-    return replace(load_target("diannao"), on_chip_bytes=size)
+    return msgspec.structs.replace(load_target("diannao"), on_chip_bytes=size)
 
 
 @pytest.mark.parametrize("seed", range(12))
