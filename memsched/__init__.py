@@ -2,7 +2,7 @@
 
 The commands as functions: `optimize`, `analyze`, `verify`, `allocate_buffers`, `compare_reports`. For passes of your
 own: `load` gives a model's graph, `Storage` and `evaluate` say what an order costs, and `reorder` writes one back.
-``memsched.pipelining.pipeline`` and ``memsched.distributing.distribute`` share a model out to several devices.
+``memsched.commands.pipeline.pipeline.pipeline`` and ``memsched.commands.distribute.distribute.distribute`` share a model out to several devices.
 
 All of them, and what they return, are imported on first use, so that importing the package costs nothing.
 """
@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 from memsched.errors import MemschedError
 
 if TYPE_CHECKING:
-    from memsched import distributing, pipelining
-    from memsched.comparison import compare_reports, load_report
-    from memsched.compiler import analyze, load, optimize, verify
+    from memsched.commands.allocate import AllocateResult, allocate_buffers
+    from memsched.commands.diff import compare_reports, load_report
+    from memsched.commands.distribute import distribute
+    from memsched.commands.optimize.optimize import analyze, load, optimize, verify
+    from memsched.commands.pipeline import pipeline
+    from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
+    from memsched.commands.verify import ModelComparison
     from memsched.formats.module import Module
     from memsched.graph.liveness import Profile, Storage, evaluate
     from memsched.graph.model import Allocation, Graph, Op, Schedule, Tensor
-    from memsched.packing import AllocateResult, allocate_buffers
-    from memsched.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
-    from memsched.verification import ModelComparison
-    from memsched.writing import reorder
+    from memsched.planning.write import reorder
 
 __version__ = "0.1.0"
 
@@ -63,15 +64,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memsched.comparison": ("compare_reports", "load_report"),
-    "memsched.compiler": ("analyze", "load", "optimize", "verify"),
+    "memsched.commands.diff": ("compare_reports", "load_report"),
+    "memsched.commands.optimize.optimize": ("analyze", "load", "optimize", "verify"),
     "memsched.formats.module": ("Module",),
     "memsched.graph.liveness": ("Profile", "Storage", "evaluate"),
     "memsched.graph.model": ("Allocation", "Graph", "Op", "Schedule", "Tensor"),
-    "memsched.packing": ("AllocateResult", "allocate_buffers"),
-    "memsched.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
-    "memsched.verification": ("ModelComparison",),
-    "memsched.writing": ("reorder",),
+    "memsched.commands.allocate": ("AllocateResult", "allocate_buffers"),
+    "memsched.commands.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
+    "memsched.commands.verify": ("ModelComparison",),
+    "memsched.planning.write": ("reorder",),
 }
 """Module to what is taken from it."""
 

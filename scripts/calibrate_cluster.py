@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from memsched.distribute.space import constant_bytes
 from memsched.errors import MemschedError
-from memsched.formats.onnx_reader import read
+from memsched.formats.onnx.reader import read
 from memsched.targets.cluster import LinearTime, parse_cluster
 from memsched.units import parse_size
 from scripts.networks.builder import Builder, Value

@@ -15,7 +15,7 @@ from memsched.distribute.plan import plan_in
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
-from memsched.runtimes.cluster_program import Program, Send, Value
+from memsched.runtimes.devices.program import Program, Send, Value
 from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router
 from tests.small_models import floats, model_of
 

@@ -18,13 +18,13 @@ import jsonschema
 import pytest
 
 import memsched
-from memsched.batch import Event, run_batch
-from memsched.batch_inputs import BatchModel, find_models, read_list
-from memsched.batch_process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
-from memsched.cluster import connect
+from memsched.commands.batch.inputs import BatchModel, find_models, read_list
+from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
+from memsched.commands.batch.run import Event, run_batch
 from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
 from memsched.report.batch import Status, dump_html
 from memsched.report.schema import json_schema
+from memsched.search.dask import connect
 from tests import small_models
 from tests.formats import tflite_builder
 
@@ -249,7 +249,7 @@ def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.onnx")
     job = Job(str(tmp_path / "model.onnx"), "model", "out", "a.onnx", "a.json", "a", QUICK)
     request = json.dumps({**asdict(job), "into": str(tmp_path)})
-    command = [sys.executable, "-m", "memsched.batch_child"]
+    command = [sys.executable, "-m", "memsched.commands.batch.child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:
         assert child.stdin is not None
         child.stdin.write(request.encode() + b"\n")
@@ -270,7 +270,7 @@ def children_of(parent: int) -> int:
                 command = path.with_name("cmdline").read_bytes()
             except OSError:
                 continue
-            if int(fields[1]) == parent and b"memsched.batch_child" in command:
+            if int(fields[1]) == parent and b"memsched.commands.batch.child" in command:
                 return int(path.parent.name)
         time.sleep(0.01)
     raise AssertionError("no process was begun")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memsched.graph.dag import validate
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from scripts.bench.decompose import table
 from scripts.bench.runner.text import printed
 from scripts.networks.training_graphs import training_graph

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memsched.graph import dag
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
+from memsched.search.limits import Limits
 from scripts.bench import growth
 from scripts.bench.runner.command import benchmark, parser_of
 from scripts.bench.runner.models import network

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from memsched.commands.distribute.distribute import Distributed, distribute, run_plan
+from memsched.commands.distribute.execute import execute
+from memsched.commands.distribute.follow import follow
+from memsched.commands.distribute.memory import activations_of
+from memsched.commands.distribute.report import report_of
+from memsched.commands.distribute.step_models import StepModel, step_model
 from memsched.distribute.space import NoPlanFitsError
-from memsched.distributed_memory import activations_of
-from memsched.distributed_models import StepModel, step_model
-from memsched.distributed_running import execute
-from memsched.distributed_sections import report_of
-from memsched.distributed_steps import follow
-from memsched.distributing import Distributed, distribute, run_plan
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.formats.onnx_parts import PartsWriter
-from memsched.formats.onnx_rewriter import dialect
+from memsched.formats.onnx.parts import PartsWriter
+from memsched.formats.onnx.rewriter import dialect
 from tests.distributed_nets import classifier, cluster_of, random_net, random_plan
 from tests.distributed_nets import wide_first as wide
 

@@ -14,15 +14,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from memsched.commands.distribute.follow import follow
+from memsched.commands.distribute.step_models import given_sends, program_of, step_model
 from memsched.distribute.plan import plan_in
 from memsched.distribute.shares import even
 from memsched.distribute.space import Space
-from memsched.distributed_models import given_sends, program_of, step_model
-from memsched.distributed_steps import follow
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx_parts import PartsWriter
-from memsched.formats.onnx_rewriter import dialect
+from memsched.formats.onnx.parts import PartsWriter
+from memsched.formats.onnx.rewriter import dialect
 from memsched.graph.distribution import Axis, Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.compare import compare, relative_error

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import memsched
+from memsched.commands.optimize.place import Request
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
-from memsched.placing import Request
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from tests.random_graphs import random_layered_graph
 from tests.test_final import both, convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net

@@ -13,9 +13,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched import compiler
+from memsched.commands.optimize import optimize as compiler
+from memsched.commands.results import OutputsDifferError
 from memsched.errors import UsageError
-from memsched.results import OutputsDifferError
 from memsched.runtimes.values import Verification
 from memsched.schedule.portfolio import Progress
 from tests.small_models import floats, model_of

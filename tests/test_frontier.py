@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
+from memsched.commands.optimize.frontier import Step, least
 from memsched.errors import UsageError
-from memsched.frontier import Step, least
 from tests.test_final import UNIT, convolutions, skip_connection
 
 

@@ -14,9 +14,9 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from scripts.networks import __main__ as command
 from scripts.networks.catalogue import FURTHER, NAMES, PUBLISHED, build
 from scripts.networks.randwire import SEEDS, random_cell, watts_strogatz

@@ -10,17 +10,17 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from memsched import pipelining
+from memsched.check.stages import check_stages
+from memsched.commands.pipeline import pipeline as pipelining
+from memsched.commands.pipeline.pipeline import Staged, network_of, pipeline
+from memsched.commands.pipeline.report import file_names, report_of
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints
-from memsched.graph.stages_checker import check_stages
-from memsched.pipeline_sections import file_names, report_of
-from memsched.pipelining import Staged, network_of, pipeline
 from memsched.runtimes import segments as runner
 from memsched.runtimes.values import Verification
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 from tests.distributed_nets import random_net

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import memsched
-from memsched.graph.limits import Limits
-from memsched.placing import GivenUpError, Request
+from memsched.commands.optimize.place import GivenUpError, Request
 from memsched.schedule.portfolio import Progress
+from memsched.search.limits import Limits
 from tests.test_final import convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
 

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from memsched.allocate.arena import allocate
-from memsched.graph.checker import check_schedule
-from memsched.graph.limits import Limits
+from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
-from memsched.planning import Baseline, GraphPlan, plan_together
+from memsched.planning.orders import Baseline, GraphPlan, plan_together
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 
 SIZES = (52, 86, 57, 69, 48, 28, 21, 73, 35, 25, 81)
 EDGES = (

@@ -11,10 +11,10 @@ import pytest
 
 import memsched
 from memsched.cli.main import main
-from memsched.graph.limits import Limits
-from memsched.planning import lower_module, plan_module
-from memsched.pool_planning import plan_pools
+from memsched.commands.optimize.pools import plan_pools
+from memsched.planning.orders import lower_module, plan_module
 from memsched.report.schema import json_schema
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from tests import small_models
 

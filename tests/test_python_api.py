@@ -43,7 +43,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_public_functions_are_typed_and_documented() -> None:
     assert (ROOT / "memsched" / "py.typed").is_file()
     functions = [getattr(memsched, name) for name in memsched.__all__]
-    functions += [memsched.pipelining.pipeline, memsched.distributing.distribute, memsched.distributing.run_plan]
+    functions += [
+        memsched.commands.pipeline.pipeline.pipeline,
+        memsched.commands.distribute.distribute.distribute,
+        memsched.commands.distribute.distribute.run_plan,
+    ]
     for function in filter(inspect.isfunction, functions):
         signature = inspect.signature(function)
         assert signature.return_annotation is not inspect.Signature.empty, function

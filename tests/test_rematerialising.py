@@ -13,7 +13,8 @@ import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
-from memsched import rematerialising, rewriting
+from memsched.commands.optimize import recompute
+from memsched.commands.optimize import tile as rewriting
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
 from memsched.report.page_rewrites import rewrite_tables
@@ -177,7 +178,7 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
             raise fault("RESHAPE 2304 != 2295")
         return write(module, graph, *rest)
 
-    monkeypatch.setattr(rematerialising, "read_back", failing)
+    monkeypatch.setattr(recompute, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     assert left["remat"]["refusals"] == ["RESHAPE 2304 != 2295"]
     assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]

@@ -12,15 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memsched import compiler, sections, tflm
+from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize import report as sections
+from memsched.commands.results import OptimizeResult
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import Module
-from memsched.formats.tflite_metadata import OFFLINE_PLAN
-from memsched.formats.tflite_model import FileModel, parse
-from memsched.formats.tflite_plan import given_plan, kernel_scratch, predict
-from memsched.formats.tflite_plan_check import check_plan
-from memsched.results import OptimizeResult
-from memsched.runtimes import litert
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.litert import verification as litert
+from memsched.runtimes.tflm import arena as tflm
+from memsched.runtimes.tflm.plan import given_plan, kernel_scratch, predict
+from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.targets.load import load_target
 from tests.cli.test_tiling import lite_net
 from tests.formats.test_tflite_plan import FILE_ORDER, control_flow, three_branches

@@ -9,14 +9,14 @@ import jsonschema
 import pytest
 
 import memsched
-from memsched import tflm
+from memsched.commands.optimize.tile import read_back
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
-from memsched.formats.tflite_limits import Refusal
 from memsched.report.console import findings
 from memsched.report.header import arena_header
 from memsched.report.schema import json_schema
-from memsched.rewriting import read_back
+from memsched.runtimes.tflm import arena
+from memsched.runtimes.tflm.limits import Refusal
 from memsched.targets.load import load_target
 from tests.formats.test_tflite_limits import join, softmax
 from tests.formats.tflite_builder import MODELS
@@ -83,14 +83,14 @@ def test_uint8_layers_are_refused() -> None:
 def test_a_rewrite_must_not_add_what_is_refused() -> None:
     given, written = memsched.load(join(10)), memsched.load(join(12))
     with pytest.raises(ModelError, match="would refuse CONCATENATION 'y': it joins 10 inputs at most, not 12"):
-        tflm.check_kernels(given, written)
-    tflm.check_kernels(written, written)
+        arena.check_kernels(given, written)
+    arena.check_kernels(written, written)
 
 
 def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched.formats import tflite_limits
+    from memsched.runtimes.tflm import limits
 
-    monkeypatch.setattr(tflite_limits, "MOST_JOINED", 1)
+    monkeypatch.setattr(limits, "MOST_JOINED", 1)
     report = memsched.optimize(network(), tile=True, target="tflm", max_extra_macs=0.0, time_limit=20).report.data
     assert not report["tiling"]["applied"]
     assert any("TensorFlow Lite Micro would refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
@@ -103,7 +103,7 @@ def test_repetitions_that_would_be_refused_are_left_out(monkeypatch: pytest.Monk
     module = memsched.load(data)
     target = load_target("tflm")
     assert read_back(module, module.graphs[0], LoadOptions(), target)[1]
-    monkeypatch.setattr(tflm, "new_refusals", lambda given, written: (Refusal(0, 1, "CONV_2D", "a", "so it is"),))
+    monkeypatch.setattr(arena, "new_refusals", lambda given, written: (Refusal(0, 1, "CONV_2D", "a", "so it is"),))
     with pytest.raises(ModelError, match="would refuse CONV_2D 'a': so it is"):
         read_back(module, module.graphs[0], LoadOptions(), target)
     read_back(module, module.graphs[0], LoadOptions(), load_target("litert"))

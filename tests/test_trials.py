@@ -15,9 +15,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched import rewriting, trials
+from memsched.commands.optimize import tile, trials
+from memsched.commands.optimize.choose import Permitted
 from memsched.errors import InternalError
-from memsched.final import Permitted
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
@@ -147,7 +147,7 @@ def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monke
     def refused(*_: Any, **__: Any) -> None:
         raise InternalError("the file does not hold the graph")
 
-    monkeypatch.setattr(rewriting, "attempt", refused)
+    monkeypatch.setattr(tile, "attempt", refused)
     done = run("optimize", path, "--no-verify")
     assert done.code == 0
     assert "pieces" not in done.out
@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monke
 
 def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(rewriting, "attempt", lambda *_, **__: tried.append("pieces"))
+    monkeypatch.setattr(tile, "attempt", lambda *_, **__: tried.append("pieces"))
     monkeypatch.setattr(trials, "_PIECES_OPS", 1)
     assert memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"] == []
     assert not tried

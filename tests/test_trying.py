@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
+from memsched.commands.optimize.candidates import try_points
 from memsched.formats.module import OrderGuarantee
 from memsched.report.values.optimize import OptimizeReport
-from memsched.trying import try_points
 from tests.test_tflm import random_model
 from tests.tiling.random_nets import onnx_net, tflite_net
 

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from memsched.formats.tflite_model import FileModel, FileOperator, FileSubgraph
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 
 __all__ = ["KERNELS", "run", "run_apart"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from memsched.allocate.buffers import Buffer, blocks, buffers
 from memsched.allocate.greedy import MOST_SCANNED, near_enough, sweep
 from memsched.allocate.portfolio import pack
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Packing, PackStatus
+from memsched.search.limits import Limits
 
 __all__ = ["allocate", "place"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.allocate.preprocess import common_grid
-from memsched.graph import cpsat_run
 from memsched.graph.packing import Block
+from memsched.search import cpsat
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -78,7 +78,7 @@ def fit(
         stopped = stop() or stopped
         return stopped
 
-    status = cpsat_run.run(solver, model, asked)
+    status = cpsat.run(solver, model, asked)
     stopped = stopped or time.monotonic() >= deadline
     if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         offsets = tuple([solver.value(address) * unit for address in addresses])

@@ -17,8 +17,8 @@ from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
 from memsched.allocate.greedy import Planner
 from memsched.allocate.rounds import Rounds, Task
-from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
+from memsched.search.limits import Limits
 
 __all__ = ["solve"]
 

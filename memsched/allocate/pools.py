@@ -26,10 +26,10 @@ from memsched.allocate.pools_cpsat import Cut, choose, crowded_moments
 from memsched.allocate.portfolio import pack
 from memsched.allocate.shelf import Shelf
 from memsched.allocate.traffic import traffic_of
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Block
+from memsched.search.limits import Limits
 from memsched.targets.model import Pool
 
 __all__ = ["PoolPacking", "PoolPlan", "PoolProblem", "greedy_pools", "place_in_pools", "solve_pools"]

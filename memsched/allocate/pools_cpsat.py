@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsched.graph import cpsat_run
-from memsched.graph.limits import Limits
 from memsched.graph.packing import Block
+from memsched.search import cpsat
+from memsched.search.limits import Limits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -211,7 +211,7 @@ class _Model:
             solver.parameters.max_deterministic_time = limits.effort
         if deadline < math.inf:
             solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        status = cpsat_run.run(solver, self._model, stop or (lambda: False))
+        status = cpsat.run(solver, self._model, stop or (lambda: False))
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         reached = solver.best_objective_bound if status != cp_model.INFEASIBLE else 0.0
         bound = self._constant + self._unit * max(0, math.ceil(reached - 1e-6))

@@ -15,8 +15,8 @@ from memsched.allocate.bounds import lower_bound
 from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
 from memsched.allocate.greedy import MOST_SCANNED, Planner
-from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
+from memsched.search.limits import Limits
 
 __all__ = ["PackProgress", "pack"]
 

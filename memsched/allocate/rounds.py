@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.preprocess import Problem, common_unit, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
-from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, height_of
-from memsched.graph.worker_pool import submitted, worker_pool
+from memsched.search.limits import Limits
+from memsched.search.workers import submitted, worker_pool
 
 __all__ = ["Rounds", "Task"]
 

@@ -12,7 +12,7 @@ from memsched.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from memsched.allocate.portfolio import PackProgress
-    from memsched.packing import AllocateResult
+    from memsched.commands.allocate import AllocateResult
 
 __all__ = ["command"]
 
@@ -52,9 +52,9 @@ def command(**options: Any) -> int:
     gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
     """
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
-    from memsched.memory_limit import memory_limited
-    from memsched.packing import allocate_buffers, save_allocation
+    from memsched.commands.allocate import allocate_buffers, save_allocation
     from memsched.schedule.portfolio import Progress
+    from memsched.search.memory_limit import memory_limited
 
     output, report, print_report = _outputs(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])

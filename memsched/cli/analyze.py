@@ -23,8 +23,8 @@ from memsched.cli.options import (
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from memsched.commands.results import AnalyzeResult
     from memsched.report.values.optimize import OptimizeReport
-    from memsched.results import AnalyzeResult
 
 __all__ = ["command"]
 
@@ -54,7 +54,7 @@ def command(**options: Any) -> int:
     pieces and values computed again, each with its extra work. Ctrl-C ends the search and shows what was found.
     """
     from memsched.cli.terminal import write_standard_output
-    from memsched.results import check_outputs
+    from memsched.commands.results import check_outputs
 
     options["allow"] = check_frontier(click.get_current_context())
     path = options["report"] if options["report"] != _STANDARD else None
@@ -110,8 +110,8 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
 def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
     """Return the analysis, and what to say where the memory limit ended its search."""
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
-    from memsched.compiler import analyze
-    from memsched.memory_limit import memory_limited
+    from memsched.commands.optimize.optimize import analyze
+    from memsched.search.memory_limit import memory_limited
 
     allowed, frontier = options["allow"], options["frontier"]
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])

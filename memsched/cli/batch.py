@@ -24,9 +24,9 @@ from memsched.cli.options import (
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.batch import BatchResult
-    from memsched.batch_inputs import BatchModel
-    from memsched.batch_process import BatchOptions
+    from memsched.commands.batch.inputs import BatchModel
+    from memsched.commands.batch.process import BatchOptions
+    from memsched.commands.batch.run import BatchResult
 
 __all__ = ["command"]
 
@@ -71,7 +71,7 @@ def command(**options: Any) -> int:
     in DIR. Beside them are batch.json, batch.csv and batch.html. A model that fails stops no other. Ctrl-C keeps what
     is done.
     """
-    from memsched.batch_inputs import find_models
+    from memsched.commands.batch.inputs import find_models
 
     context = click.get_current_context()
     check_extra_work(context)
@@ -87,7 +87,7 @@ def command(**options: Any) -> int:
 
 
 def _paths(options: dict[str, Any]) -> list[str]:
-    from memsched.batch_inputs import read_list
+    from memsched.commands.batch.inputs import read_list
 
     paths: list[str] = []
     for path in options["paths"]:
@@ -98,9 +98,9 @@ def _paths(options: dict[str, Any]) -> list[str]:
 
 
 def _batch_options(options: dict[str, Any]) -> BatchOptions:
-    from memsched.batch_process import BatchOptions
-    from memsched.graph.limits import Limits
-    from memsched.memory_limit import check_memory_limit
+    from memsched.commands.batch.process import BatchOptions
+    from memsched.search.limits import Limits
+    from memsched.search.memory_limit import check_memory_limit
 
     check_limits(click.get_current_context())
     Limits(options["time_limit"], options["seed"], effort=options["effort"])
@@ -131,10 +131,10 @@ def _batch_options(options: dict[str, Any]) -> BatchOptions:
 
 
 def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
-    from memsched.batch import Runner, run_batch
-    from memsched.batch_process import Processes
     from memsched.cli.batch_table import BatchDisplay
     from memsched.cli.terminal import interruptible, make_console
+    from memsched.commands.batch.process import Processes
+    from memsched.commands.batch.run import Runner, run_batch
 
     wanted = _batch_options(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
@@ -142,8 +142,8 @@ def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
         runner: Runner = Processes()
         parallel = options["workers"]
         if options["dask"] is not None:
-            from memsched.batch_cluster import Cluster
-            from memsched.cluster import connect
+            from memsched.commands.batch.dask import Cluster
+            from memsched.search.dask import connect
 
             cluster = Cluster(stack.enter_context(connect(options["dask"])))
             runner, parallel = cluster, cluster.parallel

@@ -14,9 +14,9 @@ from memsched.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memsched.batch import Event
-    from memsched.batch_inputs import BatchModel
-    from memsched.batch_process import News
+    from memsched.commands.batch.inputs import BatchModel
+    from memsched.commands.batch.process import News
+    from memsched.commands.batch.run import Event
     from memsched.report.batch import Row
 
 __all__ = ["BatchDisplay", "row_text"]

@@ -11,8 +11,8 @@ from memsched.cli.options import output_options, parse_percentage
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from memsched.commands.results import Report
     from memsched.report.values.diff import DiffReport
-    from memsched.results import Report
 
 __all__ = ["command"]
 
@@ -37,7 +37,7 @@ def command(**options: Any) -> int:
     It also names the tensors that came to the peak and those that left it. Models of two batches belong together by
     path, and where that finds none by name. '-' is standard input.
     """
-    from memsched.comparison import compare_reports, load_report
+    from memsched.commands.diff import compare_reports, load_report
 
     names = (options["old"], options["new"])
     if names == (_STANDARD, _STANDARD):

@@ -12,9 +12,9 @@ from memsched.cli.options import memory_option, output_options, parse_dims, pars
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.distributing import Distributed
+    from memsched.commands.distribute.distribute import Distributed
+    from memsched.commands.results import Report
     from memsched.report.values.distribute import DistributionReport
-    from memsched.results import Report
 
 __all__ = ["command"]
 
@@ -59,9 +59,9 @@ def command(**options: Any) -> int:
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
     from memsched.cli.terminal import interruptible
-    from memsched.distributed_sections import check_folder, save_distributed
-    from memsched.distributing import distribute, run_plan, runtime_installed
-    from memsched.memory_limit import memory_limited
+    from memsched.commands.distribute.distribute import distribute, run_plan, runtime_installed
+    from memsched.commands.distribute.report import check_folder, save_distributed
+    from memsched.search.memory_limit import memory_limited
 
     folder = _folder(options)
     check_folder(folder, force=options["force"])
@@ -114,7 +114,7 @@ def _folder(options: dict[str, Any]) -> str:
 
 def _print(found: Distributed, report: Report[DistributionReport], options: dict[str, Any], folder: str) -> None:
     from memsched.cli.terminal import make_console, write_standard_output
-    from memsched.distributing import runtime_installed
+    from memsched.commands.distribute.distribute import runtime_installed
     from memsched.report.distribution import print_distribution
 
     if options["as_json"]:

@@ -27,7 +27,7 @@ from memsched.cli.options import (
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.results import OptimizeResult
+    from memsched.commands.results import OptimizeResult
 
 __all__ = ["command"]
 
@@ -101,8 +101,8 @@ def command(**options: Any) -> int:
 
 def _outputs(options: dict[str, Any]) -> _Outputs:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    from memsched.commands.results import check_outputs
     from memsched.formats.files import is_regular
-    from memsched.results import check_outputs
 
     source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
     if output is None:
@@ -135,10 +135,10 @@ def _beside(source: Path, suffix: str) -> Path:
 
 def _optimize(options: dict[str, Any], outputs: _Outputs, words: tuple[str, ...]) -> int:
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
-    from memsched.cluster import executor_at
-    from memsched.compiler import optimize
-    from memsched.memory_limit import memory_limited
-    from memsched.results import OutputsDifferError, save_outputs
+    from memsched.commands.optimize.optimize import optimize
+    from memsched.commands.results import OutputsDifferError, save_outputs
+    from memsched.search.dask import executor_at
+    from memsched.search.memory_limit import memory_limited
 
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)

@@ -332,7 +332,7 @@ def check_extra_work(ctx: click.Context) -> None:
 
 
 def memory_option(function: _Function) -> _Function:
-    """Add ``--memory-limit``; see `memsched.memory_limit`."""
+    """Add ``--memory-limit``; see `memsched.search.memory_limit`."""
     text = "Memory that memsched and its workers may hold, such as 2GB: a search ends there with the best so far."
     return size_option("--memory-limit", text)(function)
 

@@ -20,7 +20,7 @@ from memsched.cli.options import (
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.pipeline_sections import FileNames
+    from memsched.commands.pipeline.report import FileNames
 
 __all__ = ["command"]
 
@@ -85,10 +85,10 @@ def command(**options: Any) -> int:
     The default target is the Coral Edge TPU; another accelerator is a TOML file with a [pipeline] table.
     """
     from memsched.cli.terminal import interruptible, make_console, write_standard_output
-    from memsched.memory_limit import memory_limited
-    from memsched.pipeline_sections import report_of, save_pipeline
-    from memsched.pipelining import pipeline
+    from memsched.commands.pipeline.pipeline import pipeline
+    from memsched.commands.pipeline.report import report_of, save_pipeline
     from memsched.report.pipeline import print_pipeline
+    from memsched.search.memory_limit import memory_limited
 
     check_extra_work(click.get_current_context())
     names = _names(options)
@@ -137,7 +137,7 @@ def command(**options: Any) -> int:
 
 def _names(options: dict[str, Any]) -> FileNames:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
-    from memsched.pipeline_sections import check_names, file_names
+    from memsched.commands.pipeline.report import check_names, file_names
 
     source, folder = options["model"], options["output"]
     if source == _STANDARD and folder is None:

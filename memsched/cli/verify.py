@@ -14,7 +14,7 @@ from memsched.errors import ModelError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memsched.verification import ModelComparison
+    from memsched.commands.verify import ModelComparison
 
 __all__ = ["command"]
 
@@ -45,7 +45,7 @@ def command(**options: Any) -> int:
     Measured peaks are shown side by side. Where a model cannot be run, the exit code is 1.
     """
     from memsched.cli.terminal import interruptible, make_console
-    from memsched.compiler import verify
+    from memsched.commands.optimize.optimize import verify
 
     with interruptible():
         found = verify(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from memsched.check.distribution import check_distribution
 from memsched.distribute.boxes import Box, extents_of, hull, layout_of
 from memsched.distribute.space import constant_bytes
 from memsched.errors import InternalError
 from memsched.graph.distribution import Distribution
-from memsched.graph.distribution_checker import check_distribution
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import Needed, deduce, whole

@@ -19,7 +19,7 @@ from memsched.distribute.space import Space
 from memsched.distribute.violations import violations
 from memsched.errors import RuntimeUnavailableError
 from memsched.graph.distribution import Axis, Share
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from memsched.targets.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from memsched.distribute.bounds import latency_bound
 from memsched.distribute.search import Method, search
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.graph.distribution import Distribution
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.cluster import Cluster
 
 __all__ = ["InOrder", "Ordered", "plan_in_best_order"]

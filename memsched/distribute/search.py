@@ -19,8 +19,8 @@ from memsched.distribute.refine import refined
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError
 from memsched.graph.distribution import Axis, Distribution, Share
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
+from memsched.search.limits import Limits
 from memsched.targets.cluster import Cluster
 from memsched.units import format_size
 

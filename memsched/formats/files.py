@@ -94,10 +94,10 @@ def load_module(data: bytes, path: str, options: LoadOptions) -> Module:
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
     if detect_format(data) == "tflite":
-        from memsched.formats import tflite_reader
+        from memsched.formats.tflite import reader as tflite_reader
 
         return tflite_reader.read(data, path, options)
-    from memsched.formats import onnx_reader
+    from memsched.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read(data, path, options)
 

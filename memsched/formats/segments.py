@@ -41,10 +41,10 @@ class Cutter(Protocol):
 def cutter(module: Module) -> Cutter:
     """Return what makes many parts of ``module`` with less work than `extract` for each."""
     if module.format == "onnx":
-        from memsched.formats.onnx_segments import OnnxCutter
+        from memsched.formats.onnx.segments import OnnxCutter
 
         return OnnxCutter(module)
-    from memsched.formats.tflite_segments import TfliteCutter
+    from memsched.formats.tflite.segments import TfliteCutter
 
     return TfliteCutter(module)
 
@@ -97,7 +97,7 @@ def together(module: Module) -> tuple[tuple[int, ...], ...]:
     """Return groups of ops of the main graph that use one state, and so must be in one segment; ONNX has none."""
     if module.format == "onnx":
         return ()
-    from memsched.formats import tflite_segments
+    from memsched.formats.tflite import segments as tflite_segments
 
     return tflite_segments.together(module)
 
@@ -118,7 +118,7 @@ def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
     """
     if module.format != "onnx":
         raise InternalError("only ONNX has a place for the stages of nodes")
-    from memsched.formats import onnx_segments
+    from memsched.formats.onnx import segments as onnx_segments
 
     return onnx_segments.annotate_stages(module, stages)
 

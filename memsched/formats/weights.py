@@ -37,11 +37,11 @@ def weights(module: Module) -> Weights:
         ModelError: A constant's shape is negative or absurd.
     """
     if module.format == "onnx":
-        from memsched.formats import onnx_weights
+        from memsched.formats.onnx import weights as onnx_weights
 
         per_op, sizes = onnx_weights.read_constants(module)
     else:
-        from memsched.formats import tflite_weights
+        from memsched.formats.tflite import weights as tflite_weights
 
         per_op, sizes = tflite_weights.read_constants(module)
     names = dict.fromkeys(name for read in per_op for name in read)

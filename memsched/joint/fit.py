@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.graph import cpsat_run
 from memsched.graph.packing import Block
+from memsched.search import cpsat
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -93,4 +93,4 @@ def run_solver(
         solver.parameters.max_deterministic_time = effort
     if interrupt.deadline < math.inf:
         solver.parameters.max_time_in_seconds = max(0.0, interrupt.deadline - time.monotonic())
-    return cpsat_run.run(solver, model, interrupt)
+    return cpsat.run(solver, model, interrupt)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from memsched.errors import GraphError
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.packing import height_of
@@ -29,6 +28,7 @@ from memsched.joint import cpsat
 from memsched.joint.fit import Interrupt
 from memsched.joint.layout import Layout, live_bytes
 from memsched.joint.orders import Candidate, vary
+from memsched.search.limits import Limits
 
 __all__ = ["JointProgress", "improve"]
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError, UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline import formulation
 from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
@@ -23,6 +22,7 @@ from memsched.pipeline.possible import explain
 from memsched.pipeline.priced import ONLY_ONE, Solved
 from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.prices import MemoryPrice, StageMemory, TimePrice
+from memsched.search.limits import Limits
 
 if TYPE_CHECKING:
     from memsched.targets.model import PipelineRules

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
 from memsched.pipeline.heuristic import even_split
 from memsched.pipeline.possible import explain
 from memsched.pipeline.respect_cut import MOST_STAGES, best_cut
 from memsched.pipeline.respect_policy import policy_order
+from memsched.search.limits import Limits
 
 __all__ = ["cut_order", "schedule"]
 

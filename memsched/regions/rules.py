@@ -12,8 +12,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
+from memsched.check.rewrite import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Graph
-from memsched.graph.rewrite_checker import CONSTANT_SHAPE
 
 __all__ = [
     "CONSTANT_SHAPE",

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from memsched.errors import InternalError
-from memsched.graph import cpsat_run
-from memsched.graph.limits import Limits
 from memsched.remat.nodes import Nodes
 from memsched.remat.trace import Tracer
+from memsched.search import cpsat
+from memsched.search.limits import Limits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -403,7 +403,7 @@ class _Model:
         parameters.max_deterministic_time = effort if limits.effort is None else min(effort, limits.effort)
         if deadline < math.inf:
             parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        return solver, int(cpsat_run.run(solver, self.model, stop))
+        return solver, int(cpsat.run(solver, self.model, stop))
 
     def sequence(self, solver: cp_model.CpSolver) -> list[int]:
         """Return the ops in the order of the solution's times."""

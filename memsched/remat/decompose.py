@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.remat.annotate import AnnotatedSchedule, annotate, footprints
@@ -19,6 +18,7 @@ from memsched.remat.separator import components, tree_decomposition, tree_separa
 from memsched.remat.shorten import shorten
 from memsched.remat.spine import add_spine, find_spine
 from memsched.schedule.orders import ORDERS
+from memsched.search.limits import Limits
 
 __all__ = ["execution_costs", "full_schedule", "path_schedule", "tree_schedule"]
 

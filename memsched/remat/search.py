@@ -17,7 +17,6 @@ from typing import Final
 
 from memsched.fusion.iterate import fuse
 from memsched.graph.dialect import Dialect
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
@@ -31,6 +30,7 @@ from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.settle import Proven, settle
 from memsched.remat.trace import Tracer
 from memsched.schedule.orders import ORDERS
+from memsched.search.limits import Limits
 from memsched.targets.model import Target
 
 __all__ = ["MOST_EXTRA", "SMALL", "Found", "Point", "search"]

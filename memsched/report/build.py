@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from memsched.allocate.pools import PoolPlan
+from memsched.check.schedule import CheckedSchedule
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.addresses import addresses
-from memsched.graph.checker import CheckedSchedule
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
-from memsched.runtimes.onnxruntime_inputs import random_feed
-from memsched.runtimes.onnxruntime_sessions import GRAPH_LEVELS, find_data, run_once, unseeded
+from memsched.runtimes.onnxruntime.inputs import random_feed
+from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once, unseeded
 
 __all__ = ["run_onnx", "run_tflite"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError
-from memsched.graph import cpsat_run
 from memsched.graph.contraction import Tasks
-from memsched.graph.limits import Limits
 from memsched.schedule.formulation import Credit, Program, Stored, formulate
+from memsched.search import cpsat
+from memsched.search.limits import Limits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -314,7 +314,7 @@ class _Model:
             def on_solution_callback(self) -> None:
                 on_progress(model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
 
-        status = cpsat_run.run(solver, self._model, stop, Progress())
+        status = cpsat.run(solver, self._model, stop, Progress())
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         return _Outcome(
             order=self._order(solver) if found else None,

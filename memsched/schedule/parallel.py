@@ -9,9 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 
 from memsched.graph.contraction import Tasks
-from memsched.graph.worker_pool import submitted, worker_pool
 from memsched.schedule import exact
 from memsched.schedule.exact import ExactResult
+from memsched.search.workers import submitted, worker_pool
 
 __all__ = ["Job", "search_all"]
 

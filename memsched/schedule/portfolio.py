@@ -14,13 +14,13 @@ from memsched.errors import UsageError
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, Search
+from memsched.search.limits import Limits
 
 __all__ = ["SOLVERS", "PassRecord", "Progress", "ScheduleResult", "schedule_graph"]
 

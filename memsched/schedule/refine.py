@@ -15,13 +15,13 @@ from typing import Literal
 
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
-from memsched.graph.limits import Limits
 from memsched.schedule import backtrack, cpsat, exact, windows
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
 from memsched.schedule.exact import ExactResult
 from memsched.schedule.parallel import Job, search_all
 from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.segments import split
+from memsched.search.limits import Limits
 
 __all__ = ["Incumbent", "Outcome", "Search", "run"]
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.dialect import Dialect
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.regions.rules import Full, Geometry, Refusal
+from memsched.search.limits import Limits
 from memsched.targets.model import Target
 from memsched.tiling.choices import Choices
 from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one

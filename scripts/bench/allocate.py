@@ -16,9 +16,9 @@ from pathlib import Path
 from memsched.allocate.bounds import lower_bound
 from memsched.allocate.exact import solve
 from memsched.allocate.greedy import Planner
-from memsched.graph.limits import Limits
+from memsched.check.packing import check_packing
 from memsched.graph.packing import Block
-from memsched.graph.packing_checker import check_packing
+from memsched.search.limits import Limits
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.timing import Stopwatch, timed
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option, positional, time_limit
 from scripts.bench.runner.models import built
 from scripts.bench.runner.timing import Stopwatch

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from memsched.commands.distribute.distribute import Distributed, distribute, run_plan
 from memsched.distribute.search import METHODS, Method
-from memsched.distributing import Distributed, distribute, run_plan
-from memsched.runtimes.onnxruntime import offline_optimized
+from memsched.runtimes.onnxruntime.verification import offline_optimized
 from memsched.targets.cluster import Cluster, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.remat.annotate import AnnotatedSchedule, memory
@@ -20,6 +19,7 @@ from memsched.remat.path import path_decomposition
 from memsched.remat.separator import TreeDecomposition, components, tree_decomposition, tree_separators, undirected
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import light_model, network
 from scripts.bench.runner.text import kilobytes, percent

@@ -17,10 +17,10 @@ from memsched.distribute.population import Population
 from memsched.distribute.refine import bounds_of
 from memsched.distribute.search import Method, search
 from memsched.distribute.space import NoPlanFitsError, Space
-from memsched.formats.onnx_reader import read
+from memsched.formats.onnx.reader import read
 from memsched.graph.distribution import Distribution
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
+from memsched.search.limits import Limits
 from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built

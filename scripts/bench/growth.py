@@ -74,9 +74,9 @@ class Measurement:
 def measure_here(kind: str, ops: int, time_limit: float) -> Measurement:
     """Build a graph, order it, check the order, give addresses; in this process."""
     from memsched.allocate.arena import allocate
-    from memsched.graph.checker import check_allocation, check_schedule
-    from memsched.graph.limits import Limits
+    from memsched.check.schedule import check_allocation, check_schedule
     from memsched.schedule.portfolio import schedule_graph
+    from memsched.search.limits import Limits
 
     graph = KINDS[kind](ops)
     before = _megabytes()

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memsched.check.schedule import check_allocation
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
-from memsched.graph.checker import check_allocation
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
 from memsched.joint.improve import JointProgress, improve
 from memsched.joint.layout import Layout, live_bytes
-from memsched.planning import baselines, lower_module, plan_module
+from memsched.planning.orders import baselines, lower_module, plan_module
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import default_target, load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, one_of, option, positional, time_limit
 from scripts.bench.runner.models import built, light_models, shipped_tflite

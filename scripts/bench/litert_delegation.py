@@ -57,7 +57,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     """
     import numpy as np
 
-    from memsched.runtimes.litert_probe import probe
+    from memsched.runtimes.litert.probe import probe
 
     def run(model: bytes) -> Any:
         interpreter, _ = _load(model, request["delegate"])

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memsched.formats.onnx_reader import read
-from memsched.graph.limits import Limits
+from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph
+from memsched.onchip import OnChipPlan, plan
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
-from memsched.tiling.onchip import OnChipPlan, plan
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
 from scripts.bench.runner.timing import Stopwatch

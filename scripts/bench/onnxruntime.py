@@ -54,9 +54,9 @@ def predicted(model: bytes, order: str, reuse: bool) -> int:
     """Return the bytes that a session should request for ``model`` at most, workspaces aside."""
     from memsched.formats.files import load_module
     from memsched.formats.module import LoadOptions
-    from memsched.graph.reuse import Planned, simulate_reuse
-    from memsched.graph.runtime_orders import default_order, priority_order
     from memsched.lowering.apply import apply_target
+    from memsched.runtimes.onnxruntime.orders import default_order, priority_order
+    from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
     from memsched.targets.load import load_target
 
     graph = apply_target(load_module(model, "model.onnx", LoadOptions()).graph, load_target("onnxruntime"))
@@ -66,7 +66,7 @@ def predicted(model: bytes, order: str, reuse: bool) -> int:
 
 def measured(model: bytes, order: str, reuse: bool | None = None, level: str = "basic") -> int | None:
     """Return the bytes that the installed runtime requested at most."""
-    from memsched.runtimes.onnxruntime import measure
+    from memsched.runtimes.onnxruntime.verification import measure
 
     return measure(model, order=order, reuse=reuse, level=level).peak_bytes  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ def measured_here(model: bytes, order: str, reuse: bool | None = None, level: st
 
 def judge(name: str, model: bytes, measured: Callable[..., int | None]) -> Row:
     """Run one model as given and as each guarantee writes it."""
-    from memsched.compiler import optimize
+    from memsched.commands.optimize.optimize import optimize
 
     row = Row(name, 0, measured(model, "default") or 0, measured(model, "default", level="all"))
     for order, reuse in WAYS:
@@ -156,14 +156,14 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
     """Return a row on the best default orders against the optimum of all orders, liveness alone or as they run."""
     from memsched.formats.files import load_module
     from memsched.formats.module import LoadOptions
-    from memsched.graph.limits import Limits
     from memsched.graph.liveness import Storage
-    from memsched.graph.reuse import Planned, simulate_reuse
-    from memsched.graph.runtime_orders import default_order
     from memsched.lowering.apply import apply_target
-    from memsched.schedule.default_rule import best_default_order
+    from memsched.runtimes.onnxruntime.default_rule import best_default_order
+    from memsched.runtimes.onnxruntime.orders import default_order
+    from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
     from memsched.schedule.orders import ORDERS
     from memsched.schedule.portfolio import schedule_graph
+    from memsched.search.limits import Limits
     from memsched.targets.load import load_target
     from tests.onnx_dags import shuffled
 

@@ -31,7 +31,7 @@ def reports(names: list[str]) -> Iterator[tuple[str, OptimizeReport]]:
 def _large(kind: str) -> OptimizeReport:
     """Return the report of a generated graph in its own order, drawn against its reverse post-order."""
     from memsched.allocate.arena import allocate
-    from memsched.graph.checker import check_schedule
+    from memsched.check.schedule import check_schedule
     from memsched.graph.liveness import Storage, evaluate
     from memsched.graph.model import Schedule
     from memsched.report.build import Facts, build_report

@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from memsched.check.stages import check_stages
 from memsched.errors import MemschedError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact, heuristic
 from memsched.pipeline.simulate import simulate
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, repeats, time_limit

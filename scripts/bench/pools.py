@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memsched.allocate.pools import PoolPlan, place_in_pools
-from memsched.allocate.pools_checker import check_pool_plan
-from memsched.compiler import load
-from memsched.graph.limits import Limits
-from memsched.planning import GraphPlan, lower_module, plan_module
+from memsched.check.pools import check_pool_plan
+from memsched.commands.optimize.optimize import load
+from memsched.planning.orders import GraphPlan, lower_module, plan_module
+from memsched.search.limits import Limits
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Pool
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional, time_limit

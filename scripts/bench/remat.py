@@ -14,11 +14,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import rewriter as onnx_rewriter
+from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.dialect import Dialect
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import Point, judge, work_of
@@ -28,6 +28,7 @@ from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.search import Found, search
 from memsched.remat.trace import Tracer
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option

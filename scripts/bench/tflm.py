@@ -24,7 +24,7 @@ MODELS = (
 
 def heads(model: Path, target: str, time_limit: float) -> dict[str, Any]:
     """Return the section ``tflm`` of the report for ``model``."""
-    from memsched.compiler import optimize
+    from memsched.commands.optimize.optimize import optimize
 
     done = optimize(str(model), target=target, tflm_plan=True, verify=False, time_limit=time_limit)
     section: dict[str, Any] = done.report["tflm"]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from memsched.errors import MemschedError
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from scripts.networks.catalogue import CLASSIFIERS, NAMES, SHARED, STAGED, build
 from scripts.networks.table import rows
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from memsched.formats.onnx_reader import read
-from memsched.graph.limits import Limits
+from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 

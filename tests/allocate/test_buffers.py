@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from memsched.allocate.buffers import Buffer, buffers
-from memsched.graph.checker import check_schedule
+from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, InPlace, Op, Schedule
 from tests.graph.examples import graph_of, schedule_of

@@ -17,9 +17,9 @@ from memsched.allocate.exact import solve
 from memsched.allocate.preprocess import common_unit, is_uniform, problem_of
 from memsched.allocate.rounds import Rounds, Task
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
-from memsched.graph.limits import Limits
+from memsched.check.packing import check_packing
 from memsched.graph.packing import Block, Packing, Part
-from memsched.graph.packing_checker import check_packing
+from memsched.search.limits import Limits
 from scripts.bench.allocate import CAPACITY, generate, shuffled
 
 

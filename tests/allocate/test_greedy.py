@@ -13,11 +13,11 @@ from memsched.allocate.arena import allocate, place
 from memsched.allocate.bounds import live_bound
 from memsched.allocate.buffers import Buffer
 from memsched.allocate.greedy import Planner
-from memsched.graph.checker import check_allocation
+from memsched.check.packing import check_packing
+from memsched.check.schedule import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation
 from memsched.graph.packing import Block, Packing
-from memsched.graph.packing_checker import check_packing
 from tests.graph.examples import graph_of, schedule_of
 from tests.random_graphs import random_graph, random_layered_graph, random_order
 

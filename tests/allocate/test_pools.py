@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from memsched.allocate.buffers import buffers
 from memsched.allocate.pools import PoolPacking, PoolProblem, greedy_pools, place_in_pools, solve_pools
-from memsched.allocate.pools_checker import check_pool_plan
 from memsched.allocate.pools_cpsat import Cut, choose
 from memsched.allocate.shelf import Shelf
 from memsched.allocate.traffic import traffic_of
+from memsched.check.packing import check_packing
+from memsched.check.pools import check_pool_plan
 from memsched.errors import InternalError
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, InPlace, Op, Schedule, Tensor
 from memsched.graph.packing import Block, Packing, Part, height_of
-from memsched.graph.packing_checker import check_packing
+from memsched.search.limits import Limits
 from memsched.targets.model import Pool
 from tests.random_graphs import random_graph, random_order
 
@@ -304,7 +304,7 @@ def test_the_same_placement_whatever_the_hash_seed() -> None:
     code = """
 import random
 from memsched.allocate.pools import *
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from memsched.graph.packing import Block
 from memsched.targets.model import Pool
 rng = random.Random(1)

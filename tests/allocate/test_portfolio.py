@@ -15,10 +15,10 @@ from memsched.allocate.components import components
 from memsched.allocate.conflicts import conflicts_of, overlapping_pairs, without_overlaps
 from memsched.allocate.greedy import Planner
 from memsched.allocate.portfolio import PackProgress, pack
+from memsched.check.packing import check_packing
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.packing import Block, Packing, Part, height_of
-from memsched.graph.packing_checker import check_packing
+from memsched.search.limits import Limits
 from tests.allocate.packings import any_blocks, cells, is_valid, least_height, tiny_blocks
 
 LIMITS = Limits(time_limit=None, rounds=3)

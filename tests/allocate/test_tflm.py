@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsched.allocate import tflm
-from memsched.allocate.tflm import Request, greedy_offsets, head_bytes, round_up
+from memsched.runtimes.tflm import planner
+from memsched.runtimes.tflm.planner import Request, greedy_offsets, head_bytes, round_up
 
 SIZES = st.sampled_from([16, 32, 48, 96, 160])
 
@@ -46,7 +46,7 @@ def naive(wanted: list[Request]) -> list[int]:
 @given(requests(), st.booleans())
 def test_it_places_as_a_naive_planner_does(wanted: list[Request], listed: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tflm, "_MOST_PAIRS", 100 if listed else -1)
+        patch.setattr(planner, "_MOST_PAIRS", 100 if listed else -1)
         assert list(greedy_offsets(wanted)) == naive(wanted)
 
 

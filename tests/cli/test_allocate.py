@@ -18,11 +18,11 @@ import jsonschema
 import pytest
 
 import memsched
+from memsched.check.packing import check_packing
+from memsched.commands.allocate import max_live
 from memsched.errors import InternalError, OutputError, UsageError
 from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
-from memsched.graph.packing_checker import check_packing
-from memsched.packing import max_live
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Outcome, Run
 
@@ -124,7 +124,7 @@ def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch
         offsets = tuple(-(-end // 8) * 8 for end in ends[:-1])
         return Packing(offsets, ends[-1], LIVE, "feasible", "bytes in use at once", "stacking")
 
-    monkeypatch.setattr("memsched.packing.pack", stacked)
+    monkeypatch.setattr("memsched.commands.allocate.pack", stacked)
     done = run("allocate", buffers, "--capacity", 30)
     assert done.code == 3
     assert "does not exclude" in done.out
@@ -135,7 +135,7 @@ def test_what_the_checker_refuses_is_never_written(run: Run, buffers: Path, monk
     def wrong(blocks: Any, *_: object, **__: object) -> Packing:
         return Packing((0,) * len(blocks), 10, 10, "optimal", "", "")
 
-    monkeypatch.setattr("memsched.packing.pack", wrong)
+    monkeypatch.setattr("memsched.commands.allocate.pack", wrong)
     refused(run("allocate", buffers), InternalError.exit_code, "block")
     assert names(buffers.parent) == ["in.csv"]
 

@@ -12,8 +12,8 @@ import jsonschema
 import onnx
 import pytest
 
-from memsched import distributing
-from memsched.distributed_running import Executed, execute
+from memsched.commands.distribute import distribute as distributing
+from memsched.commands.distribute.execute import Executed, execute
 from memsched.errors import UsageError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run

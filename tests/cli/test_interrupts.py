@@ -38,7 +38,7 @@ def report_of(path: Path) -> dict[str, Any]:
 
 SLOW = """
 import sys, time
-import memsched.planning as planning
+import memsched.planning.orders as planning
 from memsched.schedule.portfolio import Progress
 
 search = planning.schedule_graph
@@ -95,7 +95,9 @@ def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None
 
 
 def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
-    script = SLOW.replace("search = planning", "import memsched.compiler as c\nsearch = planning").replace(
+    script = SLOW.replace(
+        "search = planning", "import memsched.commands.optimize.optimize as c\nsearch = planning"
+    ).replace(
         "planning.schedule_graph = slow",
         "def load(*_):\n    print('loading', file=sys.stderr, flush=True)\n    time.sleep(600)\nc.load_module = load",
     )
@@ -111,12 +113,12 @@ def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
 
 
 def test_an_interrupted_verification_keeps_the_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched import compiler
+    from memsched.commands.optimize import optimize
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compiler, "verify_written", interrupted)
+    monkeypatch.setattr(optimize, "verify_written", interrupted)
     done = run("optimize", model)
     assert done.code == 130
     report = report_of(model.parent / "net_memsched.json")

@@ -15,12 +15,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched import compiler, writing
-from memsched.compiler import optimize
-from memsched.formats import onnx_dimensions
+from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize.optimize import optimize
+from memsched.formats.onnx import dimensions
+from memsched.planning import write as writing
 from memsched.report.schema import json_schema
-from memsched.runtimes import onnxruntime as runtime
-from memsched.runtimes.onnxruntime_sessions import open_session, session_options
+from memsched.runtimes.onnxruntime import verification as runtime
+from memsched.runtimes.onnxruntime.sessions import open_session, session_options
 from tests.cli.conftest import Run
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import shuffled, varied
@@ -199,7 +200,7 @@ def test_orders_and_pins_stay_right_at_every_size(guarantee: Any) -> None:
     for seed in range(1):
         model = shuffled(varied(seed), seed)
         given = model.SerializeToString()
-        symbols = {one.name for one in onnx_dimensions.open_inputs(model)}
+        symbols = {one.name for one in dimensions.open_inputs(model)}
         result = optimize(given, order_guarantee=guarantee, time_limit=1.0, dims=dict.fromkeys(symbols, 6))
         if result.model == given or not symbols:
             continue
@@ -279,10 +280,10 @@ def test_dimensions_are_fixed_wherever_they_are_declared() -> None:
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     module = compiler.load(model.SerializeToString(), input_shapes={"x": (6, 4)}, dims={})
-    onnx_dimensions.fix(model, module.graphs[0])
+    dimensions.fix(model, module.graphs[0])
 
     def dims(value: onnx.ValueInfoProto) -> list[int | str | None]:
-        (shape,) = onnx_dimensions._shapes(value.type)
+        (shape,) = dimensions._shapes(value.type)
         return [dim.dim_value or dim.dim_param or None for dim in shape.dim]
 
     main = model.graph

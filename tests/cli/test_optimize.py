@@ -355,11 +355,11 @@ def test_both_files_or_neither(run: Run, model: Path, monkeypatch: pytest.Monkey
 
 
 def test_different_outputs_write_no_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched import compiler
+    from memsched.commands.optimize import optimize
     from memsched.runtimes.values import Verification
 
     wrong = Verification("onnxruntime 0", 3, False, float("inf"), None, None, None, "outputs differ")
-    monkeypatch.setattr(compiler, "verify_written", lambda *_, **__: (wrong, ()))
+    monkeypatch.setattr(optimize, "verify_written", lambda *_, **__: (wrong, ()))
     done = run("optimize", model)
     assert done.code == 4
     assert "outputs differ" in done.err
@@ -389,12 +389,12 @@ def test_a_runtime_that_is_not_installed_is_said(
 
 
 def test_an_internal_error_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched import placing
+    from memsched.commands.optimize import place
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh\nno")
 
-    monkeypatch.setattr(placing, "plan_module", broken)
+    monkeypatch.setattr(place, "plan_module", broken)
     done = run("optimize", model)
     assert done.code == 1
     assert done.err.count("\n") == 1
@@ -406,7 +406,7 @@ def test_an_internal_error_is_one_line(run: Run, model: Path, monkeypatch: pytes
 def test_a_result_that_fails_the_checker_is_not_written(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    from memsched import planning
+    from memsched.planning import orders
     from memsched.schedule import portfolio
 
     schedule = portfolio.schedule_graph
@@ -415,7 +415,7 @@ def test_a_result_that_fails_the_checker_is_not_written(run: Run, model: Path, m
         found = schedule(*arguments, **more)
         return dataclasses.replace(found, schedule=dataclasses.replace(found.schedule, peak=1, lower_bound=0))
 
-    monkeypatch.setattr(planning, "schedule_graph", lying)
+    monkeypatch.setattr(orders, "schedule_graph", lying)
     done = run("optimize", model)
     assert done.code == 1
     assert "claims a peak of 1 bytes" in done.err

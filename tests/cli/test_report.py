@@ -113,7 +113,7 @@ def test_nothing_is_searched_where_pages_cannot_be_made(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, report: Path
 ) -> None:
     monkeypatch.setattr("memsched.report.page.util.find_spec", lambda _: None)
-    monkeypatch.setattr("memsched.compiler.optimize", lambda *_, **__: pytest.fail("it was searched"))
+    monkeypatch.setattr("memsched.commands.optimize.optimize.optimize", lambda *_, **__: pytest.fail("it was searched"))
     for arguments in (("optimize", model, "--html", model.with_name("p.html")), ("report", report)):
         outcome = run(*arguments)
         assert outcome.code == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from memsched.formats.tflite_model import parse
-from memsched.formats.tflite_plan import given_plan
+from memsched.formats.tflite.model import parse
+from memsched.runtimes.tflm.plan import given_plan
 from tests.cli.conftest import Run
 from tests.formats.test_tflite_plan import three_branches
 

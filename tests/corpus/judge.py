@@ -12,8 +12,8 @@ import onnxruntime
 
 import memsched
 from memsched.errors import MemschedError
-from memsched.formats import onnx_reader, onnx_writer
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx import reader, writer
 from memsched.graph import dag
 from memsched.graph.model import Graph
 from tests.corpus.onnx_corpus import Case
@@ -71,11 +71,11 @@ def judge(case: Case) -> Outcome:
 
 def _shuffled(case: Case) -> bytes | None:
     """Return the model with a random order of each graph's ops; None when there is only one."""
-    module: Module = onnx_reader.read(case.model, "corpus.onnx", LoadOptions())
+    module: Module = reader.read(case.model, "corpus.onnx", LoadOptions())
     rng = random.Random(case.name)
     orders = {index: _random_order(rng, graph) for index, graph in enumerate(module.graphs)}
     changed = {index: order for index, order in orders.items() if list(order) != sorted(order)}
-    return onnx_writer.serialize(module, changed, {}) if changed else None
+    return writer.serialize(module, changed, {}) if changed else None
 
 
 def _random_order(rng: random.Random, graph: Graph) -> tuple[int, ...]:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from memsched.batch import Event, run_batch
-from memsched.batch_cluster import Cluster
-from memsched.batch_inputs import find_models
-from memsched.batch_process import BatchOptions, Processes
 from memsched.cli.main import main
-from memsched.cluster import connect, executor_at
+from memsched.commands.batch.dask import Cluster
+from memsched.commands.batch.inputs import find_models
+from memsched.commands.batch.process import BatchOptions, Processes
+from memsched.commands.batch.run import Event, run_batch
 from memsched.errors import UsageError
 from memsched.schedule.parallel import search_all
+from memsched.search.dask import connect, executor_at
 from tests import small_models
 from tests.dask.local_cluster import Addresses, local_cluster
 from tests.schedule.test_parallel import jobs, never
@@ -117,7 +117,7 @@ def test_a_scheduler_that_goes_away(zoo: Path, tmp_path: Path) -> None:
 
 
 def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memsched.cluster._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("memsched.search.dask._CONNECT_SECONDS", 0.5)
     with pytest.raises(UsageError, match="no scheduler answers"), connect("tcp://127.0.0.1:9"):
         pass
     with pytest.raises(UsageError, match="no scheduler answers"), connect("nonsense://x"):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from memsched.distribute.plan import Blocks
 from memsched.distribute.space import Space
 from memsched.formats.module import LoadOptions
-from memsched.formats.onnx_reader import read
-from memsched.formats.tflite_reader import read as read_tflite
+from memsched.formats.onnx.reader import read
+from memsched.formats.tflite.reader import read as read_tflite
 from memsched.graph.distribution import Share
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router

@@ -12,9 +12,9 @@ from memsched.distribute.checking import check_plan
 from memsched.distribute.orders import plan_in_best_order
 from memsched.distribute.search import Method, search
 from memsched.distribute.space import NoPlanFitsError
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.cluster import LinearTime
 from tests.distribute.graphs import chain, cluster, conv, network, random_cluster, random_network
 

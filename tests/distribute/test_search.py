@@ -21,8 +21,8 @@ from memsched.distribute.search import METHODS, search
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.graph.distribution import Axis
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
+from memsched.search.limits import Limits
 from memsched.targets.cluster import Cluster, LinearTime, without
 from tests.distribute.graphs import chain, cluster, conv, figure, network, random_cluster, random_network
 

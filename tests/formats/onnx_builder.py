@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.formats import onnx_reader
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx import reader
 
 __all__ = [
     "BOOL",
@@ -65,7 +65,7 @@ def make(
 
 def read(model: onnx.ModelProto, **options: Any) -> Module:
     """Read a model with options of `LoadOptions`."""
-    return onnx_reader.read(model.SerializeToString(), "net.onnx", LoadOptions(**options))
+    return reader.read(model.SerializeToString(), "net.onnx", LoadOptions(**options))
 
 
 def sizes(module: Module, graph: int = 0) -> dict[str, int]:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from memsched.errors import MemschedError
-from memsched.formats import onnx_reader, onnx_writer
+from memsched.formats.onnx import reader, writer
 from tests.formats.onnx_builder import BOOL, branch, call, constant, function, make, node, value
 
 
@@ -43,9 +43,9 @@ def rich_model() -> bytes:
 def survives(data: bytes) -> bool:
     message = None
     try:
-        module = onnx_reader.read(data, "damaged.onnx")
+        module = reader.read(data, "damaged.onnx")
         order = list(range(len(module.graph.ops)))
-        onnx_writer.serialize(module, {0: order}, {"key": "value"})
+        writer.serialize(module, {0: order}, {"key": "value"})
     except MemschedError as error:
         message = str(error)
     assert message is None or (message.startswith("damaged.onnx: ") and "\n" not in message)

@@ -10,8 +10,9 @@ import onnx
 import pytest
 
 from memsched.errors import ModelError, OutputError
-from memsched.formats import onnx_external, onnx_reader, onnx_writer
 from memsched.formats.module import Module
+from memsched.formats.onnx import external as onnx_external
+from memsched.formats.onnx import reader, writer
 from tests.formats.onnx_builder import INT64, constant, make, node, value
 
 
@@ -32,7 +33,7 @@ def saved(folder: Path, location: str, *, content: bytes | None = b"\0" * 4096) 
     if content is not None:
         (folder / location).parent.mkdir(parents=True, exist_ok=True)
         (folder / location).write_bytes(content)
-    return onnx_reader.read(path.read_bytes(), str(path))
+    return reader.read(path.read_bytes(), str(path))
 
 
 def test_references_are_kept_and_resolve_from_another_folder(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_references_are_kept_and_resolve_from_another_folder(tmp_path: Path) -> 
     assert onnx_external.external_files(module) == ("parts/weights.bin",)
     created = onnx_external.copy_external_files(module, target)
     assert created == (target / "parts/weights.bin",)
-    (target / "net.onnx").write_bytes(onnx_writer.serialize(module, {}, {"key": "value"}))
+    (target / "net.onnx").write_bytes(writer.serialize(module, {}, {"key": "value"}))
     loaded = onnx.load(target / "net.onnx")
     assert loaded.graph.initializer[0].raw_data == bytes(range(256)) * 16
     assert onnx_external.copy_external_files(module, target) == ()
@@ -78,7 +79,7 @@ def test_failures_leave_nothing_behind(tmp_path: Path) -> None:
     model = make(nodes, [value("x", [1024])], [value("y", None)], [first, second])
     for name in ("a.bin", "b.bin"):
         (tmp_path / name).write_bytes(b"\0" * 4096)
-    module = onnx_reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
+    module = reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
     target = tmp_path / "out"
     target.mkdir()
     (target / "b.bin").write_bytes(b"mine")
@@ -122,14 +123,14 @@ def test_offsets_must_be_numbers(tmp_path: Path, offset: int | None, message: st
         weight.external_data.add(key="length", value="many")
     model = make([node("Add", "x w", "y")], [value("x", [4])], [value("y", None)], [weight])
     with pytest.raises(ModelError, match=message):
-        onnx_reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
+        reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
 
 
 def test_shapes_in_external_data_are_read(tmp_path: Path) -> None:
     (tmp_path / "shapes.bin").write_bytes(b"\0" * 8 + np.array([6, 2], np.int64).tobytes())
     shape = external(constant("s", np.zeros(2, np.int64)), "shapes.bin", 8)
     model = make([node("Reshape", "x s", "y")], [value("x", [3, 4])], [value("y", None)], [shape])
-    module = onnx_reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
+    module = reader.read(model.SerializeToString(), str(tmp_path / "net.onnx"))
     assert module.graph.tensors[1].shape == (6, 2)
 
 
@@ -144,8 +145,8 @@ def test_three_gigabytes_of_weights_are_never_loaded(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(model.SerializeToString())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    module = onnx_reader.read(path.read_bytes(), str(path))
-    data = onnx_writer.serialize(module, {}, {"key": "value"})
+    module = reader.read(path.read_bytes(), str(path))
+    data = writer.serialize(module, {}, {"key": "value"})
     assert len(data) < 1024
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # kilobytes
     assert module.weights_bytes == 4 * elements

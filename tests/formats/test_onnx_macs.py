@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memsched.formats import onnx_macs
+from memsched.formats.onnx import macs
 
 CASES: list[tuple[str, dict[str, Any], list[Any], list[Any], int]] = [
     ("Conv", {}, [(1, 8, 6, 6), (16, 4, 3, 3), (16,)], [(1, 16, 4, 4)], 16 * 16 * 4 * 9),
@@ -29,4 +29,4 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[Any], int]] = [
 
 @pytest.mark.parametrize(("kind", "attributes", "inputs", "outputs", "expected"), CASES)
 def test_counts(kind: str, attributes: dict[str, Any], inputs: list[Any], outputs: list[Any], expected: int) -> None:
-    assert onnx_macs.count(kind, attributes, inputs, outputs) == expected
+    assert macs.count(kind, attributes, inputs, outputs) == expected

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.formats.onnx_pins import pin, shape_nodes, unpin
+from memsched.runtimes.onnxruntime.pins import pin, shape_nodes, unpin
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, feed_of, reshaping, shuffled
 

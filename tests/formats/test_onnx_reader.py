@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from memsched.errors import GraphError, ModelError, UnknownShapeError
-from memsched.formats import onnx_functions, onnx_reader
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import functions as onnx_functions
+from memsched.formats.onnx import reader
 from tests.formats.onnx_builder import (
     BOOL,
     INT64,
@@ -320,7 +321,7 @@ def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, message:
         del (proto := onnx.ModelProto.FromString(data)).opset_import[:1]
         data, message = proto.SerializeToString(), "opset_import"
     with pytest.raises(ModelError, match=message) as caught:
-        onnx_reader.read(data, "bad.onnx", LoadOptions())
+        reader.read(data, "bad.onnx", LoadOptions())
     assert str(caught.value).startswith("bad.onnx: ")
     assert "\n" not in str(caught.value)
 
@@ -328,7 +329,7 @@ def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, message:
 def test_names_that_are_no_text_are_refused() -> None:
     data = relu_chain().SerializeToString().replace(b"Relu", b"\xff\xfe\xfd\xfc")
     with pytest.raises(ModelError):
-        onnx_reader.read(data, "bad.onnx")
+        reader.read(data, "bad.onnx")
 
 
 def test_native_inference_meets_no_value_without_a_type() -> None:

@@ -12,14 +12,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError
-from memsched.formats import onnx_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx import rewriter
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.graph.rewrite_checker import check_rewrite, check_written
-from memsched.runtimes.onnxruntime import compare_models, offline_optimized
+from memsched.runtimes.onnxruntime.verification import compare_models, offline_optimized
 
 RNG = np.random.default_rng(7)
 
@@ -143,7 +143,7 @@ def written(module: Module, data: bytes, graph: Graph) -> bytes:
     """Write, read back, compare with the plan, and run both models."""
     check_rewrite(module.graphs[0], graph)
     order = list(range(len(graph.ops)))
-    result = onnx_rewriter.serialize(module, graph, order, {"memsched.test": "1"})
+    result = rewriter.serialize(module, graph, order, {"memsched.test": "1"})
     check_written(graph, order, load_module(result, "written.onnx", LoadOptions()).graphs[0])
     found = compare_models(data, result, rtol=1e-5, atol=1e-6)
     assert found.outputs_close, found.verification
@@ -152,7 +152,7 @@ def written(module: Module, data: bytes, graph: Graph) -> bytes:
 
 def load(data: bytes) -> tuple[Module, Builder]:
     module = load_module(data, "given.onnx", LoadOptions())
-    return module, Builder(module, onnx_rewriter.dialect(module))
+    return module, Builder(module, rewriter.dialect(module))
 
 
 @pytest.mark.parametrize(("opset", "auto"), [(9, False), (13, False), (17, True)])
@@ -232,9 +232,9 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
     graph = build.graph()
     strange = replace(graph, ops=(*graph.ops[:-1], replace(graph.ops[-1], name="new", origin="nothing")))
     with pytest.raises(InternalError, match="does not hold"):
-        onnx_rewriter.serialize(module, strange, range(4), {})
+        rewriter.serialize(module, strange, range(4), {})
     with pytest.raises(InternalError, match="each of its ops once"):
-        onnx_rewriter.serialize(module, graph, [0, 1, 2], {})
+        rewriter.serialize(module, graph, [0, 1, 2], {})
     with pytest.raises(InternalError, match="not written as planned"):
         check_written(graph, [0, 1, 2, 3], replace(graph, ops=(*graph.ops[:2], graph.ops[3], graph.ops[2])))
     for broken in (

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from memsched.errors import InternalError, ModelError
-from memsched.formats import onnx_segments
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import segments as onnx_segments
 from memsched.formats.segments import Segment, annotate_stages, extract, read_options
 from tests import onnx_dags
 from tests.segment_cuts import LEVELS, assert_same, cut, load, random_stages, run, segments_of

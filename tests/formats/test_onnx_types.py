@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from memsched.formats.onnx_types import element_bits, element_name, tensor_bytes
+from memsched.formats.onnx.types import element_bits, element_name, tensor_bytes
 
 
 def test_every_element_type_of_the_installed_onnx_has_a_size() -> None:

@@ -10,18 +10,18 @@ import pytest
 from onnx import helper
 
 from memsched.errors import InternalError
-from memsched.formats import onnx_reader, onnx_writer
 from memsched.formats.module import Module
+from memsched.formats.onnx import reader, writer
 from memsched.graph.model import Graph
 from tests.formats.onnx_builder import BOOL, branch, call, constant, function, make, node, value
 
 
 def load(model: onnx.ModelProto) -> Module:
-    return onnx_reader.read(model.SerializeToString(), "net.onnx")
+    return reader.read(model.SerializeToString(), "net.onnx")
 
 
 def written(module: Module, orders: dict[int, list[int]], **metadata: str) -> onnx.ModelProto:
-    model: onnx.ModelProto = onnx.ModelProto.FromString(onnx_writer.serialize(module, orders, metadata))
+    model: onnx.ModelProto = onnx.ModelProto.FromString(writer.serialize(module, orders, metadata))
     return model
 
 
@@ -48,10 +48,10 @@ def diamond() -> onnx.ModelProto:
 
 def test_unchanged_orders_return_the_files_own_bytes() -> None:
     data = diamond().SerializeToString() + b"\xfa\x7f\x03new"  # field 2047, unknown to this version
-    module = onnx_reader.read(data, "net.onnx")
-    assert onnx_writer.serialize(module, {}, {}) == data
-    assert onnx_writer.serialize(module, {0: range(5)}, {}) == data
-    assert b"\xfa\x7f\x03new" in onnx_writer.serialize(module, {0: [1, 0, 2, 3, 4]}, {})
+    module = reader.read(data, "net.onnx")
+    assert writer.serialize(module, {}, {}) == data
+    assert writer.serialize(module, {0: range(5)}, {}) == data
+    assert b"\xfa\x7f\x03new" in writer.serialize(module, {0: [1, 0, 2, 3, 4]}, {})
 
 
 def test_constants_move_before_their_first_reader() -> None:
@@ -62,7 +62,7 @@ def test_constants_move_before_their_first_reader() -> None:
     assert (model.doc_string, model.producer_name) == ("about", "someone")
     assert [proto.name for proto in model.graph.node if proto.output[0] in {"a", "b", "c"}] == ["", "first", "first"]
     assert next(proto for proto in model.graph.node if proto.output[0] == "b").doc_string == "kept"
-    again = onnx_reader.read(model.SerializeToString(), "net.onnx")
+    again = reader.read(model.SerializeToString(), "net.onnx")
     assert [op.name for op in again.graph.ops] == ["b", "d", "first", "c", "y"]
 
 
@@ -77,19 +77,19 @@ def test_metadata_is_added_and_replaced() -> None:
 
 def test_equal_orders_give_equal_bytes() -> None:
     module = load(diamond())
-    first, second = (onnx_writer.serialize(module, {0: [1, 3, 0, 2, 4]}, {"b": "1", "a": "2"}) for _ in range(2))
+    first, second = (writer.serialize(module, {0: [1, 3, 0, 2, 4]}, {"b": "1", "a": "2"}) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [0, 0, 1, 2, 3], [0, 1, 2, 3, 9]])
 def test_orders_that_do_not_fit_are_defects(order: list[int]) -> None:
     with pytest.raises(InternalError):
-        onnx_writer.serialize(load(diamond()), {0: order}, {})
+        writer.serialize(load(diamond()), {0: order}, {})
 
 
 def test_nodes_take_their_ops_names_only_for_measuring() -> None:
     module = load(diamond())
-    named = onnx.ModelProto.FromString(onnx_writer.serialize(module, {}, {}, name_nodes=True))
+    named = onnx.ModelProto.FromString(writer.serialize(module, {}, {}, name_nodes=True))
     by_output = {proto.output[0]: proto.name for proto in named.graph.node}
     assert [by_output[module.graph.tensors[op.outputs[0]].name] for op in module.graph.ops] == [
         op.name for op in module.graph.ops
@@ -149,6 +149,6 @@ def test_any_order_of_random_graphs_reads_back_as_that_order() -> None:
         model = make(nodes, [value("x", [3])], [value("y", None)])
         module = load(model)
         order = random_order(module.graph, rng)
-        again = onnx_reader.read(onnx_writer.serialize(module, {0: order}, {}), "net.onnx")
+        again = reader.read(writer.serialize(module, {0: order}, {}), "net.onnx")
         assert [op.name for op in again.graph.ops] == [module.graph.ops[op].name for op in order]
         assert again.constant_ops == module.constant_ops

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from memsched.errors import ModelError
-from memsched.formats import tflite_reader, tflite_writer
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.tflite_flatbuffer import FlatFile
+from memsched.formats.tflite import reader, writer
+from memsched.formats.tflite.flatbuffer import FlatFile
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, options, pack, some_order, unpack
 
 HELLO = (MODELS / "hello_world_int8.tflite").read_bytes()
 
 
 def load(data: bytes) -> Module:
-    return tflite_reader.read(data, "bad.tflite", LoadOptions())
+    return reader.read(data, "bad.tflite", LoadOptions())
 
 
 def edited(change: Callable[[Any], None], data: bytes | None = None) -> bytes:
@@ -208,7 +208,7 @@ def _is_refused(data: bytes) -> bool:
     """Read a file and write it in another order; whatever is refused is refused in one line."""
     try:
         module = load(data)
-        tflite_writer.serialize(module, {0: some_order(module.graph, 1)}, control_dependencies=True)
+        writer.serialize(module, {0: some_order(module.graph, 1)}, control_dependencies=True)
     except ModelError as error:
         lines = str(error).count("\n")
         if lines:

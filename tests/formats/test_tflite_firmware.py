@@ -3,11 +3,11 @@ from __future__ import annotations
 import jsonschema
 
 import memsched
-from memsched.formats.tflite_firmware import firmware_needs
-from memsched.formats.tflite_model import parse
-from memsched.formats.tflite_resolver import BUILTIN, resolver
-from memsched.formats.tflite_schema import operator_types
+from memsched.formats.tflite.model import parse
+from memsched.formats.tflite.schema import operator_types
 from memsched.report.schema import json_schema
+from memsched.runtimes.tflm.firmware import firmware_needs
+from memsched.runtimes.tflm.resolver import BUILTIN, resolver
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
 from tests.small_models import branches as onnx_branches
 

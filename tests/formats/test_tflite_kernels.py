@@ -7,8 +7,8 @@ import math
 import pytest
 from flatbuffers import flexbuffers
 
-from memsched.formats.tflite_kernels import scratch_requests
-from memsched.formats.tflite_model import FileModel, parse
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.tflm.kernels import scratch_requests
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options, pack, unpack
 
 SIZES = {"INT8": 1, "BOOL": 1, "INT16": 2, "INT32": 4, "FLOAT32": 4}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memsched.formats.tflite_limits import AXES, KERNELS, MOST_JOINED, new_refusals, refusals
-from memsched.formats.tflite_model import parse
-from memsched.formats.tflite_resolver import BUILTIN
-from memsched.formats.tflite_schema import operator_types
+from memsched.formats.tflite.model import parse
+from memsched.formats.tflite.schema import operator_types
+from memsched.runtimes.tflm.limits import AXES, KERNELS, MOST_JOINED, new_refusals, refusals
+from memsched.runtimes.tflm.resolver import BUILTIN
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, options
 from tests.tflm_kernels import CASES, model, of_axes, strided
 from tests.tflm_runtime import needs_tflm, run_all

@@ -14,10 +14,11 @@ import pytest
 import tflite
 
 from memsched.errors import InternalError
-from memsched.formats import tflite_options, tflite_package
-from memsched.formats.tflite_package import NEWER_FIELDS, NEWER_MEMBERS, UNIONS, Field, members, table
-from memsched.formats.tflite_resolver import BUILTIN
-from memsched.formats.tflite_schema import element_types, operator_types, unsized_types
+from memsched.formats.tflite import options as tflite_options
+from memsched.formats.tflite import package as tflite_package
+from memsched.formats.tflite.package import NEWER_FIELDS, NEWER_MEMBERS, UNIONS, Field, members, table
+from memsched.formats.tflite.schema import element_types, operator_types, unsized_types
+from memsched.runtimes.tflm.resolver import BUILTIN
 
 ENUMERATIONS = [
     "ActivationFunctionType",

@@ -9,15 +9,8 @@ import ai_edge_litert.schema_py_generated as schema
 import pytest
 
 from memsched.errors import ModelError
-from memsched.formats.tflite_model import FileModel, parse
-from memsched.formats.tflite_persistent import (
-    _init,
-    _prepare,
-    _quantization_counts,
-    _Tail,
-    estimates,
-    unknown_kernels,
-)
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.tflm.persistent import _init, _prepare, _quantization_counts, _Tail, estimates, unknown_kernels
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options, pack, unpack
 
 

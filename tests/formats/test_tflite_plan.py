@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from memsched.errors import ModelError
-from memsched.formats.tflite_dead import dead_tensors, drop_dead_tensors
-from memsched.formats.tflite_metadata import OFFLINE_PLAN
-from memsched.formats.tflite_model import FileModel, parse
-from memsched.formats.tflite_plan import (
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.tflm.dead_tensors import dead_tensors, drop_dead_tensors
+from memsched.runtimes.tflm.plan import (
     encode_plan,
     executed_subgraphs,
     given_plan,

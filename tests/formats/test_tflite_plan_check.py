@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from memsched.errors import InternalError
-from memsched.formats.tflite_metadata import OFFLINE_PLAN
-from memsched.formats.tflite_model import parse
-from memsched.formats.tflite_plan_check import check_plan
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.formats.tflite.model import parse
+from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 

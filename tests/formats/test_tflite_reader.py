@@ -5,15 +5,15 @@ import hashlib
 import pytest
 
 from memsched.errors import GraphError, ModelError, UsageError
-from memsched.formats import tflite_reader
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.tflite_model import parse
+from memsched.formats.tflite import reader
+from memsched.formats.tflite.model import parse
 from memsched.graph.liveness import Storage, evaluate
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, int32s, options, pack, unpack
 
 
 def load(data: bytes, **stated: object) -> Module:
-    return tflite_reader.read(data, "model.tflite", LoadOptions(**stated))  # type: ignore[arg-type]
+    return reader.read(data, "model.tflite", LoadOptions(**stated))  # type: ignore[arg-type]
 
 
 def file_order_peak(module: Module) -> int:

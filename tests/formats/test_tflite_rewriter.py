@@ -11,14 +11,15 @@ import ai_edge_litert.schema_py_generated as schema
 import numpy as np
 import pytest
 
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError, ModelError
-from memsched.formats import tflite_metadata, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.tflite_model import parse
+from memsched.formats.tflite import metadata as tflite_metadata
+from memsched.formats.tflite import rewriter
+from memsched.formats.tflite.model import parse
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.graph.rewrite_checker import check_rewrite, check_written
-from memsched.runtimes import litert
+from memsched.runtimes.litert import verification as litert
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
 
 RNG = np.random.default_rng(11)
@@ -66,7 +67,7 @@ class Builder:
 
     def __init__(self, module: Module) -> None:
         self.given = module.graphs[0]
-        self.dialect = tflite_rewriter.dialect(module)
+        self.dialect = rewriter.dialect(module)
         self.tensors = list(self.given.tensors)
         self.ops: list[Op] = []
 
@@ -158,7 +159,7 @@ def written(module: Module, data: bytes, graph: Graph, *, atol: float = 0.0, **o
     """Write, read back, compare with the plan, and run both models."""
     check_rewrite(module.graphs[0], graph)
     order = list(range(len(graph.ops)))
-    result = tflite_rewriter.serialize(module, graph, order, **options)
+    result = rewriter.serialize(module, graph, order, **options)
     found = load_module(result, "written.tflite", LoadOptions())
     check_written(graph, order, found.graphs[0], named=False)
     assert not [note for note in found.notes if "no operator refers to" in note]
@@ -244,9 +245,9 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
     ):
         broken = replace(graph, ops=(graph.ops[0], op, graph.ops[2]))
         with pytest.raises(InternalError):
-            tflite_rewriter.serialize(module, broken, range(3))
+            rewriter.serialize(module, broken, range(3))
     with pytest.raises(InternalError, match="each of its ops once"):
-        tflite_rewriter.serialize(module, graph, [0, 1])
+        rewriter.serialize(module, graph, [0, 1])
 
 
 def test_tables_of_a_later_schema_are_not_copied() -> None:
@@ -267,4 +268,4 @@ def test_tables_of_a_later_schema_are_not_copied() -> None:
         return
     rows_of_small_net(builder)
     with pytest.raises(ModelError, match="later schema"):
-        tflite_rewriter.serialize(damaged, builder.graph(), range(len(builder.ops)))
+        rewriter.serialize(damaged, builder.graph(), range(len(builder.ops)))

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 import memsched
-from memsched.formats import tflite_reader, tflite_writer
+from memsched.check.schedule import check_reordering
 from memsched.formats.module import LoadOptions
-from memsched.graph.checker import check_reordering
+from memsched.formats.tflite import reader, writer
 from memsched.graph.model import Graph
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
@@ -13,7 +13,7 @@ X, Y = T("x"), T("y")
 
 
 def load(*subs: Sub) -> Graph:
-    return tflite_reader.read(build(*subs), "model.tflite", LoadOptions()).graph
+    return reader.read(build(*subs), "model.tflite", LoadOptions()).graph
 
 
 def handle(name: str, output: int) -> O:
@@ -66,12 +66,10 @@ def test_operators_without_outputs_keep_their_names_in_another_order() -> None:
         O("READ_VARIABLE", [1], [6]),
     ]
     data = build(Sub(tensors, ops, [0], [6]))
-    module = tflite_reader.read(data, "model.tflite", LoadOptions())
+    module = reader.read(data, "model.tflite", LoadOptions())
     writes = ["ASSIGN_VARIABLE(h, wide)", "ASSIGN_VARIABLE(h, wide)#2", "ASSIGN_VARIABLE(h, other)"]
     assert [op.name for op in module.graph.ops] == ["h", "wide", "other", *writes, "y"]
-    again = tflite_reader.read(
-        tflite_writer.serialize(module, {0: (0, 1, 3, 4, 2, 5, 6)}), "model.tflite", LoadOptions()
-    ).graph
+    again = reader.read(writer.serialize(module, {0: (0, 1, 3, 4, 2, 5, 6)}), "model.tflite", LoadOptions()).graph
     assert [op.name for op in again.ops] == ["h", "wide", *writes[:2], "other", writes[2], "y"]
     check_reordering(module.graph, again)
     assert memsched.optimize(data, verify=False).schedule.order != tuple(range(7))

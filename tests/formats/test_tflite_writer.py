@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from memsched.errors import InternalError, ModelError
-from memsched.formats import tflite_metadata, tflite_reader, tflite_writer
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.tflite_flatbuffer import FlatFile
-from memsched.formats.tflite_schema import ModelSlot, OperatorSlot, SubgraphSlot
+from memsched.formats.tflite import metadata as tflite_metadata
+from memsched.formats.tflite import reader, writer
+from memsched.formats.tflite.flatbuffer import FlatFile
+from memsched.formats.tflite.schema import ModelSlot, OperatorSlot, SubgraphSlot
 from tests.formats.tflite_builder import (
     MODELS,
     O,
@@ -30,7 +31,7 @@ CONTROL, PLAN = tflite_metadata.CONTROL_DEPENDENCIES, tflite_metadata.OFFLINE_PL
 
 
 def load(data: bytes) -> Module:
-    return tflite_reader.read(data, "model.tflite", LoadOptions())
+    return reader.read(data, "model.tflite", LoadOptions())
 
 
 def file_ops(data: bytes, graph: int = 0) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
@@ -48,7 +49,7 @@ def test_only_the_lists_of_operators_change(name: str, seed: int) -> None:
     data = (MODELS / f"{name}.tflite").read_bytes()
     module = load(data)
     order = some_order(module.graph, seed)
-    written = tflite_writer.serialize(module, {0: order})
+    written = writer.serialize(module, {0: order})
     vector = module.native.model.subgraphs[0].vector
     start, end = vector.start, vector.start + 4 * vector.count
     assert len(written) == len(data)
@@ -64,17 +65,17 @@ def test_a_reordered_file_can_be_put_back() -> None:
     data = (MODELS / "nasnetmobile_int8.tflite").read_bytes()
     module = load(data)
     order = some_order(module.graph, 3)
-    written = tflite_writer.serialize(module, {0: order})
+    written = writer.serialize(module, {0: order})
     back = sorted(range(len(order)), key=lambda place: order[place])
-    assert tflite_writer.serialize(load(written), {0: back}) == data
+    assert writer.serialize(load(written), {0: back}) == data
 
 
 def test_an_unchanged_order_leaves_the_file_untouched() -> None:
     data = build(branches(), metadata=[(PLAN, int32s(1, 1, 1, 0))])
     module = load(data)
-    assert tflite_writer.serialize(module, {}) == data
-    assert tflite_writer.serialize(module, {0: range(len(module.graph.ops))}) == data
-    assert tflite_writer.notes(module, {0: range(len(module.graph.ops))}) == ()
+    assert writer.serialize(module, {}) == data
+    assert writer.serialize(module, {0: range(len(module.graph.ops))}) == data
+    assert writer.notes(module, {0: range(len(module.graph.ops))}) == ()
 
 
 @pytest.mark.parametrize("order", [[0], [0, 0, 1], [0, 1, 2, 3]])
@@ -82,7 +83,7 @@ def test_what_is_no_permutation_is_a_defect(order: Sequence[int]) -> None:
     tensors = [T("x"), T("a"), T("b"), T("c")]
     module = load(build(Sub(tensors, [O("EXP", [0], [index]) for index in (1, 2, 3)], [0], [1, 2, 3])))
     with pytest.raises(InternalError, match="does not name each of its 3 ops once"):
-        tflite_writer.serialize(module, {0: order})
+        writer.serialize(module, {0: order})
 
 
 def test_each_subgraph_gets_its_own_order() -> None:
@@ -90,7 +91,7 @@ def test_each_subgraph_gets_its_own_order() -> None:
     call = O("CALL", [0], [1], options("CallOptions", subgraph=1))
     data = build(Sub([T("x", (1, 8)), T("y", (1, 1))], [call], [0], [1]), main, replace(main, name="other"))
     module = load(data)
-    written = tflite_writer.serialize(module, {1: best_order()})
+    written = writer.serialize(module, {1: best_order()})
     assert file_ops(written, 0) == file_ops(data, 0)
     assert file_ops(written, 1) == [file_ops(data, 1)[op] for op in best_order()]
     assert file_ops(written, 2) == file_ops(data, 2)
@@ -110,9 +111,9 @@ def test_ops_that_compute_constants_go_right_before_their_first_reader() -> None
     data = build(Sub(tensors, ops, [0], [7, 8]))
     module = load(data)
     assert module.constant_ops == 4
-    assert tflite_writer.file_order(module, 0, [0, 1]) == (0, 1, 2, 3, 4, 5)
-    assert tflite_writer.file_order(module, 0, [1, 0]) == (1, 3, 5, 0, 4, 2)
-    written = tflite_writer.serialize(module, {0: [1, 0]})
+    assert writer.file_order(module, 0, [0, 1]) == (0, 1, 2, 3, 4, 5)
+    assert writer.file_order(module, 0, [1, 0]) == (1, 3, 5, 0, 4, 2)
+    written = writer.serialize(module, {0: [1, 0]})
     assert file_ops(written) == [file_ops(data)[op] for op in (1, 3, 5, 0, 4, 2)]
 
 
@@ -121,25 +122,25 @@ def test_a_stale_memory_plan_is_cleared_in_place() -> None:
     plan = int32s(1, 1, len(sub.tensors), *(16 * index for index in range(len(sub.tensors))))
     data = build(sub, metadata=[(PLAN, plan)])
     module = load(data)
-    written = tflite_writer.serialize(module, {0: best_order()})
+    written = writer.serialize(module, {0: best_order()})
     assert metadata(written, PLAN) == [plan[:12] + b"\xff" * (len(plan) - 12)]
     assert len(written) == len(data)
-    assert any("made for the old order" in note for note in tflite_writer.notes(module, {0: best_order()}))
+    assert any("made for the old order" in note for note in writer.notes(module, {0: best_order()}))
 
 
 def test_a_memory_plan_that_is_a_tensor_too_is_refused() -> None:
     model = unpack(build(branches(), metadata=[(PLAN, int32s(1, 1, 1, 0))]))
     model.subgraphs[0].tensors[1].buffer = model.metadata[0].buffer
     with pytest.raises(ModelError, match=r"'model\.tflite' cannot be written: .*OfflineMemoryAllocation"):
-        tflite_writer.serialize(load(pack(model)), {0: best_order()})
+        writer.serialize(load(pack(model)), {0: best_order()})
 
 
 def test_control_dependencies_state_the_order_and_keep_every_old_byte() -> None:
     data = (MODELS / "nasnetmobile_int8.tflite").read_bytes()
     module = load(data)
     order = some_order(module.graph, 1)
-    plain = tflite_writer.serialize(module, {0: order})
-    written = tflite_writer.serialize(module, {0: order}, control_dependencies=True)
+    plain = writer.serialize(module, {0: order})
+    written = writer.serialize(module, {0: order}, control_dependencies=True)
     shift = len(written) - len(plain)
     assert shift % 64 == 0
     assert written[shift:] == plain
@@ -170,12 +171,12 @@ def test_an_old_entry_follows_the_new_order(requested: bool) -> None:
     module = load(data)
     assert module.graph.dependencies == ((0, 1), (0, 3))
     order = [0, 2, 1, 3, 4]
-    written = tflite_writer.serialize(module, {0: order}, control_dependencies=requested)
+    written = writer.serialize(module, {0: order}, control_dependencies=requested)
     found = tflite_metadata.control_dependencies(load(written).native.model)
     assert found == ((((0, 1), (1, 2), (2, 3), (3, 4)) if requested else ((0, 2), (0, 3))),)
     assert len(metadata(written, CONTROL)) == 1
     assert metadata(written, "other") == [b"kept"]
-    assert any(CONTROL in note for note in tflite_writer.notes(module, {0: order}, control_dependencies=requested))
+    assert any(CONTROL in note for note in writer.notes(module, {0: order}, control_dependencies=requested))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_data_outside_the_flatbuffer_moves_with_the_file() -> None:
     model.buffers[1].data, model.buffers[1].size, model.buffers[1].offset = None, 16, 1 << 40
     model.buffers[1].offset = len(pack(model))
     module = load(pack(model) + bytes(range(16)))
-    written = load(tflite_writer.serialize(module, {0: [1, 0]}, control_dependencies=True)).native.model
+    written = load(writer.serialize(module, {0: [1, 0]}, control_dependencies=True)).native.model
     assert written.contents(1) == bytes(range(16))
 
 
@@ -211,9 +212,9 @@ def test_fields_of_a_later_schema_are_not_dropped() -> None:
     vtable = struct.pack(f"<HH{ModelSlot.COUNT + 1}H", 4 + 2 * (ModelSlot.COUNT + 1), 64, *fields, fields[0])
     struct.pack_into("<i", data, root.position, root.position - len(data))
     module = load(bytes(data) + vtable)
-    assert len(tflite_writer.serialize(module, {0: best_order()})) == len(data) + len(vtable)
+    assert len(writer.serialize(module, {0: best_order()})) == len(data) + len(vtable)
     with pytest.raises(ModelError, match="cannot be written: its root has fields of a later schema"):
-        tflite_writer.serialize(module, {}, control_dependencies=True)
+        writer.serialize(module, {}, control_dependencies=True)
 
 
 @pytest.mark.parametrize("part", ["a name", "an option"])
@@ -233,4 +234,4 @@ def test_a_list_of_operators_that_overlaps_other_parts_is_refused(part: str) -> 
     assert place is not None
     struct.pack_into("<I", data, place, operators.start - 4 - place)
     with pytest.raises(ModelError, match="overlaps other parts"):
-        tflite_writer.serialize(load(bytes(data)), {0: best_order()})
+        writer.serialize(load(bytes(data)), {0: best_order()})

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from memsched.check.schedule import check_schedule
 from memsched.fusion import iterate
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.fusion.quotient import ALIVE, DIES, FREE, Quotient
-from memsched.graph.checker import check_schedule
 from memsched.graph.contraction import Tasks, contract, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from memsched.allocate.arena import allocate
+from memsched.check.schedule import check_allocation
 from memsched.errors import GraphError, InternalError
 from memsched.graph.addresses import addresses, own_range, view_distances
-from memsched.graph.checker import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Placement, Schedule
 from tests.graph.examples import graph_of, schedule_of

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from memsched.allocate.arena import allocate
+from memsched.check import schedule as checker
+from memsched.check.schedule import CheckedSchedule, check_allocation, check_reordering, check_schedule
 from memsched.errors import InternalError
-from memsched.graph import checker
-from memsched.graph.checker import CheckedSchedule, check_allocation, check_reordering, check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
 from tests.graph.examples import graph_of, schedule_of

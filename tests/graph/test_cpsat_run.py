@@ -9,7 +9,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from memsched.errors import InternalError
-from memsched.graph import cpsat_run
+from memsched.search import cpsat
 
 
 class Slow:
@@ -34,7 +34,7 @@ class Slow:
 
 
 def run(solver: object, model: object, stop: Any, callback: object = None) -> object:
-    return cpsat_run.run(cast("cp_model.CpSolver", solver), cast("cp_model.CpModel", model), stop, callback)
+    return cpsat.run(cast("cp_model.CpSolver", solver), cast("cp_model.CpModel", model), stop, callback)
 
 
 def test_the_status_is_the_solver_s() -> None:

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from memsched.check.distribution import Needs, check_distribution
 from memsched.distribute.checking import check_plan
 from memsched.distribute.plan import plan_of
 from memsched.errors import InternalError
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
-from memsched.graph.distribution_checker import Needs, check_distribution
 from memsched.graph.model import Graph, Op, Region, Tensor
 from tests.distribute.graphs import channels, cluster, figure, rows
 

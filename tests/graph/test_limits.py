@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 
 
 def test_the_limits_that_nobody_asked_for() -> None:

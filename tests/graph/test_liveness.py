@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from memsched.check.schedule import check_schedule
 from memsched.graph import dag
-from memsched.graph.checker import check_schedule
 from memsched.graph.liveness import Storage, evaluate, match_in_place
 from memsched.graph.model import Graph, InPlace, Op
 from tests import brute_force

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from memsched.check import packing as packing_checker
+from memsched.check.packing import check_packing
 from memsched.errors import InternalError
-from memsched.graph import packing_checker
 from memsched.graph.packing import Block, Packing, Part, height_of
-from memsched.graph.packing_checker import check_packing
 from tests.allocate.packings import is_valid
 
 BLOCKS = (

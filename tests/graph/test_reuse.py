@@ -10,7 +10,7 @@ import pytest
 
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.graph.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
 from tests.random_graphs import random_graph, random_order
 
 

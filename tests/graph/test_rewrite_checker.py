@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError
 from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
-from memsched.graph.rewrite_checker import check_rewrite, check_written
 
 TENSORS = (
     Tensor("x", 16, (4, 1), "float32"),

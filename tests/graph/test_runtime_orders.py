@@ -9,7 +9,7 @@ import random
 
 from memsched.graph import dag
 from memsched.graph.model import Graph, Op
-from memsched.graph.runtime_orders import default_order, priority_order, walk_backwards
+from memsched.runtimes.onnxruntime.orders import default_order, priority_order, walk_backwards
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_order
 

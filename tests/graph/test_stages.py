@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from memsched.check.stages import check_rows, check_stages
 from memsched.errors import InternalError
 from memsched.graph.stages import Constraints, Layer, Network, StageSchedule, Value, figures
-from memsched.graph.stages_checker import check_rows, check_stages
 
 NETWORK = Network(
     "skip",

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from memsched.graph.worker_pool import submitted, worker_pool
+from memsched.search.workers import submitted, worker_pool
 
 WAITS = """
 import os, time
-from memsched.graph.worker_pool import worker_pool
+from memsched.search.workers import worker_pool
 if __name__ == "__main__":
     pool = worker_pool(1)
     print(pool.submit(os.getpid).result(), flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from scripts.bench.joint import model_table, random_table
 from scripts.bench.runner.text import printed
 

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from memsched.allocate.arena import allocate
-from memsched.graph.checker import check_allocation
-from memsched.graph.limits import Limits
+from memsched.check.schedule import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Schedule, Status, Tensor
 from memsched.joint.improve import improve
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from tests.joint.packing_brute_force import least_arena
 from tests.random_graphs import random_graph, random_layered_graph
 

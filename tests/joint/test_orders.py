@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memsched.graph.checker import check_schedule
+from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.joint.orders import Candidate, reorder_window, vary, vary_in_place

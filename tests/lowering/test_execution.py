@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace as ruled
 
 from memsched.allocate.arena import allocate
+from memsched.check.schedule import check_allocation
 from memsched.graph import dag
-from memsched.graph.checker import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.lowering.apply import apply_target

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from memsched.check.stages import check_stages
 from memsched.errors import InternalError
 from memsched.graph.stages import Constraints, Layer, Network, Skips, StageSchedule, Value
-from memsched.graph.stages_checker import check_stages
 
 __all__ = ["all_schedules", "communication_of", "constraints", "network", "networks", "parameters_of_stages"]
 

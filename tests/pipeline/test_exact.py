@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.check.stages import check_stages
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import boundaries, exact
+from memsched.search.limits import Limits
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from tests.pipeline.networks import (
     all_schedules,
@@ -182,7 +182,7 @@ def test_without_time_there_is_still_a_schedule() -> None:
 
 def test_hash_seeds_and_workers_change_nothing() -> None:
     code = (
-        "from memsched.graph.limits import Limits\n"
+        "from memsched.search.limits import Limits\n"
         "from memsched.graph.stages import Constraints\n"
         "from memsched.pipeline import exact\n"
         "from scripts.networks.pipelines import keras_network, random_network\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.check.stages import check_stages
 from memsched.errors import UsageError
 from memsched.graph.stages import Constraints
-from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact, heuristic
 from memsched.pipeline.possible import explain
 from scripts.networks.pipelines import NETWORKS, keras_network

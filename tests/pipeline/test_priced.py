@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.check.stages import check_stages
 from memsched.errors import UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, Skips, StageSchedule, figures
-from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact
 from memsched.pipeline.condense import condense
 from memsched.pipeline.priced import Solved
 from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.simulate import simulate
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
 from scripts.networks.pipelines import keras_network, random_network

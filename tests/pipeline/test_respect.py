@@ -18,15 +18,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from memsched.check.stages import check_stages
 from memsched.errors import RuntimeUnavailableError, UsageError
-from memsched.graph.limits import Limits
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.graph.stages_checker import check_stages
 from memsched.pipeline import exact, respect, respect_policy
 from memsched.pipeline.condense import condense, parameters_of
 from memsched.pipeline.possible import explain
 from memsched.pipeline.respect_embedding import PARENTS, WIDTH, asap_levels, embed
 from memsched.pipeline.respect_policy import policy_order
+from memsched.search.limits import Limits
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from tests.pipeline.networks import constraints, network, networks, parameters_of_stages
 

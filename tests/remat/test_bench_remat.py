@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.formats.onnx_reader import read
+from memsched.formats.onnx.reader import read
 from memsched.graph.dag import validate
 from memsched.targets.load import load_target
 from scripts.bench.remat import layers, network_table, random_table

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from memsched.graph.limits import Limits
 from memsched.remat.cost import judge
 from memsched.remat.cpsat import least_cost
 from memsched.remat.greedy import reduce_to
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, every_sequence, layered, tiny, tracer_of, unet
 

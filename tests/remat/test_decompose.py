@@ -16,7 +16,6 @@ from hypothesis import example as drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.remat.annotate import AnnotatedSchedule, annotate, memory
@@ -26,6 +25,7 @@ from memsched.remat.recursion import Recursion
 from memsched.remat.rewrite import Rematerialised, rematerialise, repeatable
 from memsched.remat.separator import tree_decomposition, undirected
 from memsched.remat.unread import Readers
+from memsched.search.limits import Limits
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 from tests.remat.dags import FAMILIES, graph_of, grid, training, tree

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.fusion.iterate import fuse
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
@@ -23,6 +22,7 @@ from memsched.remat.holding import Game, relaxed
 from memsched.remat.rewrite import repeatable
 from memsched.remat.search import Found, search
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from tests.remat.pebbles import least_points, mixed, sequences

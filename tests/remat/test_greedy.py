@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.check.rewrite import check_rewrite
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
-from memsched.graph.rewrite_checker import check_rewrite
 from memsched.remat.cost import judge, least_peak, work_of
 from memsched.remat.greedy import Reached, reduce_to
 from memsched.remat.local import improve, prune

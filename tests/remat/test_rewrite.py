@@ -8,15 +8,16 @@ import onnx
 import pytest
 from onnx import helper
 
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError
-from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import rewriter as onnx_rewriter
+from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.graph.rewrite_checker import check_rewrite, check_written
 from memsched.remat.rewrite import rematerialise, repeatable
-from memsched.runtimes.litert import verify
-from memsched.runtimes.onnxruntime import compare_models
+from memsched.runtimes.litert.verification import verify
+from memsched.runtimes.onnxruntime.verification import compare_models
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.remat.tiny_graphs import PLAIN
 from tests.small_models import floats, model_of

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import judge
 from memsched.remat.search import Found, search
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, layered, unet
 

@@ -9,16 +9,16 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from memsched.formats import onnx_rewriter
+from memsched.check.rewrite import check_rewrite
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.graph.limits import Limits
-from memsched.graph.rewrite_checker import check_rewrite
+from memsched.formats.onnx import rewriter
 from memsched.lowering.apply import apply_target
 from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import search
-from memsched.runtimes.onnxruntime import compare_models
+from memsched.runtimes.onnxruntime.verification import compare_models
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from scripts.networks.training import training
 
@@ -69,12 +69,12 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 def test_activations_computed_again_are_bit_equal() -> None:
     data = training().SerializeToString()
     module = load_module(data, "training.onnx", LoadOptions())
-    graph, dialect, target = module.graphs[0], onnx_rewriter.dialect(module), load_target("ideal")
+    graph, dialect, target = module.graphs[0], rewriter.dialect(module), load_target("ideal")
     order = schedule_graph(apply_target(graph, target), Limits(None, effort=1.0)).schedule.order
     found = search(graph, order, target, dialect, Limits(None, effort=1.0), started=time.monotonic(), most_extra=0.1)
     assert found.best.peak < 0.95 * found.frontier[0].peak
     assert found.best.cost <= 0.1 * found.total
     again = rematerialise(graph, found.best.sequence, dialect).graph
     check_rewrite(graph, again)
-    written = onnx_rewriter.serialize(module, again, range(len(again.ops)), {})
+    written = rewriter.serialize(module, again, range(len(again.ops)), {})
     assert compare_models(data, written).verification.outputs_equal

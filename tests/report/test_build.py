@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from memsched.allocate.arena import allocate
-from memsched.graph.checker import check_schedule
+from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
 from memsched.report import build

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memsched import distributing
-from memsched.distributed_models import given_sends, program_of
-from memsched.distributed_running import execute
-from memsched.distributing import Distributed
+from memsched.commands.distribute import distribute as distributing
+from memsched.commands.distribute.distribute import Distributed
+from memsched.commands.distribute.execute import execute
+from memsched.commands.distribute.step_models import given_sends, program_of
 from memsched.errors import InternalError, VerificationError
-from memsched.runtimes.cluster import ClusterRunError, run_cluster
-from memsched.runtimes.cluster_wire import elements_of, receive_array, send_array
+from memsched.runtimes.devices.parent import ClusterRunError, run_cluster
+from memsched.runtimes.devices.wire import elements_of, receive_array, send_array
 from tests.distributed_nets import classifier, cluster_of
 from tests.needs import MEASURABLE
 

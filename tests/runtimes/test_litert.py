@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from memsched.errors import GraphError, RuntimeUnavailableError
-from memsched.formats import tflite_reader, tflite_writer
 from memsched.formats.module import LoadOptions
-from memsched.runtimes import litert, litert_session
+from memsched.formats.tflite import reader, writer
 from memsched.runtimes.child import ChildResult
-from memsched.runtimes.litert_probe import probe
+from memsched.runtimes.litert import session, verification
+from memsched.runtimes.litert.probe import probe
 from memsched.runtimes.values import Verification
 from tests.formats.tflite_builder import (
     MODELS,
@@ -29,13 +29,13 @@ from tests.formats.tflite_builder import (
 
 
 def reordered(data: bytes, order: list[int] | None = None, **choices: bool) -> bytes:
-    module = tflite_reader.read(data, "model.tflite", LoadOptions())
+    module = reader.read(data, "model.tflite", LoadOptions())
     order = some_order(module.graph, 1) if order is None else order
-    return tflite_writer.serialize(module, {0: order}, **choices)
+    return writer.serialize(module, {0: order}, **choices)
 
 
 def look(data: bytes, mode: str) -> tuple[tuple[int, ...] | None, int]:
-    interpreter, operators = litert_session._load(data, mode)
+    interpreter, operators = session._load(data, mode)
     return probe(interpreter, operators).order, operators
 
 
@@ -45,7 +45,7 @@ def nasnet() -> bytes:
 
 
 def test_a_reordered_real_model_gives_the_same_outputs(nasnet: bytes) -> None:
-    found = litert.verify(nasnet, reordered(nasnet), runs=1)
+    found = verification.verify(nasnet, reordered(nasnet), runs=1)
     assert found.runtime.startswith("litert 2.")
     assert (found.runs, found.outputs_equal, found.max_abs_error, found.reason) == (1, True, 0.0, None)
     assert found.executed_order_matches is True
@@ -59,7 +59,7 @@ def test_a_reordered_real_model_gives_the_same_outputs(nasnet: bytes) -> None:
 
 def test_a_better_order_is_measured_as_one() -> None:
     data = build(branches(4, 4096))
-    found = litert.verify(data, reordered(data, best_order()))
+    found = verification.verify(data, reordered(data, best_order()))
     before, after = found.measured_peak_before_bytes, found.measured_peak_after_bytes
     assert before is not None
     assert after is not None
@@ -86,17 +86,17 @@ def test_with_delegates_the_order_holds_only_with_control_dependencies(nasnet: b
 def test_a_file_out_of_order_is_run_by_litert_but_refused_by_us() -> None:
     sub = Sub([T("x"), T("y"), T("z")], [O("EXP", [1], [2]), O("NEG", [0], [1])], [0], [2])
     right = Sub(sub.tensors, list(reversed(sub.ops)), [0], [2])
-    found = litert.verify(build(right), build(sub))
+    found = verification.verify(build(right), build(sub))
     assert found.outputs_equal is False
     assert found.reason is not None
     with pytest.raises(GraphError, match="is not stored in execution order"):
-        tflite_reader.read(build(sub), "model.tflite", LoadOptions())
+        reader.read(build(sub), "model.tflite", LoadOptions())
 
 
 def test_other_outputs_are_found() -> None:
     first = Sub([T("x"), T("y")], [O("EXP", [0], [1])], [0], [1])
     second = Sub([T("x"), T("y")], [O("NEG", [0], [1])], [0], [1])
-    found = litert.verify(build(first), build(second))
+    found = verification.verify(build(first), build(second))
     assert found.outputs_equal is False
     assert found.max_abs_error is not None
     assert found.max_abs_error > 0.1
@@ -105,7 +105,7 @@ def test_other_outputs_are_found() -> None:
 
 def test_a_model_that_litert_refuses_as_given() -> None:
     data = (MODELS / "person_detect.tflite").read_bytes()
-    found = litert.verify(data, reordered(data, control_dependencies=True))
+    found = verification.verify(data, reordered(data, control_dependencies=True))
     assert (found.runs, found.outputs_equal, found.executed_order_matches) == (0, None, None)
     assert found.reason is not None
     assert found.reason.startswith("LiteRT refuses the model as given: quantized_dimension must be in range [0, 1)")
@@ -115,7 +115,7 @@ def test_a_model_that_litert_refuses_as_given() -> None:
 
 def test_custom_operators_are_refused_by_name() -> None:
     data = build(Sub([T("x"), T("y"), T("z")], [O("CUSTOM:fft", [0], [1]), O("EXP", [0], [2])], [0], [1, 2]))
-    found = litert.verify(data, reordered(data, [1, 0]))
+    found = verification.verify(data, reordered(data, [1, 0]))
     assert found.outputs_equal is None
     assert found.reason is not None
     assert "fft" in found.reason
@@ -123,7 +123,7 @@ def test_custom_operators_are_refused_by_name() -> None:
 
 def test_a_model_that_only_the_writing_spoiled() -> None:
     data = build(branches())
-    found = litert.verify(data, data[: len(data) // 2])
+    found = verification.verify(data, data[: len(data) // 2])
     assert found.outputs_equal is False
     assert found.reason is not None
     assert "refuses the optimised model only" in found.reason
@@ -153,9 +153,9 @@ def _state_model(kept: int = 3) -> bytes:
 
 def test_state_is_carried_from_run_to_run() -> None:
     data = _state_model()
-    module = tflite_reader.read(data, "model.tflite", LoadOptions())
+    module = reader.read(data, "model.tflite", LoadOptions())
     assert module.graph.dependencies == ((0, 2), (2, 5))
-    found = litert.verify(data, reordered(data, [4, 0, 1, 2, 3, 5]))
+    found = verification.verify(data, reordered(data, [4, 0, 1, 2, 3, 5]))
     assert (found.runs, found.outputs_equal, found.executed_order_matches) == (3, True, True)
     # The arena of one subgraph is not all there is.
     assert found.measured_peak_after_bytes is None
@@ -164,7 +164,7 @@ def test_state_is_carried_from_run_to_run() -> None:
 
 
 def test_a_difference_in_state_shows_in_the_next_run() -> None:
-    assert litert.verify(_state_model(), _state_model(kept=4)).outputs_equal is False
+    assert verification.verify(_state_model(), _state_model(kept=4)).outputs_equal is False
 
 
 def test_random_numbers_make_no_verdict() -> None:
@@ -173,7 +173,7 @@ def test_random_numbers_make_no_verdict() -> None:
     shape = T("shape", (2,), "INT32", int32s(1, 64))
     random_op = O("RANDOM_UNIFORM", [1], [2], options("RandomOptions"))
     sub = Sub([T("x", (1, 64)), shape, T("r", (1, 64)), T("y", (1, 64))], [random_op, O("ADD", [0, 2], [3])], [0], [3])
-    found = litert.verify(build(sub), build(sub))
+    found = verification.verify(build(sub), build(sub))
     assert found.outputs_equal is None
     assert found.reason == "the model as given gives other outputs each time it is run on the same inputs"
 
@@ -182,12 +182,12 @@ def test_integer_inputs_stay_in_the_range_of_small_axes() -> None:
     table = T("table", (1, 4), data=bytes(16))
     op = O("GATHER", [1, 0], [2], options("GatherOptions", axis=0))
     data = build(Sub([T("index", (3,), "INT32"), table, T("y", (3, 4))], [op], [0], [2]))
-    assert litert.verify(data, data).outputs_equal is True
+    assert verification.verify(data, data).outputs_equal is True
 
 
 def test_litert_says_nothing_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     data = (MODELS / "hello_world_int8.tflite").read_bytes()
-    litert.verify(data, data)
+    verification.verify(data, data)
     assert capfd.readouterr() == ("", "")
 
 
@@ -197,12 +197,12 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         importlib.util, "find_spec", lambda name, *rest: None if name == "ai_edge_litert" else find(name, *rest)
     )
     with pytest.raises(RuntimeUnavailableError, match=r"pip install 'memsched\[litert\]'"):
-        litert.verify(b"", b"")
+        verification.verify(b"", b"")
 
 
 def test_a_model_that_takes_too_long_is_given_up() -> None:
     data = build(branches())
-    found = litert.verify(data, data, timeout_seconds=0.01)
+    found = verification.verify(data, data, timeout_seconds=0.01)
     assert found.outputs_equal is None
     assert found.reason is not None
     assert "not finished after 0.01 s" in found.reason
@@ -225,10 +225,10 @@ def test_crashes_are_blamed_on_who_causes_them(
         blamed = {"always": True, "after": request["after"] != given, "probe": request["probe"]}[crashes]
         if blamed:
             return ChildResult("crash", reason=f"the process was killed by {signal.SIGSEGV.name}")
-        return ChildResult("ok", value=litert_session.run(request))
+        return ChildResult("ok", value=session.run(request))
 
-    monkeypatch.setattr(litert, "run_in_child", child)
-    found: Verification = litert.verify(given, reordered(given, best_order()))
+    monkeypatch.setattr(verification, "run_in_child", child)
+    found: Verification = verification.verify(given, reordered(given, best_order()))
     assert found.outputs_equal is equal
     assert words in (found.reason or "")
     if crashes == "probe":
@@ -237,8 +237,8 @@ def test_crashes_are_blamed_on_who_causes_them(
 
 
 def test_a_real_crash_does_not_reach_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(litert, "_SESSION", "tests.runtimes.test_litert:die")
-    found = litert.verify(b"", b"")
+    monkeypatch.setattr(verification, "_SESSION", "tests.runtimes.test_litert:die")
+    found = verification.verify(b"", b"")
     assert found.outputs_equal is None
     assert found.reason is not None
     assert "SIGKILL" in found.reason
@@ -263,20 +263,20 @@ def shifted(distance: float, factor: float = 1.0) -> bytes:
 def test_inputs_are_drawn_with_which_outputs_vary(distance: float, draw: str) -> None:
     data = shifted(distance)
     request = {"before": data, "runs": 3, "seed": 0}
-    expected, drawn = litert_session._run_as_given(request, "plain")
+    expected, drawn = session._run_as_given(request, "plain")
     assert (drawn.draw, drawn.vary) == (draw, True)
     assert any(output.any() for output in expected)
-    assert litert.verify(data, data).outputs_vary is True
+    assert verification.verify(data, data).outputs_vary is True
 
 
 def test_outputs_that_never_vary_are_told_of() -> None:
     data = shifted(0.0, factor=0.0)
-    found = litert.verify(data, data)
+    found = verification.verify(data, data)
     assert (found.outputs_equal, found.outputs_vary) == (True, False)
-    assert litert.verify(data, data, runs=1).outputs_vary is None
+    assert verification.verify(data, data, runs=1).outputs_vary is None
 
 
 @pytest.mark.parametrize("name", ["hello_world_int8", "micro_speech_quantized", "mobilenetv2_035_96_int8"])
 def test_the_outputs_of_the_models_vary(name: str) -> None:
     data = (MODELS / f"{name}.tflite").read_bytes()
-    assert litert.verify(data, data).outputs_vary is True
+    assert verification.verify(data, data).outputs_vary is True

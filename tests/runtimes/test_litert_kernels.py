@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import memsched
-from memsched.runtimes import litert_session
-from memsched.runtimes.litert_probe import probe
+from memsched.runtimes.litert import session
+from memsched.runtimes.litert.probe import probe
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.runtimes.test_litert_memory import SLACK, arenas
 
@@ -368,7 +368,7 @@ def test_what_follows_a_shape_that_is_computed_is_planned_later() -> None:
     tensors.append(T("asked", (2,), "INT32"))
     model = build(Sub(tensors, ops, [0, 9], [7]))
     predicted = memsched.analyze(model, target="litert", budget=0).report["budget"]["required_bytes"]
-    interpreter, operators = litert_session._load(model, "plain")
+    interpreter, operators = session._load(model, "plain")
     interpreter.set_tensor(9, np.array([500, 2], np.int32))
     interpreter.invoke()
     measured = probe(interpreter, operators).arena_bytes

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import memsched
-from memsched.runtimes import litert_session
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.litert_probe import probe
+from memsched.runtimes.litert import session
+from memsched.runtimes.litert.probe import probe
 from scripts.bench import litert_delegation as bench
 from scripts.bench.runner.command import parser_of
 from scripts.bench.runner.text import printed
@@ -30,7 +30,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 def arenas(model: bytes) -> tuple[int, int]:
     """Return the bytes that LiteRT is predicted to take, and those that it takes after a run on zeros."""
     predicted = memsched.analyze(model, target="litert", budget=0).report["budget"]["required_bytes"]
-    interpreter, operators = litert_session._load(model, "plain")
+    interpreter, operators = session._load(model, "plain")
     interpreter.invoke()
     found = probe(interpreter, operators).arena_bytes
     assert found is not None
@@ -42,7 +42,7 @@ def test_the_predicted_peak_is_litert_s(path: Path) -> None:
     given = path.read_bytes()
     if path.stem in REFUSED:
         with pytest.raises(ValueError, match="quantized_dimension must be in range"):
-            litert_session._load(given, "plain")
+            session._load(given, "plain")
         return
     result = memsched.optimize(given, target="litert", verify=False, time_limit=20.0)
     models = [given, result.model]

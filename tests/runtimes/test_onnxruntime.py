@@ -13,13 +13,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
 from memsched.errors import ModelError, RuntimeUnavailableError
-from memsched.formats.onnx_pins import pin
-from memsched.graph.runtime_orders import default_order, priority_order
-from memsched.runtimes import onnxruntime as runtime
 from memsched.runtimes.child import ChildResult
-from memsched.runtimes.onnxruntime_sessions import read_profile, session_options
+from memsched.runtimes.onnxruntime import verification as runtime
+from memsched.runtimes.onnxruntime.orders import default_order, priority_order
+from memsched.runtimes.onnxruntime.pins import pin
+from memsched.runtimes.onnxruntime.sessions import read_profile, session_options
 from tests import small_models
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled

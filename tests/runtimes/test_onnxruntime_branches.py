@@ -14,8 +14,8 @@ import memsched
 from memsched.errors import UnknownShapeError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.runtimes import onnxruntime as runtime
-from memsched.runtimes.onnxruntime_inputs import compared_with
+from memsched.runtimes.onnxruntime import verification as runtime
+from memsched.runtimes.onnxruntime.inputs import compared_with
 from tests.needs import recent_onnxruntime
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
 from memsched.graph.liveness import Storage, evaluate
-from memsched.runtimes import onnxruntime as runtime
+from memsched.runtimes.onnxruntime import verification as runtime
 from tests.needs import recent_onnxruntime
 
 pytestmark = recent_onnxruntime

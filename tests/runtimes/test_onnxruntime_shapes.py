@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.lowering.apply import apply_target
-from memsched.runtimes import onnxruntime as runtime
+from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.targets.load import load_target
 from tests.needs import recent_onnxruntime
 

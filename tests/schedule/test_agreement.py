@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from memsched.check.schedule import check_schedule
 from memsched.fusion.iterate import fuse
-from memsched.graph.checker import check_schedule
 from memsched.graph.contraction import single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.schedule.exact import search
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import exact
 from memsched.schedule.backtrack import Metric, full_memory, search
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from scripts.bench.runner.text import printed
 from scripts.bench.schedule.backtrack import random_order, series_parallel, tables
 from tests.brute_force import footprints, optimal_peak, topological_orders

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from memsched.graph.contraction import single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.remat.cost import least_peak
@@ -16,6 +15,7 @@ from memsched.schedule.bounds import first_and_last_step, largest_step, necessar
 from memsched.schedule.exact import search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.schedule.segments import split
+from memsched.search.limits import Limits
 from tests.brute_force import optimal_peak, residue
 from tests.random_graphs import random_graph
 

@@ -10,12 +10,12 @@ import pytest
 from memsched.errors import InternalError, UsageError
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, contract, restrict, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule import cpsat
 from memsched.schedule.cpsat import solve
 from memsched.schedule.formulation import formulate
+from memsched.search.limits import Limits
 from tests.brute_force import optimal_peak, topological_orders
 from tests.random_graphs import random_graph
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from memsched.graph.model import Graph
-from memsched.graph.reuse import Planned, simulate_reuse
-from memsched.graph.runtime_orders import default_order, walk_backwards
-from memsched.schedule import default_rule
-from memsched.schedule.default_rule import best_default_order
+from memsched.runtimes.onnxruntime import default_rule
+from memsched.runtimes.onnxruntime.default_rule import best_default_order
+from memsched.runtimes.onnxruntime.orders import default_order, walk_backwards
+from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
 from memsched.schedule.orders import ORDERS
 from tests.brute_force import topological_orders
 from tests.graph.test_reuse import all_read, shaped

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from memsched.graph.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.schedule.orders import ORDERS
-from memsched.schedule.reuse import least_with_reuse
 from tests.brute_force import topological_orders
 from tests.graph.test_reuse import all_read
 from tests.random_graphs import random_graph, random_layered_graph

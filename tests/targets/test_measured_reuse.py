@@ -8,13 +8,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, OrderGuarantee
-from memsched.graph.reuse import Planned, simulate_reuse
-from memsched.graph.runtime_orders import default_order, priority_order
 from memsched.lowering.apply import apply_target
-from memsched.runtimes.onnxruntime import measure
+from memsched.runtimes.onnxruntime.orders import default_order, priority_order
+from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.verification import measure
 from memsched.targets.load import load_target
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, shuffled, varied

@@ -12,8 +12,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.formats import onnx_reader
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import reader
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import Needed, WeightSlice, backward
 from memsched.regions.rules import Refusal
@@ -62,7 +62,7 @@ def _judge(r: random.Random, opset: int, layers: Sequence[Layer], count: int) ->
     for number, layer in enumerate(layers):
         whole.add(layer, f"L{number}_")
     results = whole.run()
-    graph = onnx_reader.read(whole.bytes(shapes=results), "whole.onnx", LoadOptions()).graphs[0]
+    graph = reader.read(whole.bytes(shapes=results), "whole.onnx", LoadOptions()).graphs[0]
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     verdict, parts = Verdict(layers=len(layers)), Model(opset)
     expected: dict[str, tuple[Layer, Array, Needed, Region]] = {}

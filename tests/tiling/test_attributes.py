@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.formats import onnx_reader, tflite_reader
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import reader as onnx_reader
+from memsched.formats.tflite import reader as tflite_reader
 from memsched.graph.model import Op
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 from onnx import helper, numpy_helper
 
-from memsched.formats import onnx_rewriter, tflite_rewriter
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.graph.rewrite_checker import check_rewrite, check_written
+from memsched.formats.onnx import rewriter as onnx_rewriter
+from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.tiling.fold import fold_pads
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.small_models import floats, model_of

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import memsched
-from memsched.formats import tflite_rewriter
+from memsched.commands.optimize.tile import dialect_of, read_back
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.formats.tflite import rewriter
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
-from memsched.rewriting import dialect_of, read_back
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -52,7 +52,7 @@ def network() -> bytes:
 
 def joined(data: bytes, axes: tuple[int, ...], counts: tuple[int, ...], most: int | None) -> Graph:
     graph = load_module(data, "net.tflite", LoadOptions()).graphs[0]
-    dialect = replace(tflite_rewriter.dialect(load_module(data, "net.tflite", LoadOptions())), most_joined=most)
+    dialect = replace(rewriter.dialect(load_module(data, "net.tflite", LoadOptions())), most_joined=most)
     pieces = plan_pieces(graph, Group((0, 1, 2, 3), axes, counts), dialect)
     assert isinstance(pieces, Pieces)
     return rewrite(graph, [pieces], dialect).graph

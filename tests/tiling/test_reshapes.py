@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import memsched
+from memsched.commands.optimize.tile import dialect_of
 from memsched.regions.rules import Refusal
-from memsched.rewriting import dialect_of
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Group, Pieces, plan_pieces
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options

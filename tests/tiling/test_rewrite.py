@@ -11,12 +11,13 @@ import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError
-from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx import rewriter as onnx_rewriter
+from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.model import Graph
-from memsched.graph.rewrite_checker import check_rewrite, check_written
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Refusal
 from memsched.tiling.local import halo_tensors

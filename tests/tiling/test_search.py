@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
-from memsched.formats import onnx_rewriter, tflite_rewriter
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
-from memsched.graph.limits import Limits
+from memsched.formats.onnx import rewriter as onnx_rewriter
+from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.liveness import Storage, evaluate
 from memsched.lowering.apply import apply_target
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite

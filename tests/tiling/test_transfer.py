@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memsched.formats import onnx_reader
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import reader
 from memsched.graph.model import Graph, Region
 from memsched.regions.rules import Refusal
 from memsched.tiling import transfer
@@ -198,7 +198,7 @@ def test_random_groups_computed_in_pieces(seed: int) -> None:
     r = random.Random(seed)
     model, layers = random_group(r)
     values = model.run() | model.feeds
-    graph = onnx_reader.read(model.bytes(), "group.onnx", LoadOptions()).graphs[0]
+    graph = reader.read(model.bytes(), "group.onnx", LoadOptions()).graphs[0]
     tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
     last = tensor_of[f"t{len(layers)}"]
     shape = values[f"t{len(layers)}"].shape

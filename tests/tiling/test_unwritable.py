@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import memsched
-from memsched import rewriting
+from memsched.commands.optimize import tile as rewriting
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
 from tests.formats.tflite_builder import O, Sub, T, build, options

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from memsched.formats import tflite_reader
 from memsched.formats.module import LoadOptions
+from memsched.formats.tflite import reader
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import Needed, backward
 from memsched.regions.rules import Refusal
@@ -210,7 +210,7 @@ def judge(seed: int, count: int, pieces: int = 3, layers: Sequence[Layer] | None
     if layers is None:
         layers = [r.choices(makers, weights)[0](r) for _ in range(count)]
     data, results = _run(layers)
-    graph = tflite_reader.read(data, "whole.tflite", LoadOptions()).graphs[0]
+    graph = reader.read(data, "whole.tflite", LoadOptions()).graphs[0]
     assert len(graph.ops) == len(layers)
     verdict, parts = Verdict(layers=len(layers)), []
     expected: list[tuple[Layer, Array, Needed, Region]] = []

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from memsched.compiler import optimize
+from memsched.commands.optimize.optimize import optimize
+from memsched.commands.pipeline.pipeline import pipeline
 from memsched.errors import ModelError, UsageError
-from memsched.pipelining import pipeline
 from tests.onnx_dags import elementwise, reshaping, varied
 from tests.tiling.random_nets import onnx_net, tflite_net
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.formats.tflite_flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatFile, Table
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, options
 from tests.trust.conftest import Hostile, Warm, one_line
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from memsched import batch_child
-from memsched.batch_process import BatchOptions, Job
 from memsched.cli.main import main
-from memsched.memory_limit import MemoryLimitError, MemoryWatch, memory_limited, resident_bytes
+from memsched.commands.batch import child as batch_child
+from memsched.commands.batch.process import BatchOptions, Job
+from memsched.search.memory_limit import MemoryLimitError, MemoryWatch, memory_limited, resident_bytes
 from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, Warm, one_line, snapshot
 

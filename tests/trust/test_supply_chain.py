@@ -19,19 +19,23 @@ MODULES |= {"urllib.request", "http", "requests", "httpx", "ftplib", "smtplib", 
 CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "os.startfile", "os.execv", "os.execvp"}
 CALLS |= {"os.spawnv", "subprocess.getoutput", "subprocess.getstatusoutput", "numpy.load", "np.load", "torch.load"}
 
-SOCKETS = {"memsched/runtimes/cluster.py", "memsched/runtimes/cluster_wire.py", "memsched/runtimes/cluster_worker.py"}
+SOCKETS = {
+    "memsched/runtimes/devices/parent.py",
+    "memsched/runtimes/devices/wire.py",
+    "memsched/runtimes/devices/worker.py",
+}
 """`distribute --run`: sockets between its own processes on 127.0.0.1."""
 
-NATIVE = {"memsched/runtimes/litert_probe.py", "memsched/runtimes/onnxruntime_sessions.py"}
+NATIVE = {"memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"}
 """In the child process that verifies: the runtime's own memory is read, and nothing is called that a file names."""
 
-POOLS = {"memsched/graph/worker_pool.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
+POOLS = {"memsched/search/workers.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
 """Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children.
 
 Dask does the same between machines, for those who name a cluster with ``--dask``: it is not imported otherwise.
 """
 
-DASK = {"memsched/cluster.py", "memsched/batch_cluster.py"}
+DASK = {"memsched/search/dask.py", "memsched/commands/batch/dask.py"}
 
 
 def imports(tree: ast.Module) -> Iterator[str]:

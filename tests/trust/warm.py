@@ -30,7 +30,7 @@ def main() -> None:
 
     import memsched.cli.analyze
     import memsched.cli.optimize
-    import memsched.compiler
+    import memsched.commands.optimize.optimize
     import memsched.schedule.portfolio  # noqa: F401
 
     for line in sys.stdin:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, restrict, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.schedule import cpsat
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.formulation import formulate
 from memsched.schedule.partition import partition, post_order
+from memsched.search.limits import Limits
 from scripts.bench.runner.declare import (
     TARGET,
     Benchmark,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memsched.graph.limits import Limits
 from memsched.schedule.portfolio import SOLVERS, schedule_graph
+from memsched.search.limits import Limits
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.text import kilobytes, percent
 from scripts.bench.runner.timing import timed

@@ -6,9 +6,9 @@ import pytest
 
 from memsched.graph.model import Region
 from memsched.lowering.apply import apply_target
+from memsched.onchip.network import Network
 from memsched.regions.ranges import Needed, backward
 from memsched.targets.load import load_target
-from memsched.tiling.onchip.network import Network
 from tests.tiling.onchip.networks import Net, random_net
 
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from memsched.graph.model import Graph
-from memsched.tiling.onchip.network import Network, Range
-from memsched.tiling.onchip.overlap import Lifetime, distance, overlap_of, piece_distance, place
+from memsched.onchip.network import Network, Range
+from memsched.onchip.overlap import Lifetime, distance, overlap_of, piece_distance, place
 from tests.tiling.onchip.networks import Net
 
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from memsched.commands.optimize.report import on_chip_section
 from memsched.errors import InternalError, TargetError
-from memsched.formats.onnx_reader import read
-from memsched.graph.limits import Limits
+from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
+from memsched.onchip import plan
+from memsched.onchip.check import check_plan
+from memsched.onchip.greedy import candidate
+from memsched.onchip.groups import Span
+from memsched.onchip.model import Tile
+from memsched.onchip.network import Network
+from memsched.onchip.traffic import Machine, alone
 from memsched.report.values.rewrites import OnChipSection
-from memsched.sections import on_chip_section
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
-from memsched.tiling.onchip import plan
-from memsched.tiling.onchip.check import check_plan
-from memsched.tiling.onchip.greedy import candidate
-from memsched.tiling.onchip.groups import Span
-from memsched.tiling.onchip.model import Tile
-from memsched.tiling.onchip.network import Network
-from memsched.tiling.onchip.traffic import Machine, alone
 from memsched.typed import converted
 from scripts.networks.catalogue import build
 from tests.tiling.onchip.networks import Net, random_net

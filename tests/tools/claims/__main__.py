@@ -33,7 +33,7 @@ import memsched
 from memsched.cli.options import parse_dims, parse_shapes
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.inputs import random_values
-from memsched.runtimes.onnxruntime_inputs import compared_with
+from memsched.runtimes.onnxruntime.inputs import compared_with
 
 _COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("analyze", ()),

@@ -13,15 +13,15 @@ from memsched.allocate.buffers import buffers
 from memsched.allocate.conflicts import without_overlaps
 from memsched.allocate.greedy import Planner
 from memsched.allocate.portfolio import pack
-from memsched.graph.checker import check_allocation
+from memsched.check.packing import check_packing
+from memsched.check.schedule import check_allocation
 from memsched.graph.contraction import single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage
 from memsched.graph.packing import Block, Packing, Part
-from memsched.graph.packing_checker import check_packing
 from memsched.joint import cpsat, fit
 from memsched.joint.improve import improve
 from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
 from tests.random_graphs import random_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 from tests.tools.differential.orders import graph_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from memsched.check.schedule import check_schedule
 from memsched.fusion.iterate import fuse
-from memsched.graph.checker import check_schedule
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.limits import Limits
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.schedule import backtrack, cpsat, exact
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.portfolio import SOLVERS, schedule_graph
 from memsched.schedule.serenity import serenity
+from memsched.search.limits import Limits
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 

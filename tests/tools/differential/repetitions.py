@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from memsched.graph.limits import Limits
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import judge, least_peak
@@ -15,6 +14,7 @@ from memsched.remat.decompose import path_schedule, tree_schedule
 from memsched.remat.greedy import reduce_to
 from memsched.remat.local import improve
 from memsched.remat.rewrite import repeatable
+from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, layered, tiny, tracer_of
 from tests.tools.differential.claims import Claim, Pair, disagreements

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from memsched.distribute.checking import check_plan
 from memsched.distribute.search import METHODS, search
-from memsched.graph.limits import Limits
+from memsched.search.limits import Limits
 from tests.distribute.graphs import chain, random_cluster, random_network
 from tests.tools.differential.claims import Claim, Pair, disagreements
 

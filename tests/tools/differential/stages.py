@@ -6,8 +6,8 @@ import itertools
 import math
 import random
 
+from memsched.check.stages import check_rows, check_stages
 from memsched.graph.stages import Constraints, Layer, Network, Skips, StageSchedule, Value, figures
-from memsched.graph.stages_checker import check_rows, check_stages
 from memsched.pipeline import exact, formulation, heuristic, respect
 from memsched.pipeline.condense import condense, macs_of, parameters_of
 from memsched.pipeline.heuristic import even_split

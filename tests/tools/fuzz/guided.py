@@ -28,13 +28,13 @@ from tests.tools.fuzz.kinds import KINDS
 _READERS: dict[str, tuple[str, ...]] = {
     "onnx": ("memsched.formats.files", "memsched.formats.onnx_*"),
     "tflite": ("memsched.formats.files", "memsched.formats.tflite_*"),
-    "csv": ("memsched.formats.buffers_csv", "memsched.packing"),
+    "csv": ("memsched.formats.buffers_csv", "memsched.commands.allocate"),
     "target": ("memsched.targets.load", "tomllib._parser"),
     "cluster": ("memsched.targets.cluster", "tomllib._parser"),
     "report": ("memsched.report.reading", "memsched.report.page"),
-    "diff": ("memsched.comparison", "memsched.report.diff"),
-    "plan": ("memsched.distributed_sections",),
-    "list": ("memsched.batch_inputs",),
+    "diff": ("memsched.commands.diff", "memsched.report.diff"),
+    "plan": ("memsched.commands.distribute.report",),
+    "list": ("memsched.commands.batch.inputs",),
 }
 """Modules whose coverage guides, with all of memsched that they import at once."""
 

@@ -52,7 +52,7 @@ def _file(data: bytes, suffix: str) -> Iterator[str]:
 
 def read_model(data: bytes, number: int) -> None:
     """Read a model as `analyze` does, some as `optimize` does."""
-    from memsched.compiler import analyze, optimize
+    from memsched.commands.optimize.optimize import analyze, optimize
 
     if number % _OPTIMIZED:
         analyze(data)
@@ -63,7 +63,7 @@ def read_model(data: bytes, number: int) -> None:
 
 def read_table(data: bytes, number: int) -> None:
     """Read lifetimes and sizes as `allocate` does."""
-    from memsched.packing import allocate_buffers
+    from memsched.commands.allocate import allocate_buffers
 
     allocate_buffers(data, capacity=10_000 if number % 2 else None, time_limit=0.2)
 
@@ -76,9 +76,9 @@ def read_target(data: bytes, number: int) -> None:
         load_target(path)
         if number % _USED:
             return
-        from memsched.compiler import analyze
-        from memsched.pipeline_sections import file_names, report_of
-        from memsched.pipelining import pipeline
+        from memsched.commands.optimize.optimize import analyze
+        from memsched.commands.pipeline.pipeline import pipeline
+        from memsched.commands.pipeline.report import file_names, report_of
 
         _check_json(analyze(_network(), target=path).report.data)
         staged = pipeline(_network(), stages=2, target=path, time_limit=1.0, verify=False)
@@ -93,8 +93,8 @@ def read_cluster(data: bytes, number: int) -> None:
         cluster = load_cluster(path)
     if number % _USED:
         return
-    from memsched.distributed_sections import report_of
-    from memsched.distributing import distribute
+    from memsched.commands.distribute.distribute import distribute
+    from memsched.commands.distribute.report import report_of
 
     plan = distribute(_network(), cluster, time_limit=0.2)
     _check_json(report_of(plan).data)
@@ -120,7 +120,7 @@ def read_compared(data: bytes, number: int) -> None:
     """Compare a report with a valid one, or with itself, as `memsched diff` does, and print what is different."""
     from rich.console import Console
 
-    from memsched.comparison import compare_reports, load_report
+    from memsched.commands.diff import compare_reports, load_report
     from memsched.report.diff import print_diff
     from memsched.report.values.diff import DiffReport
     from memsched.typed import UnfitError, converted
@@ -144,7 +144,7 @@ def read_compared(data: bytes, number: int) -> None:
 
 def read_plan(data: bytes, _number: int) -> None:
     """Look into a folder with an earlier plan, as `distribute -o` does."""
-    from memsched.distributed_sections import PLAN_FILE, check_folder
+    from memsched.commands.distribute.report import PLAN_FILE, check_folder
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, PLAN_FILE).write_bytes(data)
@@ -153,11 +153,11 @@ def read_plan(data: bytes, _number: int) -> None:
 
 def read_list(data: bytes, _number: int) -> None:
     """Look for the models of a list, as `batch @FILE` does."""
-    from memsched import batch_inputs
+    from memsched.commands.batch import inputs
 
     with _file(data, ".txt") as path:
-        models = batch_inputs.find_models(batch_inputs.read_list(path), leave_out="build")
-    batch_inputs.check_apart(models, "build/fuzz-batch", ("batch.json",))
+        models = inputs.find_models(inputs.read_list(path), leave_out="build")
+    inputs.check_apart(models, "build/fuzz-batch", ("batch.json",))
 
 
 def _check_json(values: Any) -> None:

@@ -17,7 +17,7 @@ from tests import small_models
 from tests.trust.conftest import CLI, snapshot
 
 WORKER = b"spawn_main"
-MODEL = b"memsched.batch_child"
+MODEL = b"memsched.commands.batch.child"
 
 
 def cells(count: int, ops: int, width: int, seed: int = 4) -> bytes:

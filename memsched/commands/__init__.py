@@ -1,0 +1,1 @@
+"""What each subcommand does, as plain functions over values: one folder or file for each."""

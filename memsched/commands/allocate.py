@@ -1,0 +1,218 @@
+"""The pipeline behind ``memsched allocate``: addresses alone, for buffers from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memsched import __version__
+from memsched.allocate.portfolio import PackProgress, pack
+from memsched.check.packing import check_packing
+from memsched.commands.results import Report
+from memsched.errors import OutputError, UsageError
+from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
+from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
+from memsched.graph.packing import Block, Packing
+from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
+from memsched.search.limits import Limits
+from memsched.units import parse_size
+
+__all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
+
+_MOST_LISTED = 200_000
+"""Buffers up to which the report lists them: the written file has the addresses anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateResult:
+    """Addresses for the buffers of a file.
+
+    Attributes:
+        table: The file as it was read.
+        packing: The addresses, in the file's order, and what is proven; none when it is infeasible.
+        csv: The file with the addresses; None when there are none.
+        fits: Whether the height is within the capacity; None without one.
+        interrupted: The search was ended early by ``stop``.
+    """
+
+    table: BufferTable
+    packing: Packing
+    csv: str | None
+    report: Report[AllocateReport]
+    fits: bool | None
+    interrupted: bool
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the file with its addresses, whole or not at all.
+
+        Args:
+            force: Permits to overwrite the input.
+
+        Raises:
+            OutputError: It cannot be written, there are no addresses, or ``path`` is the input.
+        """
+        save_allocation(self, path=path, report_path=None, force=force)
+
+
+def save_allocation(
+    result: AllocateResult,
+    *,
+    path: str | os.PathLike[str] | None,
+    report_path: str | os.PathLike[str] | None,
+    force: bool = False,
+) -> None:
+    """Write addresses and report, both or neither; a path of None is not written.
+
+    Raises:
+        OutputError: One of them cannot be written, or would overwrite the input without ``force``.
+    """
+    source = result.table.path
+    with staged_files() as files:
+        if path is not None:
+            if result.csv is None:
+                raise OutputError(f"'{os.fspath(path)}' is not written: nothing fits, so there are no addresses")
+            if source != STANDARD_STREAM and not force and same_file(source, path):
+                raise OutputError(f"'{os.fspath(path)}' is the input: give another name, or force=True")
+            files.add(path, result.csv.encode())
+        if report_path is not None:
+            files.add(report_path, result.report.to_json().encode())
+        files.commit()
+
+
+def allocate_buffers(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    capacity: int | str | None = None,
+    minimize: bool = False,
+    alignment: int = 1,
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    workers: int = 1,
+    output: str | None = None,
+    on_progress: Callable[[PackProgress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> AllocateResult:
+    """Find addresses for buffers with lifetimes, and check them.
+
+    Args:
+        source: A CSV file (docs/allocate.md), "-" for standard input, or its bytes.
+        capacity: What there is, in bytes or as "1MB"; the search ends as soon as all fit.
+        minimize: Go on to the smallest height even with a capacity; without one that is always the aim.
+        alignment: Of the addresses of buffers that state none, bytes.
+        time_limit: Seconds for the search; None for no limit.
+        workers: Processes that search side by side.
+        output: Path that the report names; nothing is written there.
+        on_progress: Told how far the search is.
+        stop: Asked often; True ends the search with the best addresses so far.
+
+    Raises:
+        BuffersError: The file is at fault; the message names its line and column.
+        UsageError: A capacity or an alignment that cannot be.
+    """
+    started = time.monotonic()
+    limits = Limits(time_limit, seed, workers)
+    size = _capacity(capacity)
+    if not 1 <= alignment <= LARGEST:
+        raise UsageError(f"an alignment of {alignment} bytes is not possible: give 1 or more")
+    data = source if isinstance(source, bytes) else read_bytes(source)
+    path = STANDARD_STREAM if isinstance(source, bytes) else os.fspath(source)
+    table = parse_table(data, path, alignment=alignment)
+    if size is not None:
+        table.check_capacity(size)
+    packing = pack(
+        table.blocks,
+        limits,
+        started=started,
+        capacity=size,
+        minimize=minimize or size is None,
+        stop=stop,
+        on_progress=on_progress,
+    )
+    interrupted = stop is not None and stop()
+    fits = None if size is None else packing.status != "infeasible" and packing.height <= size
+    # Addresses that do not fit are valid all the same, and the best that were found.
+    check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
+    csv = None if packing.status == "infeasible" else write_table(table, packing.offsets)
+    report = Report(
+        AllocateReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="allocate",
+            input=_input_section(table, data, alignment),
+            output=None
+            if csv is None
+            else AddressesSection(path=output, sha256=hashlib.sha256(csv.encode()).hexdigest()),
+            result=_result_section(table.blocks, packing, size, fits, interrupted),
+            seed=seed,
+            workers=workers,
+            seconds=round(time.monotonic() - started, 4),
+            buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
+        )
+    )
+    return AllocateResult(table, packing, csv, report, fits, interrupted)
+
+
+def _capacity(capacity: int | str | None) -> int | None:
+    size = parse_size(capacity) if isinstance(capacity, str) else capacity
+    if size is not None and not 0 <= size <= LARGEST:
+        raise UsageError(f"a capacity of {size} bytes is not possible: give 0 or more, up to 2**62")
+    return size
+
+
+def max_live(blocks: Sequence[Block]) -> int:
+    """Return the most bytes that are in use at one time."""
+    change: dict[int, int] = {}
+    for block in blocks:
+        for part in block.parts:
+            change[part.begin] = change.get(part.begin, 0) + part.high - part.low
+            change[part.end] = change.get(part.end, 0) - part.high + part.low
+    return max(itertools.accumulate([change[moment] for moment in sorted(change)]), default=0)
+
+
+def _input_section(table: BufferTable, data: bytes, alignment: int) -> BuffersSection:
+    return BuffersSection(
+        path=table.path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        buffers=len(table.blocks),
+        given=sum([block.offset is not None for block in table.blocks]),
+        alignment_bytes=alignment,
+        carried_columns=tuple(table.carried),
+    )
+
+
+def _result_section(
+    blocks: Sequence[Block], packing: Packing, capacity: int | None, fits: bool | None, interrupted: bool
+) -> PackingSection:
+    found = packing.status != "infeasible"
+    live = max_live(blocks)
+    return PackingSection(
+        capacity_bytes=capacity,
+        fits=fits,
+        height_bytes=packing.height if found else None,
+        lower_bound_bytes=packing.lower_bound,
+        max_live_bytes=live,
+        gap_percent=_share(packing.height - packing.lower_bound, packing.height) if found else None,
+        fragmentation_percent=_share(packing.height - live, packing.height) if found else None,
+        status=packing.status,
+        proof=packing.proof,
+        method=packing.method,
+        states=packing.states,
+        interrupted=interrupted,
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return round(100 * part / whole, 4) if whole else 0.0
+
+
+def _buffer_rows(table: BufferTable, packing: Packing) -> tuple[AddressRow, ...]:
+    return tuple(
+        AddressRow(id=name, offset_bytes=offset, size_bytes=block.size, lower=lower, upper=upper)
+        for name, offset, block, (lower, upper) in zip(
+            table.ids, packing.offsets, table.blocks, table.lifetimes, strict=True
+        )
+    )

@@ -1,0 +1,1 @@
+"""`memsched batch`: many models, one process for each."""

@@ -1,0 +1,146 @@
+"""What runs in the process of one model of a batch: ``python -m memsched.commands.batch.child``; see `batch_process`."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from memsched.commands.batch.process import BatchOptions, Job, News
+from memsched.errors import InternalError, MemschedError
+from memsched.report.batch import figures
+from memsched.report.values.batch import BatchAnswer, SavedModel
+from memsched.search.memory_limit import MemoryWatch, memory_limited
+
+if TYPE_CHECKING:
+    from memsched.commands.results import OptimizeResult
+    from memsched.schedule.portfolio import Progress
+
+__all__ = ["main"]
+
+_TIMELY = 0.2
+"""Seconds between two pieces of news."""
+
+
+def main() -> int:
+    """Answer the request on standard input."""
+    gc.disable()  # as the command line does
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Libraries that print must not disturb the conversation.
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    into = Path(request.pop("into"))
+    job = Job(**{**request, "options": BatchOptions(**request["options"])})
+    try:
+        with memory_limited(job.options.memory_limit, lambda error: _refuse(job, error, output)) as memory:
+            answer = _answer(job, into, _Teller(output, memory), memory)
+    except MemschedError as error:
+        answer = _failed(job, error.exit_code, str(error))
+    _send(output, {"answer": msgspec.to_builtins(answer)})
+    return 0
+
+
+def _end_with_parent() -> None:
+    # Not through sys.stdin, whose lock would be held when the interpreter ends.
+    while os.read(0, 1):
+        pass
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():  # else the group is not its own
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    os._exit(1)
+
+
+def _refuse(job: Job, error: MemschedError, output: IO[bytes]) -> None:
+    _send(output, {"answer": msgspec.to_builtins(_failed(job, error.exit_code, str(error)))})
+
+
+def _send(output: IO[bytes], message: Mapping[str, Any]) -> None:
+    output.write(json.dumps(message).encode() + b"\n")
+    output.flush()
+
+
+class _Teller:
+    """Passes news on, but not more often than anyone can read, and says when the search has ended."""
+
+    def __init__(self, output: IO[bytes], memory: MemoryWatch) -> None:
+        self._output = output
+        self._memory = memory
+        self._last = -_TIMELY
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage == "verification":
+            self._memory.search_ended()
+        if progress.seconds - self._last >= _TIMELY:
+            self._last = progress.seconds
+            news = News(progress.stage, progress.best_peak, progress.lower_bound)
+            _send(self._output, {"news": asdict(news)})
+
+
+def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> BatchAnswer:
+    from memsched.commands.optimize.optimize import optimize
+
+    try:
+        result = optimize(
+            job.source,
+            **job.options.keywords(),
+            output=str(Path(job.folder, job.output)),
+            on_progress=tell,
+            stop=None if memory.limit is None else memory.stop,
+        )
+        memory.search_ended()
+        saved = _save(result, job, into)
+    except MemschedError as error:
+        return _failed(job, error.exit_code, str(error))
+    except MemoryError:
+        return _failed(job, 1, "not enough memory for this model")
+    except Exception as error:  # as on the command line: one bad model is no reason for a traceback
+        return _failed(job, 1, f"internal error: {type(error).__name__}: {error} (please report it)")
+    return BatchAnswer(exit_code=3 if _missed(result) else 0, error=None, saved=saved)
+
+
+def _failed(job: Job, code: int, message: str) -> BatchAnswer:
+    return BatchAnswer(exit_code=code, error=message.replace(job.source, job.shown), saved=None)
+
+
+def _missed(result: OptimizeResult) -> bool:
+    pools = result.report.values.pools
+    return result.budget_met is False or (pools is not None and pools.weighted_traffic is None)
+
+
+def _save(result: OptimizeResult, job: Job, into: Path) -> SavedModel:
+    """Write model and report, with the paths that the user knows; return the figures for the summary."""
+    from memsched.commands.results import Report, save_outputs
+
+    values, output = result.report.values, result.report.values.output
+    if output is None:
+        raise InternalError("the report of an optimised model names no output")
+    external = result.module.format == "onnx" and bool(result.module.native.external)
+    below = PurePath(job.own_folder if external else "")
+    (into / below).mkdir(exist_ok=True)
+    output = msgspec.structs.replace(output, path=str(Path(job.folder) / below / job.output))
+    model = msgspec.structs.replace(values.model, path=job.shown)
+    report = Report(msgspec.structs.replace(values, model=model, output=output))
+    save_outputs(
+        dataclasses.replace(result, report=report),
+        model_path=into / below / job.output,
+        report_path=into / below / job.report,
+    )
+    return SavedModel(
+        output=(below / job.output).as_posix(),
+        report=(below / job.report).as_posix(),
+        figures=figures(report.values, output),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

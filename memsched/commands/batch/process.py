@@ -1,0 +1,233 @@
+"""One model of a batch in a process of its own, which may crash or be killed without harm to the others.
+
+This is the parent's side; `batch_child` is the other. They speak JSON, one object per line: a request to the child's
+standard input, news and one answer back. The child's input stays open as long as its parent lives; when it ends, the
+child ends itself and what it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from memsched.errors import MemschedError
+from memsched.report.values.batch import BatchAnswer, SavedModel
+from memsched.runtimes.child import search_path, temporary_folder
+from memsched.typed import converted
+
+__all__ = ["Answer", "BatchOptions", "Job", "News", "ProcessDiedError", "Processes"]
+
+_REORDERS = "reorder"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What `memsched.optimize` is told for every model; see there. JSON can hold all of it.
+
+    Attributes:
+        allow: As ``--allow`` has it.
+        memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
+    """
+
+    target: str | None = None
+    budget: int | str | None = None
+    allow: tuple[str, ...] = (_REORDERS, "inplace")
+    max_extra_macs: float = 15.0
+    time_limit: float | None = 60.0
+    effort: float | None = None
+    solver: str = "auto"
+    partitions: int | str = "auto"
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    order_guarantee: str = "session"
+    control_dependencies: bool = False
+    tflm_plan: bool = False
+    verify: bool = True
+    seed: int = 0
+    memory_limit: int | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        """Return them as `memsched.optimize` takes them."""
+        values = asdict(self)
+        allow = values.pop("allow")
+        del values["memory_limit"]
+        values["solver"] = self.solver if _REORDERS in allow else "file"
+        return {**values, **{name: short in allow for name, short in _PERMISSIONS}}
+
+
+_PERMISSIONS = (("in_place", "inplace"), ("tile", "tile"), ("remat", "remat"))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One model to optimise.
+
+    Attributes:
+        source: Where the file lies.
+        shown: The path that report and messages name.
+        folder: Of the outputs, as the report names it.
+        output: The file to write.
+        report: The report to write.
+        own_folder: Below ``folder``, for a model with external data: two models may name one weights file.
+    """
+
+    source: str
+    shown: str
+    folder: str
+    output: str
+    report: str
+    own_folder: str
+    options: BatchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """How far a search is: the best peak in bytes, and the bound where one holds."""
+
+    stage: str
+    best_peak: int
+    lower_bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one model.
+
+    Attributes:
+        exit_code: That of `memsched optimize` with these options.
+        error: One line; None where there is a model.
+        files: Path below the folder of outputs to content.
+        saved: For the summary; None where there is no model.
+    """
+
+    exit_code: int
+    error: str | None
+    files: Mapping[str, bytes]
+    saved: SavedModel | None
+
+
+class ProcessDiedError(MemschedError):
+    """The process ended without an answer; the message says how."""
+
+
+class Processes:
+    """Runs jobs, each in a process of its own; `cancel` ends all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._cancelled = False
+
+    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+        """Optimise one model and return what came of it.
+
+        Raises:
+            ProcessDiedError: The process was killed, or ended without an answer.
+            OutputError: There is no room for temporary files.
+        """
+        with temporary_folder() as folder:
+            into, log = folder / "outputs", folder / "log"
+            into.mkdir()
+            source = str(Path(job.source).absolute())
+            target = job.options.target
+            if target is not None and target.endswith(".toml"):
+                target = str(Path(target).absolute())
+            options = dataclasses.replace(job.options, target=target)
+            request = asdict(dataclasses.replace(job, source=source, options=options))
+            with log.open("wb") as errors:
+                process = self._start(folder, errors)
+            try:
+                answer = _talk(process, {**request, "into": str(into)}, tell)
+            finally:
+                _end(process)
+                with self._lock:
+                    self._running.discard(process)
+            if answer is None:
+                raise ProcessDiedError(_how_it_died(process.returncode, log))
+            files = {path.relative_to(into).as_posix(): path.read_bytes() for path in _files(into)}
+            return Answer(answer.exit_code, answer.error, files, answer.saved)
+
+    def _start(self, folder: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._cancelled:
+                raise ProcessDiedError("cancelled")
+            process = subprocess.Popen(
+                [sys.executable, "-m", "memsched.commands.batch.child"],
+                cwd=folder,  # -m puts it first in the search path: an empty folder shadows nothing
+                env={**os.environ, "PYTHONPATH": search_path()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C in the terminal is for the parent; what the child starts ends with it
+            )
+            self._running.add(process)
+            return process
+
+    def cancel(self) -> None:
+        """End all processes, and let none begin any more."""
+        with self._lock:
+            self._cancelled = True
+            for process in self._running:
+                _kill(process)
+
+
+def _talk(
+    process: subprocess.Popen[bytes], request: Mapping[str, Any], tell: Callable[[News], None]
+) -> BatchAnswer | None:
+    """Send the request, pass news on, and return the answer; None where the process ended without one."""
+    if process.stdin is None or process.stdout is None:
+        return None
+    try:
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            message = json.loads(line)
+            if "answer" in message:
+                return converted(message["answer"], BatchAnswer)
+            tell(News(**message["news"]))
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Leave nothing of the process behind."""
+    _kill(process)
+    for stream in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if stream is not None:
+                stream.close()
+    process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+
+
+def _how_it_died(code: int, log: Path) -> str:
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"its process was ended by {name}{': out of memory?' if -code == signal.SIGKILL else ''}"
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    return f"its process ended with code {code}{': ' + last[0][:200] if last else ''}"
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

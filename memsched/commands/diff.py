@@ -1,0 +1,271 @@
+"""The pipeline behind ``memsched diff``: what changed between two reports, or between two summaries of batches.
+
+A *regression* is a peak or an arena that grew by more than so many percent, a budget that was met and is not any more,
+or a model that came through before and fails now. A model that came or went is told, and is none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from memsched import __version__
+from memsched.commands.results import Report
+from memsched.errors import ModelError, UsageError
+from memsched.formats.files import STANDARD_STREAM, describe
+from memsched.report.reading import worded
+from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
+from memsched.report.values.diff import (
+    Change,
+    ChangedFigure,
+    DiffReport,
+    DiffTotals,
+    FigureName,
+    ModelDiff,
+    PeakTensorRow,
+)
+from memsched.typed import UnfitError, converted
+
+__all__ = ["compare_reports", "load_report"]
+
+_SCHEMA_VERSION = 1
+_SINGLE = ("optimize", "analyze")
+_BATCH = "batch"
+
+_GUARDED: tuple[FigureName, ...] = ("peak_bytes", "arena_bytes")
+"""Figures whose growth is a regression."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """One model of a report or summary; ``figures`` is None where it failed."""
+
+    name: str
+    path: str
+    sha256: str | None
+    target: str | None
+    budget_met: bool | None
+    figures: Mapping[FigureName, float] | None
+    at_peak: Mapping[str, int]
+    error: str | None = None
+
+
+def load_report(path: str) -> Mapping[str, Any]:
+    """Return the report of `memsched optimize` or `analyze`, or the summary of `memsched batch`, in a JSON file.
+
+    Args:
+        path: "-" is standard input.
+
+    Raises:
+        ModelError: It cannot be read, or is none of them.
+    """
+    try:
+        data = sys.stdin.buffer.read() if path == STANDARD_STREAM else Path(path).read_bytes()
+        report: Any = json.loads(data)
+    except OSError as error:
+        raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{describe(path)} is no report of memsched: it is not JSON") from None
+    command = report.get("command") if isinstance(report, dict) else None
+    if command not in (*_SINGLE, _BATCH):  # no set: a list in its place cannot be hashed
+        what = f"it is the report of 'memsched {command}'" if isinstance(command, str) else "it names no command"
+        raise ModelError(
+            f"{describe(path)} cannot be compared: {what}; give reports of optimize or analyze, or batch.json"
+        )
+    if report.get("schema_version") != _SCHEMA_VERSION:
+        version = str(report.get("schema_version"))[:20]
+        raise ModelError(f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}")
+    found: Mapping[str, Any] = report
+    return found
+
+
+def _typed(report: Mapping[str, Any], name: str) -> Comparable:
+    """Return what is compared of a report, every value checked: it may have been written by anyone."""
+    try:
+        return converted(report, ComparedBatch) if report["command"] == _BATCH else converted(report, ComparedReport)
+    except UnfitError as error:
+        raise ModelError(f"{describe(name)} is no complete report of memsched: {worded(error.fault)}") from None
+
+
+def compare_reports(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, names: tuple[str, str], fail_percent: float | None = None
+) -> Report[DiffReport]:
+    """Return what changed.
+
+    Models of two batches belong together by path, and where that finds none by name.
+
+    Args:
+        old: From `load_report`, as ``new`` is.
+        names: Of the two files, for messages and for the result.
+        fail_percent: Growth beyond which a peak or an arena is a regression; None: beyond 0, and nothing fails.
+
+    Raises:
+        UsageError: One is the report of a model, the other the summary of a batch.
+        ModelError: One of them lacks what such a file has.
+    """
+    batch = new["command"] == _BATCH
+    if (old["command"] == _BATCH) != batch:
+        raise UsageError("a report of one model and a summary of a batch cannot be compared: give two of a kind")
+    before, after = _models(_typed(old, names[0])), _models(_typed(new, names[1]))
+    pairs = _pairs(before, after)
+    models = [_compare(one, other, fail_percent or 0.0) for one, other in pairs]
+    regressions = sum(bool(model.regressions) for model in models)
+    changes = {kind: sum(model.change == kind for model in models) for kind in typing.get_args(Change)}
+    found = DiffReport(
+        schema_version=1,
+        memsched_version=__version__,
+        command="diff",
+        old=names[0],
+        new=names[1],
+        kind="batch" if batch else "model",
+        fail_percent=fail_percent,
+        failed=fail_percent is not None and regressions > 0,
+        totals=DiffTotals(models=len(models), regressions=regressions, **changes),
+        models=tuple(models),
+    )
+    return Report(found)
+
+
+def _models(report: Comparable) -> list[_Model]:
+    """Return what a file says of its models."""
+    if isinstance(report, ComparedBatch):
+        return [_of_batch(model) for model in report.models]
+    return [_of_report(report)]
+
+
+def _of_report(report: ComparedReport) -> _Model:
+    path, result = report.model.path, report.result
+    return _Model(
+        name=PurePath(path).stem or path,
+        path=path,
+        sha256=report.model.sha256,
+        target=report.target.name,
+        budget_met=None if report.budget is None else report.budget.met,
+        figures={
+            "file_peak_bytes": report.baselines.file_order.peak_bytes,
+            "peak_bytes": result.peak_bytes,
+            "arena_bytes": result.arena_bytes,
+            "lower_bound_bytes": result.lower_bound_bytes,
+            "extra_macs_percent": result.extra_macs_percent,
+        },
+        at_peak=_tensors(report.at_fault),
+    )
+
+
+def _of_batch(model: ComparedModel) -> _Model:
+    result = model.result
+    if result is None:
+        return _Model(model.name, model.path, None, None, None, None, {}, model.error or model.status)
+    return _Model(
+        name=model.name,
+        path=model.path,
+        sha256=result.sha256,
+        target=result.target,
+        budget_met=result.budget_met,
+        figures={
+            "file_peak_bytes": result.file_peak_bytes,
+            "peak_bytes": result.peak_bytes,
+            "arena_bytes": result.arena_bytes,
+            "lower_bound_bytes": result.lower_bound_bytes,
+            "extra_macs_percent": result.extra_macs_percent,
+        },
+        at_peak=_tensors(result.at_fault),
+    )
+
+
+def _tensors(entries: Sequence[ComparedTensor]) -> dict[str, int]:
+    return {entry.tensor: entry.size_bytes for entry in entries}
+
+
+def _pairs(before: Sequence[_Model], after: Sequence[_Model]) -> list[tuple[_Model | None, _Model | None]]:
+    """Return what belongs together: those of ``before`` in their order, then those that came."""
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])]
+    rest = dict(enumerate(after))
+    partner: dict[int, _Model] = {}
+    keys: tuple[Callable[[_Model], str], ...] = (lambda model: model.path, lambda model: model.name)
+    for key in keys:
+        known = {key(model): index for index, model in reversed(rest.items())}
+        for index, model in enumerate(before):
+            found = known.get(key(model))
+            if index not in partner and found is not None and found in rest:
+                partner[index] = rest.pop(found)
+    kept: list[tuple[_Model | None, _Model | None]] = [
+        (model, partner.get(index)) for index, model in enumerate(before)
+    ]
+    return kept + [(None, model) for model in rest.values()]
+
+
+def _compare(old: _Model | None, new: _Model | None, percent: float) -> ModelDiff:
+    one = new or old
+    figures: dict[FigureName, ChangedFigure] = {}
+    came: tuple[PeakTensorRow, ...] = ()
+    went: tuple[PeakTensorRow, ...] = ()
+    notes: list[str] = []
+    if old is not None and new is not None and old.figures is not None and new.figures is not None:
+        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures}
+        came, went = _missing(new.at_peak, old.at_peak), _missing(old.at_peak, new.at_peak)
+        if old.sha256 != new.sha256:
+            notes.append("the model itself is another one")
+        if old.target != new.target:
+            notes.append(f"the target was {old.target} and is {new.target}")
+    return ModelDiff(
+        name="" if one is None else one.name,
+        path="" if one is None else one.path,
+        change=_kind(old, new),
+        error=None if new is None else new.error,
+        figures=figures,
+        came_to_peak=came,
+        left_peak=went,
+        notes=tuple(notes),
+        regressions=tuple(_regressions(old, new, percent)),
+    )
+
+
+def _change(old: float, new: float) -> ChangedFigure:
+    """Return both values and the growth in percent; None where something grew out of nothing, or next to nothing."""
+    growth = 0.0 if new == old else 100 * (new - old) / old if old else math.inf
+    return ChangedFigure(old=old, new=new, percent=round(growth, 3) if math.isfinite(growth) else None)
+
+
+def _missing(there: Mapping[str, int], here: Mapping[str, int]) -> tuple[PeakTensorRow, ...]:
+    return tuple(PeakTensorRow(tensor=name, size_bytes=size) for name, size in there.items() if name not in here)
+
+
+def _kind(old: _Model | None, new: _Model | None) -> Change:
+    if old is None or new is None:
+        return "came" if old is None else "went"
+    if old.figures is None or new.figures is None:
+        return "failed_before" if new.figures is old.figures else "fails" if new.figures is None else "recovered"
+    changes = [new.figures[key] - old.figures[key] for key in _GUARDED]
+    if any(change > 0 for change in changes):
+        return "larger"
+    if any(change < 0 for change in changes):
+        return "smaller"
+    return "same" if old.figures == new.figures and old.at_peak == new.at_peak else "different"
+
+
+def _regressions(old: _Model | None, new: _Model | None, percent: float) -> list[str]:
+    """Return what got worse by more than ``percent``, each in words."""
+    if old is None or new is None or old.figures is None:
+        return []
+    if new.figures is None:
+        return [f"it came through before, and fails now: {new.error}"]
+    found = []
+    for key in _GUARDED:
+        before, after = old.figures[key], new.figures[key]
+        # In whole numbers, so that exactly PCT percent is permitted.
+        if 100 * (after - before) > percent * before:
+            growth = _change(before, after).percent
+            by = "" if growth is None else f" by {growth:.2f} %"
+            what = key.removesuffix("_bytes")
+            found.append(f"the {what} grew{by}, from {before:,} to {after:,} B; {percent:g} % is permitted")
+    if old.budget_met and new.budget_met is False:
+        found.append("the budget was met, and is not any more")
+    return found

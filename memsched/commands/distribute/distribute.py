@@ -1,0 +1,394 @@
+"""The pipeline behind ``memsched distribute``: a plan for the devices of a cluster, their models, and a run of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memsched import __version__
+from memsched.commands.distribute.execute import Executed, execute
+from memsched.commands.distribute.follow import Followed, follow
+from memsched.commands.distribute.memory import activations_of
+from memsched.commands.distribute.step_models import StepModel, step_model
+from memsched.distribute import shares as rules
+from memsched.distribute.checking import check_plan
+from memsched.distribute.orders import Ordered, plan_in_best_order
+from memsched.distribute.plan import plan_in
+from memsched.distribute.search import Method
+from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
+from memsched.formats.files import describe, load_module, read_source
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx.parts import PartsWriter
+from memsched.formats.onnx.rewriter import dialect
+from memsched.graph.distribution import Distribution
+from memsched.report.outputs import TOLERANCE
+from memsched.search.limits import Limits
+from memsched.suggestions import did_you_mean
+from memsched.targets.cluster import Cluster, load_cluster, without
+
+__all__ = ["Baseline", "Distributed", "FileFacts", "distribute", "replan", "run_plan", "runtime_installed"]
+
+_ATTEMPTS = 4
+"""Searches for a plan, each with room for what the runtime copied beside the one before it."""
+
+_AGAIN = 0.5
+"""Of the time that the search before it had, for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the cluster's model says of a plan by rule, whether or not it fits.
+
+    Attributes:
+        memory: Per device, bytes.
+    """
+
+    latency: float
+    memory: tuple[int, ...]
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is known of the file of one device and step.
+
+    Attributes:
+        weights: Bytes of its constants.
+    """
+
+    sha256: str
+    size: int
+    weights: int
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models of all devices and steps; each file is made when it is asked for, and always the same."""
+
+    steps: tuple[tuple[StepModel | None, ...], ...]
+    writer: PartsWriter
+    facts: dict[tuple[int, int], FileFacts] = field(default_factory=dict)
+
+    def file(self, device: int, step: int) -> bytes:
+        """Return the file of a device's model in a step.
+
+        Raises:
+            ModelError: A constant cannot be read, or what is exchanged is no tensor.
+        """
+        model = self.steps[device][step]
+        if model is None:
+            raise UsageError(f"device {device} computes nothing in step {step}")
+        metadata = {"memsched_device": str(device), "memsched_step": str(step), "memsched_version": __version__}
+        part = self.writer.write(model.graph, metadata)
+        digest = hashlib.sha256(part.data).hexdigest()
+        self.facts[device, step] = FileFacts(digest, len(part.data), part.weights)
+        return part.data
+
+    def facts_of(self, device: int, step: int) -> FileFacts:
+        """Return what is known of a file."""
+        if (device, step) not in self.facts:
+            self.file(device, step)
+        return self.facts[device, step]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for."""
+
+    method: Method
+    limits: Limits
+    home: int
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """A network shared out to the devices of a cluster.
+
+    Attributes:
+        cluster: Without the devices that have dropped out; plan and models count the others from 0.
+        cluster_path: Name or path of the cluster's file; "" for one given as a value.
+        dropped: Names of the devices that have dropped out.
+        ordered: The order of execution that the plan is for, and what became of the other one.
+        single: The fastest device by itself, in the plan's order.
+        memory: Per device the bytes in use at most while the plan runs, as ONNX Runtime will show them: beside what the
+            plan counts, what the runtime cuts out and joins.
+        even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
+        executed: The run, where there was one.
+        interrupted: The search was ended early by ``stop``.
+    """
+
+    module: Module
+    cluster: Cluster
+    cluster_path: str
+    dropped: tuple[str, ...]
+    request: Request
+    plan: Distribution
+    ordered: Ordered
+    followed: Followed
+    models: Models
+    memory: tuple[int, ...]
+    single: Baseline
+    even: Baseline
+    executed: Executed | None
+    interrupted: bool
+    seconds: float
+
+
+def distribute(
+    source: str | os.PathLike[str] | bytes,
+    cluster: str | os.PathLike[str] | Cluster,
+    *,
+    method: Method = "auto",
+    time_limit: float | None = 60.0,
+    seed: int = 0,
+    workers: int = 1,
+    drop: Sequence[str | int] = (),
+    home: str | int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Distributed:
+    """Plan how the devices of a cluster share the work on every op, and make the models that they run.
+
+    Args:
+        source: An ONNX file, "-" for standard input, or a model's bytes.
+        cluster: A TOML file, the name of a built-in cluster, or a value.
+        method: How to search; "even" and "single" are rules.
+        time_limit: Seconds for the search; None for no limit.
+        workers: Processes that search side by side.
+        drop: Names or numbers of devices of the cluster that have dropped out.
+        home: Name or number of the device that gets the outputs.
+        input_shapes: Shapes of inputs that the model leaves open, by tensor name.
+        dims: Values of symbolic dimensions, by name.
+        stop: Asked often; True ends the search with the best plan so far.
+
+    Raises:
+        ModelError: The file is no ONNX model, or a state or a body makes it impossible to share it out.
+        ClusterError: The cluster's file is wrong.
+        NoPlanFitsError: No plan fits the devices' memories; it says what would do.
+        UsageError: There is no such device, or none is left.
+    """
+    started = time.monotonic()
+    limits = Limits(time_limit, seed, workers)
+    given, path = (
+        (cluster, "") if isinstance(cluster, Cluster) else (load_cluster(os.fspath(cluster)), os.fspath(cluster))
+    )
+    left, dropped = _without(given, drop)
+    request = Request(method, limits, _number(left, home))
+    data, name = read_source(source)
+    shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
+    module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
+    if module.format != "onnx":
+        raise ModelError(f"{describe(name)} is a TFLite model: only ONNX models can be distributed")
+    return _planned(module, PartsWriter(module), left, path, dropped, request, started, stop)
+
+
+def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None) -> Distributed:
+    """Plan again for the devices that are left after those in ``drop`` have dropped out, too.
+
+    Where the device that should get the outputs has dropped out, the first that is left gets them.
+
+    Raises:
+        NoPlanFitsError: No plan fits the memories that are left.
+        UsageError: There is no such device, or none is left.
+    """
+    started = time.monotonic()
+    left, gone = _without(earlier.cluster, drop)
+    names = [device.name for device in left.devices]
+    home = earlier.cluster.devices[earlier.request.home].name
+    request = dataclasses.replace(earlier.request, home=names.index(home) if home in names else 0)
+    dropped = (*earlier.dropped, *gone)
+    return _planned(earlier.module, earlier.models.writer, left, earlier.cluster_path, dropped, request, started, stop)
+
+
+def _planned(
+    module: Module,
+    writer: PartsWriter,
+    cluster: Cluster,
+    path: str,
+    dropped: tuple[str, ...],
+    request: Request,
+    started: float,
+    stop: Callable[[], bool] | None,
+) -> Distributed:
+    graph, weights, home = module.graph, writer.constant_bytes(), request.home
+    limits, since, left = _less_reading(request.limits, time.monotonic() - started), started, cluster
+    needed: tuple[int, ...] = ()
+    for attempt in range(_ATTEMPTS):
+        try:
+            ordered = plan_in_best_order(
+                *(graph, left, limits),
+                method=request.method,
+                weights=weights,
+                home=home,
+                started=since,
+                stop=stop,
+            )
+        except NoPlanFitsError:
+            if not attempt:
+                raise
+            raise _too_small(graph.name, cluster, needed) from None
+        plan = ordered.plan
+        check_plan(graph, plan, cluster, weights)
+        followed, models = _models(module, writer, plan)
+        memory = _memory(followed, models)
+        if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
+            break
+        # What the runtime copies beside the plan is kept free for it.
+        needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
+        if limits.time_limit is not None:
+            since, limits = time.monotonic(), dataclasses.replace(limits, time_limit=_AGAIN * limits.time_limit)
+    else:
+        raise _too_small(graph.name, cluster, needed)
+    single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
+    return Distributed(
+        module=module,
+        cluster=cluster,
+        cluster_path=path,
+        dropped=dropped,
+        request=request,
+        plan=plan,
+        ordered=ordered,
+        followed=followed,
+        models=models,
+        memory=memory,
+        single=single,
+        even=even,
+        executed=None,
+        interrupted=stop is not None and stop(),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _models(module: Module, writer: PartsWriter, plan: Distribution) -> tuple[Followed, Models]:
+    words = dialect(module)
+    followed = follow(module.graph, plan, words)
+    steps = tuple(
+        tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
+        for device in range(plan.devices)
+    )
+    return followed, Models(steps, writer)
+
+
+def _memory(followed: Followed, models: Models) -> tuple[int, ...]:
+    """Return per device the bytes in use at most: its weights, what it holds, and what the runtime has beside that."""
+    return tuple(
+        activations_of(followed, device, steps)
+        + sum(models.facts_of(device, step).weights for step, model in enumerate(steps) if model is not None)
+        for device, steps in enumerate(models.steps)
+    )
+
+
+def _less_memory(cluster: Cluster, left: Cluster, memory: Sequence[int], planned: Sequence[int]) -> Cluster:
+    """Return ``left`` with room on each device of ``cluster`` that is exceeded, for what was not planned."""
+    devices = tuple(
+        dataclasses.replace(now, memory=max(1, min(now.memory, device.memory - (used - counted))))
+        if used > device.memory
+        else now
+        for now, device, used, counted in zip(left.devices, cluster.devices, memory, planned, strict=True)
+    )
+    return dataclasses.replace(left, devices=devices)
+
+
+def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFitsError:
+    device, used = max(zip(cluster.devices, memory, strict=True), key=lambda pair: pair[1] - pair[0].memory)
+    return NoPlanFitsError(
+        f"no plan found for '{name}' fits the memory of cluster '{cluster.name}': with what the runtime copies beside "
+        f"the plan, '{device.name}' needs {used:,} B and has {device.memory:,} B",
+        *(tuple(memory), max(memory)),
+        proven=False,
+    )
+
+
+def _less_reading(limits: Limits, reading: float) -> Limits:
+    """Return limits that leave time for what follows a search: it takes two or three times as long as reading."""
+    if limits.time_limit is None:
+        return limits
+    return dataclasses.replace(limits, time_limit=limits.time_limit - min(3 * reading, limits.time_limit / 3))
+
+
+def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[Baseline, Baseline]:
+    """Return the fastest device by itself, and even shares for all."""
+    count = len(cluster.devices)
+    alone = [
+        plan_in(space, rules.single(space, device, count), cluster, home=home)
+        for device in sorted(rules.different_devices(cluster, home))
+    ]
+    memory = sum(device.memory for device in cluster.devices)
+    axes = [rules.axis_by_memory(space, place, memory) for place in range(len(space.order))]
+    even = plan_in(space, rules.even(space, axes, count), cluster, home=home)
+    return _baseline(min(alone, key=lambda one: one.latency), cluster), _baseline(even, cluster)
+
+
+def _baseline(plan: Distribution, cluster: Cluster) -> Baseline:
+    fits = all(used <= device.memory for used, device in zip(plan.memory, cluster.devices, strict=True))
+    return Baseline(plan.latency, plan.memory, fits)
+
+
+def _without(cluster: Cluster, drop: Sequence[str | int]) -> tuple[Cluster, tuple[str, ...]]:
+    gone = dict.fromkeys(cluster.devices[_number(cluster, one)].name for one in drop)
+    for name in gone:
+        cluster = without(cluster, [device.name for device in cluster.devices].index(name))
+    return cluster, tuple(gone)
+
+
+def _number(cluster: Cluster, wanted: str | int) -> int:
+    """Return the number of a device that is named, or numbered."""
+    names = [device.name for device in cluster.devices]
+    if wanted in names:
+        return names.index(str(wanted))
+    text = str(wanted)
+    if text.isascii() and text.isdigit() and len(text) <= len(str(len(names))) and int(text) < len(names):
+        return int(text)
+    hint = did_you_mean(text, names) or f"; devices: {', '.join(names)}, or 0 to {len(names) - 1}"
+    raise UsageError(f"cluster '{cluster.name}' has no device '{text}'{hint}")
+
+
+# Running ------------------------------------------------------------------------------------------------------------
+
+
+def runtime_installed() -> bool:
+    """Whether plans can be run here."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def run_plan(
+    distributed: Distributed,
+    *,
+    patience_seconds: float = 120.0,
+    on_start: Callable[[Sequence[int]], None] | None = None,
+) -> Distributed:
+    """Run the plan here, one process per device, and compare its outputs with those of the model in one session.
+
+    Args:
+        patience_seconds: The longest that loading the models, or one step, may take.
+        on_start: Told the processes' numbers as soon as they are started.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        VerificationError: The outputs differ by more than 1e-5 of their largest magnitude, or a process failed.
+        ModelError: Values of this type cannot be exchanged here.
+    """
+    if not runtime_installed():
+        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-run")
+    executed = execute(
+        distributed.module,
+        distributed.followed,
+        distributed.models.steps,
+        distributed.models.file,
+        seed=distributed.request.limits.seed,
+        patience_seconds=patience_seconds,
+        on_start=on_start,
+    )
+    if not executed.equal and not executed.relative_error <= TOLERANCE:
+        raise VerificationError(
+            f"the outputs differ from those of the model in one session by {executed.relative_error:.2g} of their "
+            f"largest magnitude, more than {TOLERANCE:g}; nothing was written"
+        )
+    return dataclasses.replace(distributed, executed=executed)

@@ -1,0 +1,145 @@
+"""A plan executed: its outputs held against the whole model's, its bytes against the plan's, its memory measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from memsched.commands.distribute.follow import Followed
+from memsched.commands.distribute.step_models import StepModel, given_sends, program_of
+from memsched.errors import InternalError, ModelError, VerificationError
+from memsched.formats.module import Module
+from memsched.graph.distribution import Distribution
+from memsched.graph.model import Tensor
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.devices.parent import ClusterRun, run_cluster
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Executed", "execute"]
+
+_REFERENCE: Final = "memsched.runtimes.devices.worker:reference"
+_INTEGER_BOUNDS: Final = (4, 2, 1)
+"""Integers are often indices: where the first bound is too large, smaller ones may not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A plan that was executed, and the model in one session beside it.
+
+    Attributes:
+        equal: Whether all outputs are equal bit for bit.
+        max_abs_error: Largest difference of any element.
+        relative_error: Largest difference of any output by that output's largest magnitude.
+        activations: Bytes that the one session had in use at most, inputs included; None where it does not say.
+    """
+
+    run: ClusterRun
+    equal: bool
+    max_abs_error: float
+    relative_error: float
+    activations: int | None
+
+
+def execute(
+    module: Module,
+    followed: Followed,
+    models: Sequence[Sequence[StepModel | None]],
+    part: Callable[[int, int], bytes],
+    *,
+    seed: int = 0,
+    patience_seconds: float = 120.0,
+    on_start: Callable[[Sequence[int]], None] | None = None,
+) -> Executed:
+    """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
+
+    Args:
+        models: Per device what it computes in each step.
+        part: (device, step) -> that model's file.
+        patience_seconds: The longest that loading, or one step, may take.
+        on_start: Told the processes' numbers as soon as they are started.
+
+    Raises:
+        VerificationError: The model does not run, or the plan does not.
+        ModelError: An input, or what has to be sent, is of a type that numpy has not.
+        InternalError: The bytes at the sockets are not those of the plan.
+    """
+    feeds = _feeds([followed.graph.tensors[tensor] for tensor in followed.graph.inputs], seed, module.path)
+    names = [followed.graph.tensors[tensor].name for tensor in followed.graph.outputs]
+    request = {"model": _source(module), "feeds": feeds, "outputs": names}
+    whole = run_in_child(_REFERENCE, request, 10 * patience_seconds)
+    if not whole.ok:
+        raise VerificationError(f"{module.path}: onnxruntime does not run the model as given: {_short(whole.reason)}")
+    programs = [program_of(followed, device, models[device]) for device in range(followed.plan.devices)]
+    run = run_cluster(
+        programs,
+        given_sends(followed),
+        part,
+        feeds[whole.value["feed"]],
+        patience_seconds=patience_seconds,
+        on_start=on_start,
+    )
+    check_bytes(followed.plan, run)
+    return _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
+
+
+def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> Executed:
+    from memsched.runtimes.compare import compare, relative_error
+
+    equal, error = compare(wanted, found)
+    return Executed(run, equal, error, relative_error(wanted, found), activations)
+
+
+def check_bytes(plan: Distribution, run: ClusterRun) -> None:
+    """Check that what went through the sockets is what the plan says.
+
+    Raises:
+        InternalError: It is not.
+    """
+    transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
+    for device in range(-1, plan.devices):
+        mine = [one for one in transfers if one.source == device]
+        sent, once = (
+            (run.given, run.given_once) if device < 0 else (run.devices[device].sent, run.devices[device].sent_once)
+        )
+        received = 0 if device < 0 else run.devices[device].received
+        pairs = (
+            (sent, sum(one.size * len(one.targets) for one in mine)),
+            (once, sum(one.size for one in mine)),
+            (received, sum(one.size for one in transfers if device in one.targets)),
+        )
+        if any(counted != planned for counted, planned in pairs):
+            raise InternalError(f"device {device} sent and received {pairs} bytes (counted, planned)")
+
+
+def _feeds(inputs: Sequence[Tensor], seed: int, path: str) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """Return random inputs, and others with smaller integers in case the model cannot run on the first."""
+    import numpy as np
+
+    from memsched.runtimes.inputs import random_values
+
+    for tensor in inputs:
+        if tensor.dtype not in np.sctypeDict or tensor.shape is None:
+            raise ModelError(f"{path}: no random values can be made for input '{tensor.name}': use --no-run")
+    integers = any(np.dtype(tensor.dtype).kind in "iu" for tensor in inputs)
+    found = []
+    for bound in _INTEGER_BOUNDS if integers else _INTEGER_BOUNDS[:1]:
+        rng = np.random.default_rng(seed)
+        found.append({one.name: random_values(one.dtype, one.shape or (), rng, high=bound) for one in inputs})
+    return found
+
+
+def _source(module: Module) -> str | bytes:
+    """Return the model's file where other files belong to it, otherwise its bytes."""
+    external: Mapping[str, Any] | Sequence[str] = module.native.external
+    if external and module.path != "-":
+        return str(Path(module.path).absolute())
+    data: bytes = module.native.data
+    return data
+
+
+def _short(reason: str | None) -> str:
+    return " ".join((reason or "it did not run").split())[:400]

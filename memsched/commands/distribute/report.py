@@ -1,0 +1,424 @@
+"""The plan as a file and a report: what ``memsched distribute`` writes, and the folder that it goes into."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from memsched import __version__
+from memsched.commands.distribute.distribute import Baseline, Distributed
+from memsched.commands.distribute.execute import Executed
+from memsched.commands.distribute.follow import Holder, whole_of
+from memsched.commands.distribute.step_models import StepModel
+from memsched.commands.optimize.report import model_section
+from memsched.commands.results import Report
+from memsched.distribute.orders import InOrder, Ordered
+from memsched.errors import OutputError
+from memsched.formats.files import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
+from memsched.graph.distribution import Transfer
+from memsched.graph.model import Graph, Region
+from memsched.regions.cover import Cover, leaves
+from memsched.report.values.base import Span
+from memsched.report.values.distribute import (
+    ClusterSection,
+    ComputationRow,
+    ComputedOpRow,
+    DeviceRow,
+    DistributionReport,
+    DistributionResult,
+    DistributionStepRow,
+    GatheredOutputRow,
+    GatherRow,
+    InOrderSection,
+    MeasuredSection,
+    OrderSection,
+    OtherPlanSection,
+    PartRow,
+    RunSection,
+    ShareRow,
+    TransferRow,
+    ValueRow,
+)
+
+__all__ = ["PLAN_FILE", "check_folder", "file_name", "report_of", "save_distributed"]
+
+PLAN_FILE: Final = "plan.json"
+
+_LONGEST_PLAN: Final = 1 << 30
+_INTERRUPTED: Final = "interrupted: this is the best plan found so far"
+
+
+def file_name(path: str, device: int, step: int) -> str:
+    """Return the name of the file of one device and step of the model at ``path``."""
+    stem = "model" if path == STANDARD_STREAM else Path(path).stem
+    return f"{stem}_device_{device}_step_{step}.onnx"
+
+
+# The report ---------------------------------------------------------------------------------------------------------
+
+
+def report_of(distributed: Distributed) -> Report[DistributionReport]:
+    """Return the plan with everything that is known of it."""
+    plan, graph, gathers = distributed.plan, distributed.module.graph, _gathers(distributed)
+    return Report(
+        DistributionReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="distribute",
+            model=model_section(distributed.module),
+            cluster=_cluster(distributed),
+            result=_result(distributed),
+            devices=tuple(_device(distributed, device) for device in range(plan.devices)),
+            run=None if distributed.executed is None else _run(distributed.executed),
+            shares=tuple(
+                ShareRow(
+                    op=graph.ops[share.op].name,
+                    type=graph.ops[share.op].type,
+                    axis=share.axis,
+                    bounds=tuple(share.bounds),
+                )
+                for share in plan.shares
+            ),
+            steps=tuple(_step(distributed, step, gathers[step]) for step in range(len(plan.steps))),
+            results=_transfers(distributed, plan.results, len(plan.steps)),
+            result_gathers=tuple(gathers[-1]),
+            outputs=tuple(_output(distributed, tensor, found) for tensor, found in distributed.followed.outputs),
+            notes=(*distributed.module.notes, *([_INTERRUPTED] if distributed.interrupted else [])),
+            seed=distributed.request.limits.seed,
+            workers=distributed.request.limits.workers,
+            seconds=round(distributed.seconds, 4),
+        )
+    )
+
+
+def _cluster(distributed: Distributed) -> ClusterSection:
+    router = distributed.cluster.router
+    return ClusterSection(
+        name=distributed.cluster.name,
+        path=distributed.cluster_path,
+        mode=router.mode,
+        bandwidth_bytes_per_second=router.bandwidth,
+        latency_seconds=router.latency,
+        dropped=tuple(distributed.dropped),
+    )
+
+
+def _result(distributed: Distributed) -> DistributionResult:
+    plan = distributed.plan
+    transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
+    return DistributionResult(
+        method=plan.method,
+        asked_method=distributed.request.method,
+        latency_seconds=plan.latency,
+        lower_bound_seconds=plan.lower_bound,
+        single_device=_baseline(distributed.single),
+        even_split=_baseline(distributed.even),
+        transmitted_bytes=sum(one.size for one in transfers),
+        delivered_bytes=sum(one.size * len(one.targets) for one in transfers),
+        steps=len(plan.steps),
+        home=plan.home,
+        interrupted=distributed.interrupted,
+        order=_order(distributed.ordered),
+    )
+
+
+def _order(ordered: Ordered) -> OrderSection:
+    return OrderSection(
+        kept=ordered.order,
+        given=_in_order(ordered.given),
+        found=None if ordered.found is None else _in_order(ordered.found),
+        least_peak_proven=ordered.proven,
+    )
+
+
+def _in_order(one: InOrder) -> InOrderSection:
+    return InOrderSection(
+        peak_bytes=one.peak,
+        latency_seconds=None if one.plan is None else one.plan.latency,
+        memory_bytes=None if one.plan is None else max(one.plan.memory),
+    )
+
+
+def _baseline(baseline: Baseline) -> OtherPlanSection:
+    return OtherPlanSection(
+        latency_seconds=baseline.latency,
+        memory_bytes=max(baseline.memory),
+        fits=baseline.fits,
+    )
+
+
+def _device(distributed: Distributed, device: int) -> DeviceRow:
+    given = distributed.cluster.devices[device]
+    steps = [step for step, model in enumerate(distributed.models.steps[device]) if model is not None]
+    return DeviceRow(
+        index=device,
+        name=given.name,
+        capacity_bytes=given.memory,
+        memory_bytes=distributed.memory[device],
+        weights_bytes=sum(distributed.models.facts_of(device, step).weights for step in steps),
+        models=len(steps),
+        measured=None if distributed.executed is None else _measured(distributed, distributed.executed, device),
+    )
+
+
+def _measured(distributed: Distributed, executed: Executed, device: int) -> MeasuredSection:
+    run = executed.run.devices[device]
+    weights = sum(
+        distributed.models.facts_of(device, step).weights
+        for step, model in enumerate(distributed.models.steps[device])
+        if model is not None
+    )
+    start, peak = run.resident_start, run.resident_peak
+    return MeasuredSection(
+        activations_bytes=run.activations,
+        weights_and_activations_bytes=None if run.activations is None else run.activations + weights,
+        resident_start_bytes=start,
+        resident_loaded_bytes=run.resident_loaded,
+        resident_peak_bytes=peak,
+        resident_growth_bytes=None if start is None or peak is None else peak - start,
+        sent_bytes=run.sent,
+        sent_once_bytes=run.sent_once,
+        received_bytes=run.received,
+        headers_bytes=run.headers,
+        steps_seconds=round(sum(run.seconds), 6),
+    )
+
+
+def _run(executed: Executed) -> RunSection:
+    run = executed.run
+    return RunSection(
+        runtime=run.runtime,
+        outputs_equal=executed.equal,
+        max_abs_error=executed.max_abs_error,
+        relative_error=executed.relative_error,
+        transmitted_bytes=run.given_once + sum(device.sent_once for device in run.devices),
+        delivered_bytes=run.given + sum(device.sent for device in run.devices),
+        given_bytes=run.given,
+        single_session_activations_bytes=executed.activations,
+        steps_seconds=round(run.seconds, 6),
+    )
+
+
+def _step(distributed: Distributed, step: int, gathers: Sequence[GatherRow]) -> DistributionStepRow:
+    plan = distributed.plan
+    return DistributionStepRow(
+        index=step,
+        transfers=_transfers(distributed, plan.steps[step].transfers, step),
+        gathers=tuple(gathers),
+        computations=tuple(
+            _computation(distributed, device, step, model)
+            for device in range(plan.devices)
+            if (model := distributed.models.steps[device][step]) is not None
+        ),
+    )
+
+
+def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: int) -> tuple[TransferRow, ...]:
+    graph = distributed.module.graph
+    received = distributed.followed.received[step]
+    result = []
+    for one, pieces in zip(transfers, received, strict=True):
+        holders = [distributed.followed.devices[target] for target in one.targets]
+        result.append(
+            TransferRow(
+                tensor=graph.tensors[one.tensor].name,
+                region=_ranges(one.region),
+                source=one.source,
+                targets=tuple(one.targets),
+                held_as=tuple(holder.pieces[piece].key for holder, piece in zip(holders, pieces, strict=True)),
+                size_bytes=one.size,
+            )
+        )
+    return tuple(result)
+
+
+def _gathers(distributed: Distributed) -> list[list[GatherRow]]:
+    """Return per step, the results last, how devices put parts of tensors together after its transfers."""
+    result: list[list[GatherRow]] = [[] for _ in range(len(distributed.plan.steps) + 1)]
+    for device, holder in enumerate(distributed.followed.devices):
+        for number, found in holder.gathered.items():
+            piece = holder.pieces[number]
+            result[piece.born[0]].append(
+                GatherRow(
+                    device=device,
+                    tensor=distributed.module.graph.tensors[piece.tensor].name,
+                    region=_ranges(piece.region),
+                    held_as=piece.key,
+                    parts=_parts(holder, found),
+                )
+            )
+    return result
+
+
+def _output(distributed: Distributed, tensor: int, found: Cover) -> GatheredOutputRow:
+    holder = distributed.followed.devices[distributed.plan.home]
+    return GatheredOutputRow(tensor=distributed.module.graph.tensors[tensor].name, parts=_parts(holder, found))
+
+
+def _parts(holder: Holder, found: Cover) -> tuple[PartRow, ...]:
+    return tuple(PartRow(held_as=holder.pieces[leaf.part].key, region=_ranges(leaf.region)) for leaf in leaves(found))
+
+
+def _computation(distributed: Distributed, device: int, step: int, model: StepModel) -> ComputationRow:
+    holder = distributed.followed.devices[device]
+    graph, facts = distributed.module.graph, distributed.models.facts_of(device, step)
+
+    def values(tensors: Sequence[int], numbers: Sequence[int]) -> tuple[ValueRow, ...]:
+        return tuple(
+            ValueRow(
+                name=model.graph.tensors[tensor].name,
+                tensor=graph.tensors[holder.pieces[number].tensor].name,
+                region=_ranges(holder.pieces[number].region),
+                held_as=holder.pieces[number].key,
+            )
+            for tensor, number in zip(tensors, numbers, strict=True)
+        )
+
+    return ComputationRow(
+        device=device,
+        file=file_name(distributed.module.path, device, step),
+        sha256=facts.sha256,
+        size_bytes=facts.size,
+        weights_bytes=facts.weights,
+        inputs=values(model.graph.inputs, model.inputs),
+        outputs=values(model.graph.outputs, model.outputs),
+        ops=tuple(
+            ComputedOpRow(op=graph.ops[one.op].name, region=_region_of(graph, one.op, one.region))
+            for one in distributed.plan.steps[step].computations[device]
+        ),
+    )
+
+
+def _region_of(graph: Graph, op: int, region: Region) -> tuple[Span, ...] | None:
+    """Return what of its output is computed; None for all of it."""
+    return None if region == whole_of(graph, graph.ops[op].outputs[0]) else _ranges(region)
+
+
+def _ranges(region: Region) -> tuple[Span, ...]:
+    return tuple(region.ranges)
+
+
+# The folder ---------------------------------------------------------------------------------------------------------
+
+
+def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, str]:
+    """Return the files of an earlier plan in ``folder`` with their SHA-256, which may be replaced or removed.
+
+    Raises:
+        OutputError: It is no folder, its parent does not exist, or it holds files that no plan in it names, and
+            ``force`` is not given.
+    """
+    path = Path(folder)
+    try:
+        if not path.exists():
+            if not path.absolute().parent.is_dir():
+                raise OutputError(f"'{folder}' cannot be made: its folder does not exist; create it first")
+            return {}
+        if not path.is_dir():
+            raise OutputError(f"'{folder}' is a file: -o names a folder")
+        names = sorted(entry.name for entry in path.iterdir())
+        known = _earlier(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputError(f"'{folder}' cannot be looked into: {reason}") from None
+    own = {*known, PLAN_FILE} if known else set()
+    foreign = [name for name in names if name not in own and not _is_temporary(name)]
+    if foreign and not force:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise OutputError(
+            f"'{folder}' holds files that are no plan's: '{foreign[0]}'{more}; name another folder, or give --force "
+            "to write beside them"
+        )
+    return known
+
+
+def _is_temporary(name: str) -> bool:
+    """Return whether a run that was killed left this file behind, or another one is about to rename it."""
+    return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
+
+
+def _earlier(folder: Path) -> dict[str, str]:
+    """Return the names and SHA-256 of the models that the plan in ``folder`` names; empty where there is none."""
+    path = folder / PLAN_FILE
+    if not path.is_file() or path.stat().st_size > _LONGEST_PLAN:
+        return {}
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        found = [one for step in plan["steps"] for one in step["computations"]] if _is_plan(plan) else []
+        return {str(one["file"]): str(one["sha256"]) for one in found}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _is_plan(plan: Any) -> bool:
+    return isinstance(plan, dict) and plan.get("command") == "distribute"
+
+
+def save_distributed(
+    distributed: Distributed, folder: str | os.PathLike[str], *, force: bool = False
+) -> Report[DistributionReport]:
+    """Write the models and the plan into ``folder``, all or none; return the report that the plan's file holds.
+
+    The folder is made where it does not exist. Models of an earlier plan in it that are not written again are
+    removed, if they are still what that plan says.
+
+    Args:
+        force: Permit other files in the folder, which stay as they are.
+
+    Raises:
+        OutputError: The folder cannot be written, or holds other files.
+        ModelError: A constant cannot be read.
+    """
+    earlier = check_folder(folder, force=force)
+    path = Path(folder)
+    made = not path.exists()
+    try:
+        path.mkdir(exist_ok=True)
+        report = _write(distributed, path, earlier)
+    except OSError as error:
+        if made:
+            _remove_empty(path)
+        raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}") from None
+    except BaseException:
+        if made:
+            _remove_empty(path)
+        raise
+    return report
+
+
+def _write(distributed: Distributed, folder: Path, earlier: dict[str, str]) -> Report[DistributionReport]:
+    source = distributed.module.path
+    written = {PLAN_FILE}
+    with staged_files() as files:
+        for device, steps in enumerate(distributed.models.steps):
+            for step, model in enumerate(steps):
+                if model is None:
+                    continue
+                name = file_name(source, device, step)
+                if source != STANDARD_STREAM and same_file(folder / name, source):
+                    raise OutputError(f"'{folder / name}' is the input: name another folder with -o")
+                files.add(folder / name, distributed.models.file(device, step))
+                written.add(name)
+        report = report_of(distributed)
+        files.add(folder / PLAN_FILE, report.to_json().encode())
+        files.commit()
+    for name, digest in earlier.items():
+        stale = folder / name
+        if name not in written and Path(name).name == name and stale.is_file() and _digest(stale) == digest:
+            stale.unlink()
+    return report
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return

@@ -1,0 +1,1 @@
+"""`memsched optimize` and `memsched analyze`."""

@@ -1,0 +1,480 @@
+"""The pipelines behind the commands, as plain functions over values: `optimize`, `analyze`, `verify`, `load`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Literal
+
+from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Final, Permitted, find
+from memsched.commands.optimize.frontier import Frontier, find_frontier
+from memsched.commands.optimize.place import Placed, Request, prepare, required_as_given
+from memsched.commands.optimize.pools import plan_pools
+from memsched.commands.optimize.report import Outcome, Prepared, build, on_chip_section
+from memsched.commands.optimize.trials import Asked, Given, suggestions
+from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
+from memsched.commands.verify import ModelComparison, compare, verify_written
+from memsched.errors import UsageError
+from memsched.formats.files import load_module, read_source
+from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.planning.orders import GraphPlan, plan_allocation, plan_module
+from memsched.planning.write import check_request, fixed_dimensions, sizes_can_be_refused, write_model
+from memsched.report.outputs import TOLERANCE
+from memsched.report.values.optimize import SuggestionRow
+from memsched.report.values.rewrites import OnChipSection
+from memsched.runtimes.litert import requirement
+from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
+from memsched.runtimes.tflm import arena
+from memsched.runtimes.values import Verification
+from memsched.schedule.portfolio import Progress
+from memsched.search.limits import Limits
+from memsched.targets.load import default_target, load_target
+from memsched.targets.model import Target
+from memsched.units import Percentage, parse_budget
+
+__all__ = ["analyze", "load", "optimize", "verify"]
+
+_MOST_RESERVED = 0.25
+"""Of the time limit, for checking and writing what was found."""
+
+_ANALYZE_POOLS_EFFORT = 3.0
+"""For placing buffers in a target's pools as the model stands, each search of it."""
+
+_FRONTIER_ENDED = (
+    "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"
+)
+
+_NOT_CUT = (
+    "layers are not cut: a size that was stated follows from no input, so that a runtime could not refuse another one"
+)
+
+Source = str | os.PathLike[str] | bytes
+"""A path, "-" for standard input, or a model's bytes."""
+
+
+def load(
+    source: Source,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Module:
+    """Read an ONNX or TFLite model; its ``graph`` is the main graph.
+
+    Args:
+        input_shapes: Shapes of inputs that the model leaves open, by tensor name.
+        dims: Values of symbolic dimensions, by name.
+
+    Raises:
+        ModelError: It cannot be read, or is not a valid model.
+        UnknownShapeError: A size is unknown; the message names the option that states it.
+    """
+    data, path = read_source(source)
+    return load_module(data, path, _load_options(input_shapes, dims))
+
+
+def _load_options(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    return LoadOptions(shapes, dict(dims or {}))
+
+
+def analyze(
+    source: Source,
+    *,
+    target: str | None = None,
+    budget: int | str | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    in_place: bool = True,
+    frontier: bool = False,
+    reorder: bool = True,
+    tile: bool = True,
+    remat: bool = True,
+    max_extra_macs: float = 50.0,
+    time_limit: float | None = 60.0,
+    effort: float | None = None,
+    seed: int = 0,
+    words: Sequence[str] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> AnalyzeResult:
+    """Return what a model needs as it stands: its peak and arena in the file's order, a bound, and who is to blame.
+
+    Arguments as for `optimize`; those after ``frontier`` are for that search alone.
+
+    Args:
+        frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
+        reorder: Permit the frontier other orders than the file's.
+        words: As for `optimize`.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, tensor or option is at fault.
+    """
+    started = time.monotonic()
+    limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
+    _check_percentage(max_extra_macs)
+    asked = _budget(budget)
+    options = _load_options(input_shapes, dims)
+    module = load_module(*read_source(source), options)
+    prepared = _prepare(module, target, in_place)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
+    plans = plan_module(module, prepared.lowered, Limits(), solver="file")
+    main = plans[0]
+    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    facts = arena.analyzed(module) if arena.applies(module, prepared.target) else None
+    pools = plan_pools(main, prepared.target, Limits(None, effort=_ANALYZE_POOLS_EFFORT), started=time.monotonic())
+    found: Frontier | None = None
+    if frontier:
+        solver = "auto" if reorder else "file"
+        request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
+        found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
+    helpful: tuple[SuggestionRow, ...] = ()
+    if words is not None and not frontier:
+        asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
+        as_given = Placed(plans, allocation, None, required_as_given(module, prepared))
+        request = Request(started, limits, "file", tflm_plan=arena.wants_plan(module, prepared.target, False))
+        helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
+    outcome = Outcome(
+        *("analyze", module, prepared, plans, allocation, budget_bytes),
+        notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
+        interrupted=found is not None and stop is not None and stop(),
+        tflm=facts,
+        pools=pools,
+        on_chip=_on_chip(module, main, prepared.target, Limits()),
+        frontier=None if found is None else found.rows(),
+        litert=_for_litert(module, prepared, None),
+        session=_for_onnxruntime(module, prepared, None, "session"),
+        suggestions=helpful,
+    )
+    report = build(outcome, seed=seed, seconds=time.monotonic() - started)
+    return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
+
+
+def optimize(
+    source: Source,
+    *,
+    target: str | None = None,
+    budget: int | str | None = None,
+    time_limit: float | None = 60.0,
+    effort: float | None = None,
+    solver: str = "auto",
+    partitions: int | Literal["auto"] = "auto",
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    order_guarantee: OrderGuarantee = "session",
+    control_dependencies: bool = False,
+    tflm_plan: bool = False,
+    in_place: bool = True,
+    tile: bool = False,
+    remat: bool = False,
+    max_extra_macs: float = 15.0,
+    verify: bool = True,
+    seed: int = 0,
+    workers: int = 1,
+    executor: Executor | None = None,
+    output: str | None = None,
+    words: Sequence[str] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> OptimizeResult:
+    """Order a model's operators so that it needs the least activation memory, prove it, and check it by running both.
+
+    Args:
+        target: Name of a built-in target or path of a TOML file; by default the format's runtime.
+        budget: What the arena may take, in bytes, as "256KB", or as "50%" of what the file as given requires; the
+            result says whether it is met.
+        time_limit: Seconds for the search; None for no limit.
+        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
+            the same on every machine.
+        solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
+        partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
+        input_shapes: Shapes of inputs that the model leaves open, by tensor name.
+        dims: Values of symbolic dimensions, by name.
+        order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
+            (dependencies in the model), "default" (the best order that sessions without options can be led to) or
+            "none".
+        control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
+        tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; implied by a
+            target of its that lets tensors share bytes.
+        in_place: Permit the target's in-place rules.
+        tile: Permit to compute groups of layers piece by piece.
+        remat: Permit to compute values again instead of keeping them.
+        max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
+            values computed again, bytes moved count as well.
+        verify: Run both models on random inputs, where their runtime is installed.
+        workers: Processes that search independent parts.
+        executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
+            the same.
+        output: Path that the report names as the model's; nothing is written there.
+        words: The command line of this call, without the program's name. Where nothing was gained, it is tried what
+            else would help, and the report suggests the same command with more permitted. None: nothing is tried.
+        on_progress: Told how far the search is.
+        stop: Asked often; True ends the search with the best order so far.
+
+    Returns:
+        The model's bytes, which are the input's where nothing better was found, and the report.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, tensor or option is at fault.
+        VerificationError: The outputs differ.
+    """
+    started = time.monotonic()
+    limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
+    _check_percentage(max_extra_macs)
+    asked = _budget(budget)
+    data, path = read_source(source)
+    options = _load_options(input_shapes, dims)
+    module = load_module(data, path, options)
+    check_request(module, order_guarantee, control_dependencies)
+    prepared = _prepare(module, target, in_place)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, order_guarantee)
+    plan = arena.wants_plan(module, prepared.target, tflm_plan)
+    end = _end_of_search(started, limits)
+    within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
+    request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
+    permitted = Permitted(tile and sizes_can_be_refused(module, options), remat, max_extra_macs)
+    final = find(module, data, prepared, options, request, budget_bytes, permitted)
+    plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
+    main = plans[0]
+    interrupted = request.stopped()
+    pools = plan_pools(main, prepared.target, limits, started=started, stop=stop)
+    written = write_model(
+        final.module,
+        final.data,
+        plans,
+        options,
+        guarantee=order_guarantee,
+        control_dependencies=control_dependencies,
+        target=prepared.target.name,
+        keep=chosen is not None and chosen.keep,
+        promised=budget_bytes is not None,
+    )
+    if chosen:
+        written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
+    if final.rewritten:
+        written = dataclasses.replace(written, unchanged=False, fixed=fixed_dimensions(module, written.model))
+    facts: arena.TflmFacts | None = None
+    if arena.applies(module, prepared.target):
+        given = module if final.rewritten else None
+        written, facts = arena.finish(
+            *(final.module, written, plans, options, prepared.target), plan=plan, asked=tflm_plan, given=given
+        )
+    in_litert = _for_litert(module, prepared, final.placed.required)
+    in_session = _for_onnxruntime(module, prepared, final.placed, order_guarantee)
+    helpful: tuple[SuggestionRow, ...] = ()
+    if words is not None and not final.rewritten and time_limit != 0:
+        asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
+        helpful = _suggestions(target, module, prepared, final.placed, options, request, asked_for)
+    verification: Verification | None = None
+    notes: tuple[str, ...] = ("verification was not asked for",)
+    if verify:
+        try:
+            _tell_verifying(on_progress, main, started, rewritten=final.rewritten)
+            verification, notes = verify_written(
+                *(final.module, data, written, options),
+                seed=seed,
+                tolerance=TOLERANCE if final.rewritten else 0.0,
+                predicted=in_litert,
+            )
+        except KeyboardInterrupt:
+            if stop is None:
+                raise
+            interrupted, notes = True, ("the verification was interrupted",)
+    outcome = Outcome(
+        *(
+            "optimize",
+            module,
+            final.prepared,
+            plans,
+            allocation,
+            budget_bytes,
+            written,
+            output,
+            verification,
+            (*budget_notes, *notes, *(() if permitted.tile == tile else (_NOT_CUT,))),
+        ),
+        interrupted=interrupted,
+        tflm=facts,
+        pools=pools,
+        rewritten=final.module if final.rewritten else None,
+        rewrites=final.rewrites,
+        on_chip=_on_chip(final.module, main, prepared.target, limits),
+        litert=in_litert,
+        session=in_session,
+        suggestions=helpful,
+    )
+    report = build(outcome, seed=seed, seconds=time.monotonic() - started)
+    if verification is not None and _refuted(verification, rewritten=final.rewritten):
+        raise OutputsDifferError(_differ(verification, final), report)
+    return OptimizeResult(
+        model=written.model,
+        report=report,
+        schedule=main.schedule,
+        allocation=allocation,
+        module=module,
+        graph=main.graph,
+        verification=verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=interrupted,
+    )
+
+
+def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False) -> tuple[str, ...]:
+    """Return what is permitted by the names that ``--allow`` has for it."""
+    given = (("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat))
+    return tuple(name for name, permitted in given if permitted)
+
+
+def _suggestions(
+    target: str | None,
+    module: Module,
+    prepared: Prepared,
+    placed: Placed,
+    options: LoadOptions,
+    request: Request,
+    asked: Asked,
+) -> tuple[SuggestionRow, ...]:
+    """Return the report's section on what would help where nothing was gained."""
+    rules = load_target(target or default_target(module.format))
+    return tuple(
+        SuggestionRow(
+            command=one.command,
+            what=one.what,
+            requirement_bytes=one.required,
+            saving_bytes=placed.required - one.required,
+            extra_macs_percent=one.extra_macs_percent,
+            slowdown_percent=None,
+        )
+        for one in suggestions(Given(module, rules, prepared, placed, options, request, asked))
+    )
+
+
+def _for_litert(module: Module, prepared: Prepared, required: int | None) -> tuple[int, int] | None:
+    """Return what LiteRT takes for the file as given, and for a result that requires so much; None elsewhere."""
+    if not requirement.applies(module, prepared.target):
+        return None
+    given = required_as_given(module, prepared)
+    return given, given if required is None else required
+
+
+def _for_onnxruntime(
+    module: Module, prepared: Prepared, placed: Placed | None, guarantee: OrderGuarantee
+) -> tuple[int, int] | None:
+    """Return what the session that is promised needs for the file as given, and for a result; None elsewhere."""
+    if not onnxruntime_plan.applies(module, prepared.target, guarantee):
+        return None
+    given = required_as_given(module, prepared, guarantee)
+    return given, given if placed is None else placed.required
+
+
+def _end_of_search(started: float, limits: Limits) -> float:
+    """Return when a search must end so that checking and writing end in time: they take about as long as reading."""
+    if limits.time_limit is None:
+        return math.inf
+    reading = time.monotonic() - started
+    return limits.deadline(started) - min(reading, _MOST_RESERVED * limits.time_limit)
+
+
+def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:
+    """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
+    if not target.on_chip_bytes:
+        return None
+    from memsched.commands.optimize.tile import in_order
+    from memsched.onchip.plan import plan
+
+    return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
+
+
+def _prepare(module: Module, name: str | None, in_place: bool) -> Prepared:
+    return prepare(module, load_target(name or default_target(module.format)), in_place=in_place)
+
+
+def _refuted(verification: Verification, *, rewritten: bool) -> bool:
+    """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
+    if any(one.outcome == "wrong" for one in verification.other_sizes):
+        return True
+    if verification.outputs_equal is not False:
+        return False
+    error = verification.relative_error
+    return not rewritten or error is None or error > TOLERANCE
+
+
+def _check_percentage(percent: float) -> None:
+    if not 0 <= percent <= MOST_EXTRA_MACS:
+        raise UsageError(f"--max-extra-macs {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
+
+
+def _budget(budget: int | str | None) -> int | Percentage | None:
+    size = parse_budget(budget) if isinstance(budget, str) else budget
+    if isinstance(size, int) and size < 0:
+        raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
+    return size
+
+
+def _budget_bytes(
+    budget: int | Percentage | None, module: Module, prepared: Prepared, guarantee: OrderGuarantee = "session"
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the budget in bytes, and a note that says where they come from if it was a part."""
+    if not isinstance(budget, Percentage):
+        return budget, ()
+    given = required_as_given(module, prepared, guarantee)
+    size = budget.of(given)
+    return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
+
+
+def _tell_verifying(
+    on_progress: Callable[[Progress], None] | None, main: GraphPlan, started: float, *, rewritten: bool
+) -> None:
+    if on_progress:
+        bound = None if rewritten else main.schedule.lower_bound
+        on_progress(Progress("verification", main.schedule.peak, bound, time.monotonic() - started))
+
+
+def _differ(verification: Verification, final: Final) -> str:
+    wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
+    if wrong is not None:
+        return (
+            f"the optimised model is wrong in {verification.runtime} at {wrong.dimension} = {wrong.size}, a size that "
+            f"the model as given leaves open ({wrong.reason}): no model is written; please report it"
+        )
+    if final.rewritten:
+        error = verification.relative_error
+        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted"
+        return (
+            f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
+            f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"
+        ).rstrip()
+    return (
+        f"the reordered model's outputs differ in {verification.runtime} (by up to {verification.max_abs_error}): "
+        f"no model is written; please report it. {verification.reason or ''}".rstrip()
+    )
+
+
+def verify(
+    first: Source,
+    second: Source,
+    *,
+    runs: int = 3,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> ModelComparison:
+    """Run two models of one format on the same random inputs in their real runtime and compare outputs and peaks.
+
+    Args:
+        runs: Input sets to compare on.
+        rtol: Outputs may differ by ``atol + rtol * |output of the first|`` (ONNX), or by ``atol`` (TFLite).
+
+    Raises:
+        ModelError: A file cannot be read.
+        RuntimeUnavailableError: The runtime is not installed.
+        UsageError: The models are of two formats.
+    """
+    sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
+    options = _load_options(input_shapes, dims)
+    return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed)

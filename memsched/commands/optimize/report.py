@@ -1,0 +1,429 @@
+"""The report of what the pipelines found, section by section."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import UNSET
+
+from memsched import __version__
+from memsched.allocate.pools import PoolPlan
+from memsched.commands.results import Report
+from memsched.formats.module import Module
+from memsched.graph.model import Allocation
+from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
+from memsched.planning.orders import SMALLER_ARENA, Baseline, GraphPlan, Lowered
+from memsched.planning.write import Written
+from memsched.report.build import Facts, build_report
+from memsched.report.values.optimize import (
+    BaselinesSection,
+    BodyRow,
+    FileOrderSection,
+    FixedDimensionRow,
+    OptimizeReport,
+    OutputSection,
+    SuggestionRow,
+    TargetSection,
+)
+from memsched.report.values.rewrites import (
+    FlopsSection,
+    FrontierRow,
+    OnChipBufferRow,
+    OnChipGroupRow,
+    OnChipSection,
+    PiecesSection,
+    RematSection,
+    SecondsSection,
+    TilingSection,
+    TrafficSection,
+)
+from memsched.report.values.runtime import (
+    ByPointer,
+    DroppedTensorRow,
+    FirmwareSection,
+    GuaranteeSection,
+    PlannedTensorRow,
+    PredictedPeaksSection,
+    RefusedOpRow,
+    ScratchRow,
+    TflmSection,
+)
+from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
+from memsched.runtimes.tflm.arena import TflmFacts, whole_arena_bytes
+from memsched.runtimes.tflm.firmware import firmware_needs
+from memsched.runtimes.values import Verification
+from memsched.targets.load import Target
+
+__all__ = ["Outcome", "Prepared", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A module under the rules of one target."""
+
+    target: Target
+    lowered: tuple[Lowered, ...]
+    baselines: Mapping[str, Baseline]
+    in_place: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """What was done beside ordering; the report's sections of these names.
+
+    Attributes:
+        extra_macs: Multiply-accumulates that the model as given does not have.
+    """
+
+    tiling: TilingSection | None = None
+    remat: RematSection | None = None
+    extra_macs: int = 0
+
+    def described(self) -> str:
+        """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
+        done = []
+        if self.tiling is not None and self.tiling.applied:
+            count = len(self.tiling.groups)
+            done.append(f"{count} group{'s' if count > 1 else ''} of layers in pieces (tile)")
+        if self.remat is not None and self.remat.applied:
+            count = len(self.remat.copies)
+            done.append(f"{count} operator{'s' if count > 1 else ''} computed again (remat)")
+        return " and ".join(done)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pipeline found, for its report.
+
+    Attributes:
+        module: The model as given.
+        prepared: With the baselines of the model as given.
+        plans: Of the model as written, which is another graph where layers were rewritten.
+        rewritten: The model with its layers rewritten; None where they were not.
+        litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
+        session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
+            with; None for another runtime.
+    """
+
+    command: Literal["optimize", "analyze"]
+    module: Module
+    prepared: Prepared
+    plans: tuple[GraphPlan, ...]
+    allocation: Allocation
+    budget_bytes: int | None = None
+    written: Written | None = None
+    output: str | None = None
+    verification: Verification | None = None
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+    tflm: TflmFacts | None = None
+    pools: PoolPlan | None = None
+    rewritten: Module | None = None
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    on_chip: OnChipSection | None = None
+    frontier: Sequence[FrontierRow] | None = None
+    litert: tuple[int, int] | None = None
+    session: tuple[int, int] | None = None
+    suggestions: Sequence[SuggestionRow] = ()
+
+
+def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeReport]:
+    """Return the report of ``outcome``; ``seconds`` is what the whole command took."""
+    main, written = outcome.plans[0], outcome.written
+    verification = outcome.verification
+    facts = Facts(
+        memsched_version=__version__,
+        command=outcome.command,
+        model=model_section(outcome.module),
+        output=None if written is None else _output_section(written, outcome.output),
+        target=_target_section(outcome.prepared),
+        baselines=_baselines_section(outcome.prepared.baselines),
+        graph=main.graph,
+        schedule=main.schedule,
+        checked=main.checked,
+        allocation=outcome.allocation,
+        operators=[op.type for plan in outcome.plans for op in plan.graph.ops],
+        budget_bytes=outcome.budget_bytes,
+        fused=main.fused,
+        passes=main.passes,
+        bodies=_body_sections(outcome.module, outcome.plans),
+        order_guarantee=None if written is None else _guarantee_section(written),
+        tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm),
+        verification=None if verification is None else verification_section(verification),
+        notes=_notes(outcome),
+        pools=outcome.pools,
+        interrupted=outcome.interrupted,
+        firmware=_firmware_section(outcome),
+        tiling=outcome.rewrites.tiling,
+        remat=outcome.rewrites.remat,
+        frontier=outcome.frontier,
+        extra_macs=outcome.rewrites.extra_macs,
+        on_chip=outcome.on_chip,
+        litert=outcome.litert,
+        session=outcome.session,
+        suggestions=outcome.suggestions,
+        seed=seed,
+        seconds=seconds,
+    )
+    return Report(build_report(facts))
+
+
+def _baselines_section(baselines: Mapping[str, Baseline]) -> BaselinesSection:
+    """Return the figures of all baselines; of the file's order also the ops and what each of them costs."""
+    given = baselines["file_order"]
+    return BaselinesSection(
+        file_order=FileOrderSection(
+            peak_bytes=given.schedule.peak,
+            arena_bytes=given.allocation.arena,
+            ops=tuple(given.graph.ops[number].name for number in given.schedule.order),
+            footprints_bytes=tuple(given.footprints),
+        ),
+        reverse_post_order=_figures(baselines["reverse_post_order"]),
+        runtime_default_order=_figures(baselines["runtime_default_order"]),
+    )
+
+
+def _figures(baseline: Baseline) -> FiguresSection:
+    return FiguresSection(peak_bytes=baseline.schedule.peak, arena_bytes=baseline.allocation.arena)
+
+
+def model_section(module: Module) -> ModelSection:
+    """Return the section of a report that says which model was read."""
+    main = module.graphs[0]
+    return ModelSection(
+        path=module.path,
+        format=module.format,
+        sha256=module.sha256,
+        ops=len(main.ops),
+        tensors=len(main.tensors),
+        weights_bytes=module.weights_bytes,
+        macs=sum(op.macs for op in main.ops),
+        graphs=len(module.graphs),
+        constant_ops=module.constant_ops,
+    )
+
+
+def _output_section(written: Written, path: str | None) -> OutputSection:
+    return OutputSection(
+        path=path,
+        sha256=hashlib.sha256(written.model).hexdigest(),
+        unchanged=written.unchanged,
+        fixed_dimensions=tuple(FixedDimensionRow(dimension=name, size=size) for name, size in written.fixed.items()),
+    )
+
+
+def _guarantee_section(written: Written) -> GuaranteeSection:
+    guarantee = written.guarantee
+    return GuaranteeSection(
+        kind=guarantee.kind,
+        # Nothing has to be done for the file as given, unless its session's figure was compared with a budget.
+        session_options=tuple(guarantee.session_options) if written.opened_with_options else (),
+        pins=guarantee.pins,
+        predicted_peak_bytes=None if guarantee.predicted is None else PredictedPeaksSection(**guarantee.predicted),
+    )
+
+
+def _target_section(prepared: Prepared) -> TargetSection:
+    target = prepared.target
+    return TargetSection(
+        name=target.name,
+        description=target.description,
+        runtime=target.runtime,
+        alignment_bytes=target.alignment_bytes,
+        default_order=target.default_order,
+        inputs=target.inputs,
+        in_place=prepared.in_place,
+    )
+
+
+def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
+    caller = {body.graph: body for body in reversed(module.bodies)}
+    sections = []
+    for index, plan in enumerate(plans[1:], start=1):
+        body = caller.get(index)
+        sections.append(
+            BodyRow(
+                graph=module.graphs[index].name,
+                parent=module.graphs[body.parent].name if body else None,
+                op=module.graphs[body.parent].ops[body.op].name if body else None,
+                ops=len(plan.graph.ops),
+                file_peak_bytes=plan.file_peak,
+                peak_bytes=plan.checked.peak,
+                lower_bound_bytes=plan.schedule.lower_bound,
+                status=plan.schedule.status,
+                proof=plan.schedule.proof,
+            )
+        )
+    return sections
+
+
+def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
+    """Return what the model written needs, and what the one given needs beside its tensors."""
+    given = firmware_needs(outcome.module)
+    if given is None:
+        return None
+    needs = (given if outcome.rewritten is None else firmware_needs(outcome.rewritten)) or given
+    return FirmwareSection(
+        resolver_calls=needs.resolver.calls,
+        unsupported_operators=needs.resolver.unsupported,
+        custom_operators=needs.resolver.custom,
+        scratch=tuple(
+            ScratchRow(subgraph=one.subgraph, operator=one.operator, type=one.type, requests_bytes=one.requests)
+            for one in needs.scratch
+        ),
+        persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in needs.estimates.items()}),
+        planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in needs.estimates.items()}),
+        assumptions=needs.assumptions,
+        file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
+        file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),
+    )
+
+
+def _by_pointer(figures: Mapping[int, int]) -> ByPointer:
+    return ByPointer(bits_64=figures[64], bits_32=figures[32])
+
+
+def on_chip_section(plan: OnChipPlan) -> OnChipSection:
+    """Return a plan as a report has it: sizes and addresses in bytes, ranges half-open, in elements.
+
+    A piece holds the product of one range per axis of each buffer, laid out as batch, rows, columns, channels; an
+    axis that a buffer is not cut on has one range for all pieces.
+    """
+    return OnChipSection(
+        on_chip_bytes=plan.capacity,
+        method=plan.method,
+        groups=tuple(_on_chip_group(plan, group) for group in plan.groups),
+        traffic=TrafficSection(
+            before_bytes=plan.before.traffic,
+            after_bytes=plan.cost.traffic,
+            each_operand_once_bytes=plan.once.traffic,
+        ),
+        flops=FlopsSection(before=plan.before.flops, after=plan.cost.flops),
+        time_seconds=SecondsSection(before=plan.before_seconds, after=plan.seconds),
+    )
+
+
+def _on_chip_group(plan: OnChipPlan, group: OnChipGroup) -> OnChipGroupRow:
+    tile = group.tile
+    return OnChipGroupRow(
+        ops=tuple(plan.names[op] for op in group.ops),
+        pieces=PiecesSection(rows=tile.rows, columns=tile.columns, channels=tile.channels),
+        weights=tile.weights,
+        used_bytes=group.height,
+        read_bytes=group.cost.read,
+        written_bytes=group.cost.written,
+        flops=group.cost.flops,
+        time_seconds=group.seconds,
+        reason=group.refusal,
+        buffers=tuple(map(_on_chip_buffer, group.buffers)),
+    )
+
+
+def _on_chip_buffer(buffer: Buffer) -> OnChipBufferRow:
+    return OnChipBufferRow(
+        name=buffer.name,
+        kind=buffer.kind,
+        address=buffer.offset,
+        size=buffer.size,
+        first_step=buffer.first,
+        last_step=buffer.last,
+        rows=buffer.rows,
+        columns=buffer.columns,
+        channels=buffer.channels,
+    )
+
+
+def _tflm_section(facts: TflmFacts) -> TflmSection:
+    heads = (facts.plan_head, facts.order_head, facts.file_head)
+    return TflmSection(
+        head_bytes=next((head for head in heads if head is not None), None),
+        file_head_bytes=facts.file_head,
+        order_head_bytes=facts.order_head,
+        plan_head_bytes=facts.plan_head,
+        refused=tuple(RefusedOpRow(**dataclasses.asdict(one)) for one in facts.refusals),
+        dropped=tuple(
+            DroppedTensorRow(subgraph=one.subgraph, index=one.tensor, tensor=one.name, size_bytes=one.size)
+            for one in facts.dropped
+        ),
+        plan=tuple(
+            PlannedTensorRow(subgraph=subgraph, index=index, tensor=facts.names[subgraph, index], offset_bytes=offset)
+            for (subgraph, index), offset in sorted(facts.offsets.items())
+        ),
+    )
+
+
+def verification_section(verification: Verification) -> VerificationSection:
+    """Return the section of a report that says what running the models showed."""
+    error, relative = verification.max_abs_error, verification.relative_error
+    return VerificationSection(
+        runtime=verification.runtime,
+        outputs_equal=verification.outputs_equal,
+        max_abs_error=error if error is not None and error < float("inf") else None,
+        relative_error=relative if relative is not None and relative < float("inf") else None,
+        measured_peak_before_bytes=verification.measured_peak_before_bytes,
+        measured_peak_after_bytes=verification.measured_peak_after_bytes,
+        predicted_peak_before_bytes=verification.predicted_peak_before_bytes,
+        predicted_peak_after_bytes=verification.predicted_peak_after_bytes,
+        executed_order_matches=verification.executed_order_matches,
+        outputs_vary=verification.outputs_vary,
+        measured_with=tuple(verification.measured_with),
+        default_session=verification.default_session,
+        default_peak_before_bytes=verification.default_peak_before_bytes,
+        default_peak_after_bytes=verification.default_peak_after_bytes,
+        other_sizes=tuple(OtherSizeRow(**dataclasses.asdict(one)) for one in verification.other_sizes),
+        runs=verification.runs,
+        reason=verification.reason,
+        notes=tuple(verification.notes),
+    )
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    notes = [*outcome.module.notes, *(outcome.written.notes if outcome.written else ()), *outcome.notes]
+    executed = {body.graph for body in outcome.module.bodies}
+    for index, graph in enumerate(outcome.module.graphs[1:], start=1):
+        if index not in executed:
+            notes.append(
+                f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
+            )
+    before = outcome.prepared.baselines["file_order"].allocation.arena
+    if outcome.allocation.arena > before:
+        notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
+    known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
+    if smaller:
+        notes.append(f"the {known} is used for its smaller arena: orders of no larger peak were found that need more")
+    notes += _whole_arena_notes(outcome)
+    if outcome.interrupted and outcome.command == "optimize":
+        notes.append("interrupted: the best order found so far is used")
+    return notes
+
+
+def _whole_arena_notes(outcome: Outcome) -> list[str]:
+    """Say which of the points that the search for pieces found needs the smallest arena in all, where that is less."""
+    tiling, facts = outcome.rewrites.tiling, outcome.tflm
+    if tiling is None or not tiling.applied or facts is None or outcome.rewritten is None:
+        return []
+    head = _tflm_section(facts).head_bytes
+    if head is None:
+        return []
+    now = whole_arena_bytes(outcome.rewritten, head)
+    known = "TensorFlow Lite Micro's whole arena takes about"
+    most = float("inf") if outcome.budget_bytes is None else outcome.budget_bytes
+    rows = [
+        (row.whole_arena_bytes_estimate, row.peak_bytes, row.extra_macs_percent)
+        for row in tiling.frontier
+        if row.whole_arena_bytes_estimate is not UNSET and row.peak_bytes <= most
+    ]
+    least = min(rows, key=lambda row: row[:2], default=None)
+    given = None if facts.file_head is None else whole_arena_bytes(outcome.module, facts.file_head)
+    if given is not None and given <= now and (least is None or given <= least[0]):
+        return [f"{known} {now} B, and {given} B as given: each piece costs bytes that stay. Leave tile out of --allow"]
+    chosen = least is not None and least[2] == tiling.extra_macs_percent
+    if least is None or chosen or least[0] >= now:
+        return []
+    # No budget is named: one is met with the least work, which need not be these pieces.
+    other = f"with other pieces about {least[0]} B, with a peak of {least[1]} B"
+    return [f"{known} {now} B, {other}: each piece costs bytes that stay"]

@@ -1,0 +1,305 @@
+"""What would help where nothing was gained: a little of what was not permitted is tried, and what it gives is told.
+
+A trial is bounded by work, never by seconds, and takes the first steps of the search that its command runs in full:
+the same rewrites and the same figures, in the order in which they are made. So the command gives no less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from memsched.check.schedule import check_schedule
+from memsched.commands.optimize.choose import Permitted
+from memsched.commands.optimize.place import Placed, Request, place, prepare, required_as_given, required_for
+from memsched.commands.optimize.report import Prepared
+from memsched.errors import MemschedError
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.liveness import Storage, evaluate
+from memsched.planning.orders import GraphPlan, plan_allocation
+from memsched.runtimes.tflm import arena
+from memsched.search.limits import Limits
+from memsched.targets.model import Target
+
+__all__ = ["Asked", "Given", "Suggestion", "suggestions"]
+
+_LEAST_GAIN = 0.01
+"""Of what is required: less is not worth another run."""
+
+_MOST_OPS = 1_500
+_MOST_BYTES = 100 << 20
+"""Of weights: larger files take too long to be written and read for a trial."""
+
+_MOST_INPUTS = 20 * _MOST_OPS
+"""Tensors that all ops read together, beyond which nothing is tried either."""
+
+_PIECES_EFFORT = 0.25
+"""Of the search for pieces, as `Limits.effort` counts it."""
+
+_PIECES_OPS = 450
+"""Larger graphs in pieces take longer to be written, read and placed than a look may take."""
+
+_STATES = 20_000
+"""Of the search for an order, where only the file's was looked at."""
+
+_REMAT_OPS = 300
+_REMAT_POLLS = 400
+"""How often the search for repetitions may ask whether to go on."""
+
+_FREE_ENOUGH = 0.75
+"""What costs nothing is named where it gives this part of the most that can be had."""
+
+_NEEDLESS = ("--report", "--html", "--header")
+"""Files of an analysis, which another command shall not overwrite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user permitted, and how.
+
+    Attributes:
+        allow: The names in ``--allow``.
+        words: The command line without the program's name.
+        budget: Bytes; None where none was given.
+    """
+
+    allow: tuple[str, ...]
+    words: tuple[str, ...]
+    permitted: Permitted
+    budget: int | None = None
+
+    def command(self, *, add: Sequence[str] = (), options: Sequence[str] = ()) -> str:
+        """Return a command line that permits ``add``, too, and is otherwise the same."""
+        name, *words = self.words
+        words = _without(words, "--allow", *(option for option in options if option.startswith("--")))
+        if name != "optimize":
+            words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
+        if add or set(self.allow) != {"reorder", "inplace"}:
+            known = ("reorder", "inplace", "tile", "remat")
+            options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
+        end = words.index("--") if "--" in words else len(words)
+        return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A command that was tried in part.
+
+    Attributes:
+        required: Bytes that the model written by it requires at most.
+        extra_macs_percent: Multiply-accumulates that the model as given does not have, at most: the search that is run
+            in full may use more of what is permitted than the trial did.
+        what: In a word or two what it does.
+    """
+
+    command: str
+    required: int
+    extra_macs_percent: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a run began with and what came of it.
+
+    Attributes:
+        target: With all of its rules, whether they were permitted or not.
+        placed: What the file written requires, or the one given.
+    """
+
+    module: Module
+    target: Target
+    prepared: Prepared
+    placed: Placed
+    options: LoadOptions
+    request: Request
+    asked: Asked
+
+
+def suggestions(run: Given) -> tuple[Suggestion, ...]:
+    """Return what was found to help, the one to name first; nothing where something was gained already."""
+    module, request, placed, asked = run.module, run.request, run.placed, run.asked
+    given = required_as_given(module, run.prepared, request.guarantee)
+    enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
+    ops = [op for graph in module.graphs for op in graph.ops]
+    large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
+    large = large or module.weights_bytes > _MOST_BYTES
+    elsewhere = run.target.pools or run.target.on_chip_bytes or request.guarantee == "default"
+    if enough or large or elsewhere or request.stopped():
+        return ()
+    now = time.monotonic()
+    quick = dataclasses.replace(
+        request,
+        started=now,
+        limits=Limits(0.0, request.limits.seed, effort=_PIECES_EFFORT),
+        solver="file",
+        on_progress=None,
+        end=math.inf,
+    )
+    trials = _Trials(dataclasses.replace(run, request=quick))
+    most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
+    found = [one for one in trials.run() if one.required <= most]
+    return tuple(_ranked(found, placed.required))
+
+
+def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
+    """Return the suggestions, what gives most first, or what gives nearly as much for nothing."""
+    ranked = sorted(found, key=lambda one: (one.required, one.extra_macs_percent))
+    free = [one for one in ranked if not one.extra_macs_percent]
+    if free and required - free[0].required >= _FREE_ENOUGH * (required - ranked[0].required):
+        ranked.remove(free[0])
+        ranked.insert(0, free[0])
+    return ranked
+
+
+class _Trials:
+    def __init__(self, given: Given) -> None:
+        self._given = given
+
+    def run(self) -> Iterator[Suggestion]:
+        """Yield what helps; what cannot be tried is left out."""
+        trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, self._pieces]
+        for trial in (*trials, self._again):
+            if not self._given.request.stopped():
+                try:
+                    yield from trial()
+                except MemschedError:
+                    continue
+
+    def _suggest(self, command: str, required: int, what: str, extra: float = 0.0) -> Suggestion:
+        budget = self._given.asked.budget
+        # With a budget the command ends with the first result that meets it.
+        least = required if budget is None or required > budget else budget
+        return Suggestion(command, least, extra, what)
+
+    def _plan(self) -> Iterator[Suggestion]:
+        """Try the memory plan for TensorFlow Lite Micro."""
+        if not arena.applies(self._given.module, self._given.target) or self._given.request.tflm_plan:
+            return
+        required = arena.required_bytes(self._given.module, self._given.placed.plans, plan=True)
+        if required is not None:
+            yield self._suggest(self._given.asked.command(options=("--tflm-plan",)), required, "a memory plan")
+
+    def _order(self) -> Iterator[Suggestion]:
+        """Try other orders, where only the file's was looked at; what follows is tried in the one found."""
+        if "reorder" in self._given.asked.allow and self._given.asked.words[0] == "optimize":
+            return
+        plan = _reordered(self._given.placed.plans[0])
+        if plan is None:
+            return
+        target = self._given.prepared.target
+        allocation = plan_allocation(plan, self._given.prepared.baselines["file_order"], target.alignment_bytes)
+        plans = (plan, *self._given.placed.plans[1:])
+        required = required_for(self._given.module, self._given.prepared, plans, allocation, self._given.request)
+        if required is not None and required < self._given.placed.required:
+            self._given = dataclasses.replace(self._given, placed=Placed(plans, allocation, None, required))
+            yield self._suggest(self._given.asked.command(add=("reorder",)), required, "another order")
+
+    def _in_place(self) -> Iterator[Suggestion]:
+        """Try to let outputs take dying inputs' bytes."""
+        if "inplace" in self._given.asked.allow or not self._given.target.in_place:
+            return
+        prepared = prepare(self._given.module, self._given.target, in_place=True)
+        required = place(self._given.module, prepared, self._given.request).required
+        yield self._suggest(self._given.asked.command(add=("inplace",)), required, "writes in place")
+
+    def _pieces(self) -> Iterator[Suggestion]:
+        """Try layers in pieces: without work done twice, and with as much as is permitted by default."""
+        # Whoever misses a budget waits a little longer.
+        most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
+        if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
+            return
+        from memsched.commands.optimize.tile import attempt
+
+        least = self._given.placed.required
+        for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
+            found = attempt(
+                self._given.module,
+                self._given.prepared,
+                self._given.placed,
+                self._given.options,
+                self._given.request,
+                percent=percent,
+            )
+            if found is None or found.placed.required >= least or not self._pays(found.module, found.placed.required):
+                continue
+            least = found.placed.required
+            limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
+            yield self._suggest(
+                self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
+            )
+
+    def _pays(self, module: Module, required: int) -> bool:
+        """Whether a file needs less in all: each piece costs bytes that TensorFlow Lite Micro keeps."""
+        if not arena.applies(module, self._given.target):
+            return True
+        whole = arena.whole_arena_bytes(module, required)
+        return whole < arena.whole_arena_bytes(self._given.module, self._given.placed.required)
+
+    def _again(self) -> Iterator[Suggestion]:
+        """Try to compute values again."""
+        if self._given.asked.permitted.remat or len(self._given.module.graphs[0].ops) > _REMAT_OPS:
+            return
+        from memsched.commands.optimize.recompute import attempt
+
+        polls = itertools.count()
+        asked = self._given.request.stop or (lambda: False)
+        request = dataclasses.replace(
+            self._given.request,
+            limits=dataclasses.replace(self._given.request.limits, time_limit=None),
+            stop=lambda: next(polls) > _REMAT_POLLS or asked(),
+        )
+        percent = self._given.asked.permitted.extra_percent
+        found = attempt(
+            self._given.module,
+            self._given.prepared,
+            self._given.placed,
+            self._given.options,
+            request,
+            self._given.request,
+            percent=percent,
+        )
+        if found is not None and self._pays(found.module, found.placed.required):
+            required = found.placed.required
+            yield self._suggest(self._given.asked.command(add=("remat",)), required, "values computed again", percent)
+
+
+def _reordered(plan: GraphPlan) -> GraphPlan | None:
+    """Return the plan in the best order that a short search finds; None where none is better."""
+    from memsched.fusion.iterate import fuse
+    from memsched.schedule import exact
+    from memsched.schedule.orders import ORDERS
+
+    storage = Storage.of(plan.graph)
+    orders = [rule(storage) for rule in ORDERS.values()]
+    tasks = fuse(storage).tasks
+    found = exact.search(tasks, upper_bound=plan.schedule.peak, max_states=_STATES).order
+    if found is not None:
+        orders.append(tasks.expand(found))
+    best = min(orders, key=lambda order: evaluate(storage, order).peak)
+    profile = evaluate(storage, best)
+    if profile.peak >= plan.schedule.peak:
+        return None
+    schedule = dataclasses.replace(
+        plan.schedule, order=best, in_place=profile.in_place(storage, best), peak=profile.peak, status="feasible"
+    )
+    return dataclasses.replace(plan, schedule=schedule, checked=check_schedule(plan.graph, schedule))
+
+
+def _without(words: Sequence[str], *names: str) -> list[str]:
+    """Return the words without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif not any(word.startswith(f"{name}=") for name in names):
+            kept.append(word)
+    return kept

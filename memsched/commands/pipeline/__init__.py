@@ -1,0 +1,1 @@
+"""`memsched pipeline`: one model for each accelerator of a row."""

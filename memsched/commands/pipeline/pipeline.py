@@ -1,0 +1,413 @@
+"""The pipeline behind ``memsched pipeline``: stages for the layers of a model, and a model file for every stage."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from memsched.check.stages import check_rows, check_stages
+from memsched.commands.optimize.choose import Permitted, find
+from memsched.commands.optimize.place import Request, prepare
+from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
+from memsched.formats.files import load_module, read_source
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.segments import (
+    Cutter,
+    Segment,
+    annotate_stages,
+    check_segments,
+    cutter,
+    read_options,
+    together,
+)
+from memsched.formats.weights import weights
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph
+from memsched.graph.parts import part_of, readers_of
+from memsched.graph.stages import Constraints, Layer, Network, Skips, StageFigures, StageSchedule, Value, figures
+from memsched.lowering.apply import apply_target
+from memsched.pipeline.possible import explain
+from memsched.pipeline.prices import StageMemory
+from memsched.pipeline.simulate import Simulation, simulate
+from memsched.planning.orders import GraphPlan
+from memsched.planning.write import write_model
+from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.values import Verification
+from memsched.schedule.bounds import largest_step
+from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
+from memsched.suggestions import did_you_mean
+from memsched.targets.load import load_target
+from memsched.targets.model import PipelineRules, Target
+
+__all__ = ["Balance", "Scheduler", "SegmentFile", "Staged", "network_of", "pipeline"]
+
+Balance = Literal["params", "macs", "memory", "time"]
+Scheduler = Literal["exact", "respect", "heuristic"]
+
+_DEFAULT_TARGET = "coral_edgetpu"
+_SCHEDULING_SHARE = 0.5
+"""Of the time, for stages; the rest orders the segments."""
+
+_ORDER_EFFORT = 1.0
+"""As `Limits.effort`, for the order of one stage that is looked at; nearly always it is proven in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One stage as a model of its own, its operators in their best order.
+
+    Attributes:
+        model: The file's bytes.
+        segment: What it holds of the whole model.
+        plan: The order of its main graph.
+        arena: Bytes, with addresses.
+    """
+
+    model: bytes
+    segment: Segment
+    plan: GraphPlan
+    arena: int
+
+    @property
+    def sha256(self) -> str:
+        """Of the file's bytes."""
+        return hashlib.sha256(self.model).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A model cut into stages.
+
+    Attributes:
+        baseline: The even split that the vendor's compiler makes, for comparison; None where it is not possible.
+        annotated: The whole model with the stage of every node written into it (ONNX only).
+        verification: Of all segments run in a row against the whole model; None when that was not asked for.
+        interrupted: The search was ended early by ``stop``.
+    """
+
+    module: Module
+    target: Target
+    network: Network
+    constraints: Constraints
+    scheduler: Scheduler
+    balance: Balance
+    schedule: StageSchedule
+    figures: tuple[StageFigures, ...]
+    simulation: Simulation
+    baseline: Simulation | None
+    segments: tuple[SegmentFile, ...]
+    annotated: bytes | None
+    verification: Verification | None
+    notes: tuple[str, ...]
+    interrupted: bool
+    seed: int
+    seconds: float
+
+
+def network_of(module: Module, graph: Graph) -> Network:
+    """Return the layers of a module's main graph ``graph`` as a pipeline sees them."""
+    stored = weights(module)
+    makers = {tensor: number for number, op in enumerate(graph.ops) for tensor in op.outputs}
+    readers = readers_of(graph)
+    states = set(graph.variables)
+    before: list[set[int]] = [set() for _ in graph.ops]
+    for first, second in graph.dependencies:
+        before[second].add(first)
+    for number, op in enumerate(graph.ops):
+        before[number].update(makers[tensor] for tensor in op.inputs if tensor in makers and tensor not in states)
+    results = set(graph.outputs)
+    return Network(
+        name=graph.name,
+        layers=tuple(
+            Layer(op.name, op.type, stored.per_op[number], op.macs, tuple(sorted(before[number])))
+            for number, op in enumerate(graph.ops)
+        ),
+        values=tuple(
+            Value(
+                name=graph.tensors[tensor].name,
+                size=graph.tensors[tensor].size,
+                producer=makers.get(tensor, -1),
+                readers=tuple(readers[tensor]),
+                result=tensor in results,
+            )
+            for tensor in _values_of(graph)
+        ),
+        constants=stored.sizes,
+        together=together(module),
+    )
+
+
+def _values_of(graph: Graph) -> list[int]:
+    """Return the tensors that are the values of a graph's network, in order."""
+    states = set(graph.variables)
+    tensors = [*graph.inputs, *(tensor for op in graph.ops for tensor in op.outputs)]
+    return [tensor for tensor in tensors if tensor not in states]
+
+
+def pipeline(
+    source: str | bytes,
+    *,
+    stages: int,
+    scheduler: Scheduler = "exact",
+    balance: Balance = "params",
+    cut_after: Sequence[str] = (),
+    never_cut: Sequence[str] = (),
+    children_together: bool = False,
+    skips: Skips = "once",
+    target: str | None = None,
+    time_limit: float | None = 60.0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    reorder: bool = True,
+    in_place: bool = True,
+    tile: bool = False,
+    remat: bool = False,
+    max_extra_macs: float = 15.0,
+    verify: bool = True,
+    annotate: bool = True,
+    seed: int = 0,
+    workers: int = 1,
+    stop: Callable[[], bool] | None = None,
+) -> Staged:
+    """Cut a model into ``stages`` models for as many accelerators in a row, and run them against the whole.
+
+    Args:
+        scheduler: "exact" is proven, "respect" learned, "heuristic" the vendor's even split.
+        balance: What the largest stage shall have least of; the learned scheduler and the heuristic know "params".
+        cut_after: Names of operators after which a stage ends: no operator of their own stage reads what they make.
+        never_cut: Names of operators whose readers stay in their stage.
+        children_together: All readers of an operator's outputs are in one stage.
+        skips: How tensors reach later stages than the next: sent once by the host, or handed through.
+        target: Name or TOML file of an accelerator that states its pipeline; the Coral Edge TPU by default.
+        reorder: Permute the operators of each segment; ``in_place``, ``tile`` and ``remat`` as for `optimize`.
+        verify: Run segments and whole model and compare the outputs.
+        annotate: Write the stage of every node into the whole model as well (ONNX only).
+        stop: Asked often; True ends the search with the best found so far.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, operator or option is at fault.
+    """
+    started = time.monotonic()
+    limits = Limits(time_limit, seed, workers)
+    data, path = read_source(source)
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    module = load_module(data, path, LoadOptions(shapes, dict(dims or {})))
+    rules = load_target(target or _DEFAULT_TARGET)
+    if rules.pipeline is None:
+        raise UsageError(f"target '{rules.name}' states no pipeline: add a [pipeline] table, as in {_DEFAULT_TARGET}")
+    prepared = prepare(module, rules, in_place=in_place)
+    network = network_of(module, prepared.lowered[0].graph)
+    constraints = Constraints(
+        stages,
+        _named(network, cut_after, "--cut-at"),
+        _named(network, never_cut, "--never-cut"),
+        children_together,
+        skips,
+    )
+    _check_request(network, constraints, scheduler, balance)
+    share = limits if time_limit is None else replace(limits, time_limit=time_limit * _SCHEDULING_SHARE)
+    cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder, stop=stop)
+    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share, cost)
+    check_stages(network, schedule, constraints)
+    parts = figures(network, schedule.stages, stages, skips)
+    check_rows(network, schedule, parts)
+    permitted = Permitted(tile, remat, max_extra_macs)
+    request = Request(started, limits, "auto" if reorder else "file", stop=stop)
+    made = cutter(module)
+    segments = tuple(
+        _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
+        for index, part in enumerate(parts)
+    )
+    check_segments(module, [segment.segment for segment in segments])
+    if balance == "memory":
+        schedule = _as_measured(schedule, segments, rewriting=tile or remat)
+        check_stages(network, schedule, constraints)
+    simulation = simulate(
+        network, schedule, rules.pipeline, skips=skips, activations=[segment.arena for segment in segments]
+    )
+    verification: Verification | None = None
+    notes: tuple[str, ...] = ("verification was not asked for",)
+    if verify:
+        verification, notes = _verified(data, module, segments, seed, exact=not (tile or remat))
+    return Staged(
+        module=module,
+        target=rules,
+        network=network,
+        constraints=constraints,
+        scheduler=scheduler,
+        balance=balance,
+        schedule=schedule,
+        figures=parts,
+        simulation=simulation,
+        baseline=_baseline(network, schedule, constraints, rules.pipeline),
+        segments=segments,
+        annotated=annotate_stages(module, schedule.stages) if annotate and module.format == "onnx" else None,
+        verification=verification,
+        notes=notes,
+        interrupted=stop is not None and stop(),
+        seed=seed,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _named(network: Network, names: Sequence[str], option: str) -> tuple[int, ...]:
+    known = {layer.name: number for number, layer in enumerate(network.layers)}
+    found = []
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{option} '{name}': the model has no such operator{did_you_mean(name, known)}")
+        found.append(known[name])
+    return tuple(dict.fromkeys(found))
+
+
+def _check_request(network: Network, constraints: Constraints, scheduler: Scheduler, balance: Balance) -> None:
+    if constraints.stages < 1:
+        raise UsageError(f"--stages {constraints.stages}: a pipeline has at least one stage")
+    if scheduler != "exact" and balance != "params":
+        raise UsageError(f"--scheduler {scheduler} balances parameters alone: --balance {balance} needs exact")
+    if (reason := explain(network, constraints)) is not None:
+        raise UsageError(reason)
+
+
+def _schedule(
+    network: Network,
+    constraints: Constraints,
+    scheduler: Scheduler,
+    balance: Balance,
+    rules: PipelineRules,
+    limits: Limits,
+    cost: StageMemory,
+) -> StageSchedule:
+    if scheduler == "respect":
+        from memsched.pipeline import respect
+
+        return respect.schedule(network, constraints, limits=limits)
+    if scheduler == "heuristic":
+        from memsched.pipeline import heuristic
+
+        return heuristic.schedule(network, constraints)
+    from memsched.pipeline import exact
+
+    return exact.schedule(network, constraints, balance=balance, rules=rules, limits=limits, cost=cost)
+
+
+def _stage_memory(
+    graph: Graph, target: Target, limits: Limits, *, reorder: bool, stop: Callable[[], bool] | None
+) -> StageMemory:
+    """Return what says how much memory a stage needs, its operators in their best order as in the segment's file.
+
+    Args:
+        graph: As read, without the target's rules.
+    """
+    readers, values = readers_of(graph), _values_of(graph)
+    deadline = limits.deadline(time.monotonic())
+    limits = replace(limits, time_limit=None, effort=_ORDER_EFFORT)
+
+    def over() -> bool:
+        return time.monotonic() >= deadline or (stop is not None and stop())
+
+    def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
+        part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
+        storage = Storage.of(part)
+        peak = evaluate(storage, range(len(part.ops))).peak
+        if not reorder or peak <= largest_step(storage):
+            return peak, peak
+        found = schedule_graph(part, limits, stop=over, storage=storage).schedule
+        return found.peak, found.lower_bound
+
+    return cost
+
+
+def _as_measured(schedule: StageSchedule, segments: Sequence[SegmentFile], *, rewriting: bool) -> StageSchedule:
+    """Return ``schedule``, balanced by memory, with the peak that the segments have, and claims that hold for it.
+
+    Layers in pieces, or computed again, may make another cut better: nothing is proven of those.
+    """
+    peak = max(segment.plan.schedule.peak for segment in segments)
+    if peak == schedule.objective and not rewriting:
+        return schedule
+    bound, proof = schedule.lower_bound, schedule.proof
+    if rewriting:
+        bound, proof = 0, f"{proof}; before layers were rewritten, which may make other cuts better"
+    return replace(
+        schedule,
+        objective=peak,
+        lower_bound=min(bound, peak),
+        communication_bound=0,
+        status="feasible",
+        proof=proof,
+    )
+
+
+def _segment(
+    module: Module,
+    made: Cutter,
+    network: Network,
+    part: StageFigures,
+    index: int,
+    count: int,
+    target: Target,
+    request: Request,
+    permitted: Permitted,
+    in_place: bool,
+) -> SegmentFile:
+    """Return one stage's model, ordered for the least memory within its share of the time that is left."""
+    segment = Segment(
+        ops=part.layers,
+        inputs=tuple(network.values[value].name for value in part.received_values),
+        outputs=tuple(network.values[value].name for value in part.sent_values),
+    )
+    metadata = {"memsched.pipeline_stage": f"{index + 1}/{count}"}
+    data = made.cut(segment, metadata)
+    options = read_options(module, segment)
+    read = load_module(data, module.path, options)
+    prepared = prepare(read, target, in_place=in_place)
+    final = find(read, data, prepared, options, request.within(1 / (count - index)), None, permitted)
+    written = write_model(
+        final.module,
+        final.data,
+        final.placed.plans,
+        options,
+        guarantee=request.guarantee,
+        control_dependencies=False,
+        target=target.name,
+    )
+    return SegmentFile(written.model, segment, final.placed.plans[0], final.placed.allocation.arena)
+
+
+def _baseline(
+    network: Network,
+    schedule: StageSchedule,
+    constraints: Constraints,
+    rules: PipelineRules,
+) -> Simulation | None:
+    """Return how the vendor's even split would run; None where that split is what was made."""
+    from memsched.pipeline import heuristic
+
+    if schedule.method == "heuristic":
+        return None
+    return simulate(network, heuristic.schedule(network, constraints), rules, skips=constraints.skips)
+
+
+def _verified(
+    data: bytes, module: Module, segments: Sequence[SegmentFile], seed: int, *, exact: bool
+) -> tuple[Verification | None, tuple[str, ...]]:
+    """Run the segments in a row against the whole model."""
+    from memsched.runtimes.segments import run_in_a_row
+
+    try:
+        found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
+    except RuntimeUnavailableError as error:
+        return None, (str(error),)
+    allowed = 0.0 if exact else TOLERANCE
+    error_ = found.relative_error
+    if found.outputs_equal is False and (error_ is None or error_ > allowed):
+        raise VerificationError(
+            f"the segments' outputs differ from the model's in {found.runtime} (by up to {found.max_abs_error}): "
+            f"no segment is written; please report it. {found.reason or ''}".rstrip()
+        )
+    return found, found.notes

@@ -1,0 +1,242 @@
+"""What the pipelines return: frozen values that know how to save themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from memsched.errors import OutputError, UsageError, VerificationError
+from memsched.formats.files import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
+from memsched.formats.module import Module
+from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.report.build import dump_report
+from memsched.report.header import arena_header
+from memsched.report.values.base import Section
+from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.values import Verification
+
+__all__ = ["AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report", "check_outputs", "save_outputs"]
+
+
+_Values_co = TypeVar("_Values_co", bound=Section, covariant=True)
+
+
+@dataclass(frozen=True)
+class Report(Generic[_Values_co]):
+    """A report as typed values; ``report["result"]["peak_bytes"]`` is ``report.values.result.peak_bytes``."""
+
+    values: _Values_co
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """The report as plain values, as its JSON file holds them."""
+        data: Mapping[str, Any] = json.loads(self.to_json())
+        return data
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def to_json(self) -> str:
+        """Return the report as the text of its JSON file."""
+        return dump_report(self.values)
+
+    def to_header(self: Report[OptimizeReport], path: str | os.PathLike[str]) -> str:
+        """Return the text of the C header that is to be written to ``path``, which gives its include guard."""
+        return arena_header(self.values, os.fspath(path))
+
+    def to_html(self: Report[OptimizeReport]) -> str:
+        """Return the page: one HTML file that needs nothing else.
+
+        Raises:
+            OutputError: What pages are made with is not installed (the extra ``html``).
+        """
+        from memsched.report.page import render_page
+
+        return render_page(self.values)
+
+    def save(
+        self: Report[Any],
+        path: str | os.PathLike[str] | None,
+        header_path: str | os.PathLike[str] | None = None,
+        html_path: str | os.PathLike[str] | None = None,
+        others: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        """Write the JSON file, a C header and the page, all or none; a path of None is not written.
+
+        Args:
+            others: Files to write with them, by path.
+
+        Raises:
+            OutputError: One of them cannot be written.
+        """
+        with staged_files() as files:
+            if path is not None:
+                files.add(path, self.to_json().encode())
+            if header_path is not None:
+                files.add(header_path, self.to_header(header_path).encode())
+            if html_path is not None:
+                files.add(html_path, self.to_html().encode())
+            for other, data in others.items():
+                files.add(other, data)
+            files.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeResult:
+    """What a model needs as it stands.
+
+    Attributes:
+        graph: The main graph with the target's rules.
+        schedule: The file's order, with its peak and bound.
+    """
+
+    module: Module
+    graph: Graph
+    schedule: Schedule
+    allocation: Allocation
+    report: Report[OptimizeReport]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeResult:
+    """A model in its new order.
+
+    Attributes:
+        model: The model file's bytes; those of the input where nothing better was found.
+        graph: The main graph with the target's rules; ``schedule`` and ``allocation`` refer to its ops and tensors.
+        budget_met: None when no budget was given.
+        interrupted: The search was ended early by ``stop``.
+    """
+
+    model: bytes
+    report: Report[OptimizeReport]
+    schedule: Schedule
+    allocation: Allocation
+    module: Module
+    graph: Graph
+    verification: Verification | None
+    budget_met: bool | None
+    interrupted: bool
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the model, whole or not at all, and the external data that it refers to.
+
+        Args:
+            force: Permits to overwrite the input.
+
+        Raises:
+            OutputError: It cannot be written, or ``path`` is the input and ``force`` is False.
+        """
+        save_outputs(self, model_path=path, report_path=None, force=force)
+
+
+class OutputsDifferError(VerificationError):
+    """The reordered model computed other outputs; ``report`` says how far apart they are. There is no model."""
+
+    def __init__(self, message: str, report: Report[OptimizeReport]) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def save_outputs(
+    result: OptimizeResult,
+    *,
+    model_path: str | os.PathLike[str] | None,
+    report_path: str | os.PathLike[str] | None,
+    header_path: str | os.PathLike[str] | None = None,
+    html_path: str | os.PathLike[str] | None = None,
+    force: bool = False,
+) -> None:
+    """Write model, report, C header and page, all or none: each is complete on disk before the first takes its name.
+
+    A path of None is not written.
+
+    Raises:
+        OutputError: One of them cannot be written, or would overwrite the input without ``force``.
+    """
+    created: tuple[Path, ...] = ()
+    try:
+        with staged_files() as files:
+            if model_path is not None:
+                _check_input(result.module.path, model_path, force=force)
+                files.add(model_path, result.model)
+                created = _external_data(result.module, Path(model_path).parent)
+            if report_path is not None:
+                files.add(report_path, result.report.to_json().encode())
+            if header_path is not None:
+                files.add(header_path, result.report.to_header(header_path).encode())
+            if html_path is not None:
+                files.add(html_path, result.report.to_html().encode())
+            files.commit()
+    except BaseException:
+        for path in created:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def check_outputs(
+    source: str,
+    model_path: str | None,
+    report_path: str | None,
+    *,
+    force: bool,
+    header_path: str | None = None,
+    html_path: str | None = None,
+) -> None:
+    """Refuse outputs that cannot be written, or that would overwrite something else, before any time is spent.
+
+    Raises:
+        UsageError: Report, header, page, model and input are not files of their own, or one that must be is no file.
+        OutputError: A folder is missing or not writable, the input would be overwritten without ``force``, or what
+            pages are made with is not installed.
+    """
+    if model_path is not None:
+        _check_input(source, model_path, force=force)
+        check_writable(model_path)
+    if report_path is not None:
+        others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
+        if is_regular(report_path) and any(same_file(report_path, other) for other in others):
+            raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
+        check_writable(report_path)
+    if header_path is not None:
+        if header_path == STANDARD_STREAM:
+            raise UsageError("--header names a file: standard output has no name to make an include guard from")
+        _check_apart("header", header_path, (source, model_path, report_path))
+    if html_path is not None:
+        from memsched.report.page import check_page
+
+        if html_path == STANDARD_STREAM:
+            raise UsageError(
+                "--html names a file: 'memsched report REPORT.json -o -' writes the page to standard output"
+            )
+        check_page()
+        _check_apart("page", html_path, (source, model_path, report_path, header_path))
+
+
+def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
+    """Refuse a file that cannot be written, or that one of the others is."""
+    if is_regular(path):
+        for other in others:
+            if other is not None and other != STANDARD_STREAM and same_file(path, other):
+                raise UsageError(f"the {what} would overwrite '{path}': name another file")
+    check_writable(path)
+
+
+def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:
+    if source != STANDARD_STREAM and not force and same_file(source, target):
+        raise OutputError(f"'{os.fspath(target)}' is the input: give another name with -o, or --force to overwrite it")
+
+
+def _external_data(module: Module, folder: Path) -> tuple[Path, ...]:
+    """Put the external data that the model refers to into its new folder, too; return the files created."""
+    if module.format != "onnx":
+        return ()
+    from memsched.formats.onnx.external import copy_external_files, external_files
+
+    return copy_external_files(module, folder) if external_files(module) else ()

@@ -1,0 +1,98 @@
+"""What is wrong with an ONNX model that would otherwise come up later, less clearly, or as a crash of native code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.onnx.structure import Scope, domain_of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+__all__ = ["check_header", "check_inputs", "check_nodes", "import_operators"]
+
+_EQUATION: Final = re.compile(rb"[A-Za-z,.\-> ]*")
+
+
+def check_header(model: ModelProto) -> None:
+    """Check what a model must state beside its graph.
+
+    Raises:
+        ModelError: No IR version or one that is too new, no operator set, or no nodes.
+    """
+    import onnx
+
+    if model.ir_version < 1:
+        raise ModelError("the model states no IR version")
+    if model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"IR version {model.ir_version} is newer than version {onnx.IR_VERSION} "
+            f"that the installed onnx {onnx.__version__} knows; update onnx"
+        )
+    if not model.graph.node:
+        raise ModelError("the graph has no nodes")
+    if not model.opset_import and model.ir_version >= 3:
+        raise ModelError("the model imports no operator set (opset_import is empty)")
+
+
+def import_operators(model: ModelProto, scopes: Sequence[Scope]) -> None:
+    """Check that the version of ONNX's own operators is stated; IR versions before 3 mean version 1 without saying so.
+
+    Raises:
+        ModelError: It is not, and the model has such operators.
+    """
+    if any(opset.domain in {"", "ai.onnx"} for opset in model.opset_import):
+        return
+    if model.ir_version < 3:
+        model.opset_import.add(version=1)
+        return
+    for scope in scopes:
+        for node in scope.graph.node:
+            if not domain_of(node):
+                raise ModelError(
+                    f"op '{_name(node)}' is ONNX's own, but opset_import names no version of ONNX's operators"
+                )
+
+
+def check_inputs(graph: GraphProto, scope: Scope) -> None:
+    """Check that the main graph's inputs have types.
+
+    Raises:
+        ModelError: One that is no constant has none.
+    """
+    for value in graph.input:
+        if value.name not in scope.constants and value.type.WhichOneof("value") is None:
+            raise ModelError(f"graph input '{value.name}' states no type")
+
+
+def check_nodes(scopes: Sequence[Scope]) -> None:
+    """Check that names are text, and what ONNX's native inference trusts in so far that it crashes or never ends.
+
+    Raises:
+        ModelError: A name is no UTF-8 text, a Split's ``num_outputs`` is not its number of outputs, or an Einsum's
+            equation holds other signs than an equation has.
+    """
+    for scope in scopes:
+        # The protobuf library hands out what is no UTF-8 as bytes.
+        if any(isinstance(name, bytes) for names in (scope.defined, scope.free) for name in names):
+            raise ModelError(f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text")
+        for node in scope.graph.node:
+            if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes) or isinstance(node.name, bytes):
+                raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
+            if node.op_type in {"Split", "Einsum"}:
+                _check_attributes(node)
+
+
+def _check_attributes(node: NodeProto) -> None:
+    for attribute in node.attribute:
+        if node.op_type == "Split" and attribute.name == "num_outputs" and attribute.i != len(node.output):
+            raise ModelError(f"op '{_name(node)}' splits into {attribute.i} parts, but has {len(node.output)} outputs")
+        if node.op_type == "Einsum" and attribute.name == "equation" and not _EQUATION.fullmatch(attribute.s):
+            raise ModelError(f"op '{_name(node)}' has an equation that is none")
+
+
+def _name(node: NodeProto) -> str:
+    return str(node.name or next((name for name in node.output if name), node.op_type))

@@ -1,0 +1,285 @@
+"""Constants of an ONNX graph that a rewrite changes: new small ones, and the parts of weights that pieces need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.onnx.structure import Scope
+from memsched.graph.model import AttributeValue, Op
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import GraphProto, NodeProto, TensorProto
+
+__all__ = ["INPUT_SLICES", "Constants"]
+
+INPUT_SLICES: Final = 10
+"""The version of the operator set since which Slice takes its ranges as inputs."""
+
+_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
+
+# Operator -> input position -> the constant's axis that runs along the output's channels (axis 1).
+_CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
+    "BatchNormalization": {1: 0, 2: 0, 3: 0, 4: 0},
+    "Conv": {1: 0, 2: 0},
+    "ConvInteger": {1: 0},
+    "ConvTranspose": {2: 0},
+    "InstanceNormalization": {1: 0, 2: 0},
+    "QLinearConv": {3: 0, 4: 0, 5: 0, 8: 0},
+}
+_BROADCAST: Final = frozenset(
+    {"Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub"}
+    | {"Sum", "Where", "Xor", "GreaterOrEqual", "LessOrEqual", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
+)
+_PER_AXIS: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
+
+
+class Constants:
+    """Makes constants in ``graph``, which is the main graph that is being rewritten; each value once.
+
+    ``version`` is the model's version of the operator set.
+
+    Attributes:
+        nodes: Slices of constants whose values the file does not hold itself.
+        cut_up: The names of constants of which parts were stored.
+    """
+
+    def __init__(self, path: str, graph: GraphProto, scope: Scope, version: int) -> None:
+        self._path = path
+        self._graph = graph
+        self._version = version
+        self._constants = scope.constants
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        self._taken = {*scope.defined, *scope.free}
+        self._made: dict[tuple[object, ...], str] = {}
+        self._lengths: dict[str, tuple[int, ...] | None] = {}
+        self.nodes: list[NodeProto] = []
+        self.cut_up: dict[str, None] = {}
+
+    def integers(self, values: Sequence[AttributeValue]) -> str:
+        """Return the name of a vector of int64."""
+        import numpy as np
+
+        return self._store(("int64", *values), np.array(values, dtype=np.int64), "memsched_numbers")
+
+    def like(self, name: str, values: Sequence[AttributeValue]) -> str:
+        """Return the name of a vector of ``values`` with the element type of constant ``name`` (int64 if unknown)."""
+        import numpy as np
+        from onnx import helper
+
+        stored = self._stored.get(name)
+        kind = np.dtype(np.int64) if stored is None else helper.tensor_dtype_to_np_dtype(stored.data_type)
+        return self._store((str(kind), *values), np.array(values, dtype=kind), "memsched_numbers")
+
+    def cut(self, node: NodeProto, op: Op, whole: Sequence[int]) -> None:
+        """Give ``node``, which computes ``op.region`` of an output of shape ``whole``, only its part of the constants.
+
+        Raises:
+            ModelError: A constant that has to be cut has an unknown shape.
+        """
+        if op.region is None:
+            return
+        partial = {axis: span for axis, span in enumerate(op.region.ranges) if span != (0, whole[axis])}
+        given = set(op.positions)
+        for place, name in enumerate(node.input):
+            if place in given or name not in self._constants:
+                continue
+            spans = self._spans(op, place, name, partial, whole)
+            if spans:
+                node.input[place] = self._part(op, name, spans)
+
+    def _spans(
+        self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
+    ) -> dict[int, tuple[int, int]]:
+        """Return per axis of the constant the range that the piece needs, for the axes that are cut."""
+        if not partial:
+            return {}
+        if op.type == "ConvTranspose" and place == 1 and 1 in partial:
+            return _of_groups(self._shape(op, name), partial[1], whole[1])
+        if op.type in _CHANNEL_INPUTS:
+            axis = _CHANNEL_INPUTS[op.type].get(place)
+            if axis is None or 1 not in partial:
+                return {}
+            shape = self._shape(op, name)
+            # One scale for all channels is a scalar or a vector of one.
+            return {axis: partial[1]} if axis < len(shape) and shape[axis] == whole[1] else {}
+        if op.type in _PER_AXIS:
+            chosen = op.attributes.get("axis", 1)
+            along = chosen % len(whole) if isinstance(chosen, int) and whole else 0
+            shape = self._shape(op, name)
+            return {0: partial[along]} if along in partial and shape == (whole[along],) else {}
+        if op.type in _BROADCAST:
+            shape = self._shape(op, name)
+            offset = len(whole) - len(shape)
+            return {
+                axis - offset: span
+                for axis, span in partial.items()
+                if axis >= offset and shape[axis - offset] == whole[axis]
+            }
+        if op.type in {"Gemm", "MatMul"}:
+            return self._of_product(op, place, name, partial, whole)
+        return {}
+
+    def _of_product(
+        self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
+    ) -> dict[int, tuple[int, int]]:
+        """Return the rows of a first factor, the columns of a second, and those of what is added to their product."""
+        shape, last = self._shape(op, name), len(whole) - 1
+        offset = len(whole) - len(shape)
+        # Axes of a stack of matrices follow the output's, where they are not broadcast.
+        found = {axis: axis + offset for axis in range(len(shape) - 2)}
+        if place == 2:
+            found = {axis: axis + offset for axis in range(len(shape))}
+        elif len(shape) >= 2:
+            rows, columns = len(shape) - 2, len(shape) - 1
+            if place == 0:
+                found[columns if op.attributes.get("transA") else rows] = last - 1
+            else:
+                found[rows if op.attributes.get("transB") else columns] = last
+        return {
+            axis: partial[output]
+            for axis, output in found.items()
+            if output in partial and shape[axis] == whole[output]
+        }
+
+    def _shape(self, op: Op, name: str) -> tuple[int, ...]:
+        if name not in self._lengths:
+            self._lengths[name] = self._find_shape(name)
+        shape = self._lengths[name]
+        if shape is None:
+            raise ModelError(
+                f"{self._path}: constant '{name}' of op '{op.name}' has no known shape, so it cannot be cut in pieces"
+            )
+        return shape
+
+    def _find_shape(self, name: str) -> tuple[int, ...] | None:
+        if name in self._stored:
+            return tuple(self._stored[name].dims)
+        for value in (*self._graph.value_info, *self._graph.input):
+            if value.name == name and value.type.tensor_type.HasField("shape"):
+                dims = value.type.tensor_type.shape.dim
+                if all(dim.HasField("dim_value") for dim in dims):
+                    return tuple(dim.dim_value for dim in dims)
+        for node in self._graph.node:
+            if name in node.output and node.op_type == "Constant":
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        return tuple(attribute.t.dims)
+        return self._computed_shape(name)
+
+    def _computed_shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a constant that nodes compute, as ONNX infers it."""
+        from onnx import helper, shape_inference
+
+        producer = {output: node for node in self._graph.node for output in node.output if output}
+        needed: dict[int, NodeProto] = {}
+        waiting, used = [name], set()
+        while waiting:
+            wanted = waiting.pop()
+            node = producer.get(wanted)
+            if node is None:
+                used.add(wanted)
+            elif id(node) not in needed:
+                needed[id(node)] = node
+                waiting.extend(read for read in node.input if read)
+        nodes = [node for node in self._graph.node if id(node) in needed]
+        stored = [self._stored[read] for read in sorted(used) if read in self._stored]
+        graph = helper.make_graph(nodes, "constants", [], [helper.make_empty_tensor_value_info(name)], stored)
+        # The model's version of the operators: newer ones take as inputs what older ones take as attributes.
+        imports = [helper.make_opsetid("", self._version)]
+        try:
+            model = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=imports), data_prop=True)
+        except Exception:  # whatever the checker inside says: the shape stays unknown
+            return None
+        for value in model.graph.output:
+            dims = value.type.tensor_type.shape.dim
+            if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+                return tuple(dim.dim_value for dim in dims)
+        return None
+
+    def _part(self, op: Op, name: str, spans: Mapping[int, tuple[int, int]]) -> str:
+        stored = self._stored.get(name)
+        shape = self._shape(op, name)
+        key = ("part", name, *sorted(spans.items()))
+        if stored is not None and stored.data_location != _EXTERNAL:
+            import numpy as np
+            from onnx import numpy_helper
+
+            if key in self._made:
+                return self._made[key]
+            self.cut_up[name] = None
+            index = tuple(slice(*spans.get(axis, (0, size))) for axis, size in enumerate(shape))
+            values = numpy_helper.to_array(stored)[index]
+            return self._store(key, np.ascontiguousarray(values), f"{name}_part", stored)
+        filled = next((node for node in self._graph.node if name in node.output), None)
+        if filled is not None and filled.op_type == "ConstantOfShape":
+            return self._filled(key, filled, tuple(spans.get(axis, (0, size)) for axis, size in enumerate(shape)))
+        return self._slice(key, name, spans)
+
+    def _filled(self, key: tuple[object, ...], node: NodeProto, spans: Sequence[tuple[int, int]]) -> str:
+        """Fill a part as its whole is filled."""
+        if key not in self._made:
+            from onnx import NodeProto
+
+            part = NodeProto()
+            part.CopyFrom(node)
+            part.name = part.output[0] = self._made[key] = self._new(f"{node.output[0]}_part")
+            part.input[0] = self.integers([stop - start for start, stop in spans])
+            self.nodes.append(part)
+        return self._made[key]
+
+    def _slice(self, key: tuple[object, ...], name: str, spans: Mapping[int, tuple[int, int]]) -> str:
+        """Cut a constant that the file holds elsewhere, or computes, by a node: runtimes fold it when they load."""
+        from onnx import helper
+
+        if key not in self._made:
+            axes = sorted(spans)
+            made = self._new(f"{name}_part")
+            starts, ends = [spans[axis][0] for axis in axes], [spans[axis][1] for axis in axes]
+            if self._version < INPUT_SLICES:
+                node = helper.make_node("Slice", [name], [made], made, starts=starts, ends=ends, axes=axes)
+            else:
+                reads = [name, self.integers(starts), self.integers(ends), self.integers(axes)]
+                node = helper.make_node("Slice", reads, [made], made)
+            self.nodes.append(node)
+            self._made[key] = made
+        return self._made[key]
+
+    def _store(self, key: tuple[object, ...], values: np.ndarray, base: str, like: TensorProto | None = None) -> str:
+        from onnx import numpy_helper
+
+        if key not in self._made:
+            name = self._new(base)
+            tensor = numpy_helper.from_array(values, name)
+            if like is not None:
+                tensor.data_type = like.data_type
+            self._graph.initializer.append(tensor)
+            self._made[key] = name
+        return self._made[key]
+
+    def _new(self, base: str) -> str:
+        number = 0
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def _of_groups(shape: Sequence[int], span: tuple[int, int], channels: int) -> dict[int, tuple[int, int]]:
+    """Return the part of a transposed convolution's weights that output channels ``span`` of ``channels`` need.
+
+    Their axes are the input channels of all groups, and the output channels of one.
+    """
+    each = shape[1]
+    if not each or channels % each:
+        return {}
+    inputs = shape[0] // (channels // each)
+    first, last = span[0] // each, -(-span[1] // each)
+    found = {0: (first * inputs, last * inputs)}
+    if last - first == 1:
+        found[1] = (span[0] - first * each, span[1] - first * each)
+    lengths = {axis: (0, size) for axis, size in enumerate(shape)}
+    return {axis: part for axis, part in found.items() if part != lengths[axis]}

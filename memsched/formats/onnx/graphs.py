@@ -1,0 +1,235 @@
+"""From scopes and shapes to graphs: one op per node that is no constant, one tensor per value that is none."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.module import Body
+from memsched.formats.onnx import macs as onnx_macs
+from memsched.formats.onnx.attributes import ConstantValues, Values, attributes_of, constant_shapes
+from memsched.formats.onnx.open_dimensions import OpenValue, open_sizes
+from memsched.formats.onnx.shapes import Shapes
+from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, op_type, unique_names
+from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
+from memsched.graph.model import Graph, Op, Tensor
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+__all__ = ["Built", "build"]
+
+CAPTURED: Final = -1
+"""`Op.positions` of a tensor that a body of the op captures."""
+
+
+@dataclass(slots=True)
+class Built:
+    """Graphs, and what was seen while building them.
+
+    Attributes:
+        nodes: Per graph and op the index of its node.
+        unsized: Values whose size no option can state, with what they are.
+        unread: Values of unknown size that nobody reads.
+        constant_outputs: Graph outputs that are constants.
+        idle: Graphs that are never executed, the outermost ones: values in them count nothing.
+        open: Values that count and whose dimensions nothing states.
+    """
+
+    graphs: list[Graph] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    nodes: list[tuple[int, ...]] = field(default_factory=list)
+    unsized: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    constant_outputs: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
+    open: list[OpenValue] = field(default_factory=list)
+
+
+def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
+    """Return the graphs of all scopes, in their order.
+
+    Raises:
+        UnknownShapeError: A value that counts has dimensions that nothing states.
+        ModelError: A shape is absurd.
+    """
+    built = Built()
+    names = unique_names(list(scopes))
+    constants = [ConstantValues(scope.graph) for scope in scopes]
+    op_of_node: list[dict[int, int]] = []
+    for index, scope in enumerate(scopes):
+        builder = _GraphBuilder(scopes, shapes, constants, index, built)
+        built.graphs.append(builder.graph(names[index]))
+        built.nodes.append(tuple(builder.nodes))
+        op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
+        if index in shapes.idle and scope.parent not in shapes.idle:
+            built.idle.append(f"'{built.graphs[index].name}'")
+        if scope.parent >= 0:
+            handed = sum(built.graphs[index].tensors[tensor].size for tensor in builder.handed())
+            built.bodies.append(Body(index, scope.parent, op_of_node[scope.parent][scope.node], handed))
+    if built.open:
+        raise open_sizes(built.open, scopes, shapes)
+    return built
+
+
+class _GraphBuilder:
+    def __init__(
+        self,
+        scopes: Sequence[Scope],
+        shapes: Shapes,
+        constants: Sequence[ConstantValues],
+        index: int,
+        built: Built,
+    ) -> None:
+        self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
+        self.scope = scopes[index]
+        self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
+        self.tensors: list[Tensor] = []
+        self.index_of: dict[str, int] = {}
+        self.read = self._read_names()
+        # Dimensions, bytes and element name of the types met so far: large models have few.
+        self.sizes: dict[ValueType, tuple[tuple[int, ...], int, str]] = {}
+
+    def graph(self, names: Sequence[str]) -> Graph:
+        scope = self.scope
+        inputs = [value.name for value in scope.graph.input if value.name not in scope.constants]
+        captures = [name for name in scope.free if name not in scope.constants]
+        for name in inputs:
+            self._add(name, external=False)
+        for name in captures:
+            self._add(name, external=True)
+        protos = scope.graph.node
+        ops = []
+        for position in self.nodes:
+            node = protos[position]
+            for name in node.output:
+                if name:
+                    self._add(name, external=False, producer=(node, names[position]))
+            ops.append(self._op(node, position, names[position]))
+        for tensor in self.handed():
+            one = self.tensors[tensor]
+            if one.shape == one.shape_in_file():  # the runtime knows it beforehand and makes room in the If's output
+                self.tensors[tensor] = replace(one, size=0, external=True)
+        outputs = dict.fromkeys(value.name for value in scope.graph.output)
+        self.built.constant_outputs.extend(name for name in outputs if name in scope.constants)
+        return Graph(
+            name=self._name(),
+            tensors=tuple(self.tensors),
+            ops=tuple(ops),
+            inputs=tuple(range(len(inputs) + len(captures))),
+            outputs=tuple(self.index_of[name] for name in outputs if name not in scope.constants),
+            dependencies=self._dependencies(ops),
+        )
+
+    def handed(self) -> list[int]:
+        """Return the tensors of a branch that become outputs of its If where it makes them."""
+        made = {name for node in self.nodes for name in self.scope.graph.node[node].output}
+        outputs = {value.name for value in self.scope.graph.output} & made
+        return sorted(self.index_of[name] for name in outputs) if self.scope.attribute in BRANCHES else []
+
+    def _name(self) -> str:
+        if self.scope.parent < 0:
+            return str(self.scope.graph.name) or "main"
+        node = self.scopes[self.scope.parent].graph.node[self.scope.node]
+        owner = node.name or next((name for name in node.output if name), node.op_type)
+        return f"{owner}.{self.scope.attribute}"
+
+    def _read_names(self) -> set[str]:
+        """The names that a step, or the graph's result, needs."""
+        protos, bodies = self.scope.graph.node, self.scope.bodies
+        read = {name for node in self.nodes for name in protos[node].input}
+        read.update(name for node in bodies for body in bodies[node] for name in self.scopes[body].free)
+        read.update(value.name for value in self.scope.graph.output)
+        return read
+
+    def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
+        own = None if external else self.shapes.types[self.index].get(name)  # captures are of graphs around
+        found = own or self.shapes.of(self.scopes, self.index, name)
+        if self.index in self.shapes.idle:
+            self.index_of[name] = len(self.tensors)
+            self.tensors.append(Tensor(name, 0, None, "", False, external))
+            return
+        known = self.sizes.get(found)
+        if known is not None:
+            self.index_of[name] = len(self.tensors)
+            stated = None if external else self.shapes.unstated(self.index, name, len(known[0]))
+            self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
+            return
+        dims = found.lengths()
+        size, sized = 0, True
+        if found.kind != "tensor":
+            sized = False
+            if not external:
+                self.built.unsized.append(f"'{name}' ({found.kind})")
+        elif dims is not None and found.element:
+            try:
+                size = tensor_bytes(found.element, dims)
+            except ModelError as error:
+                raise ModelError(f"tensor '{name}': {error}") from error
+            self.sizes[found] = dims, size, element_name(found.element)
+        elif name not in self.read:
+            sized = False
+            self.built.unread.append(f"'{name}'")
+        else:
+            sized = False
+            if not external:  # captures are open where they are made
+                self.built.open.append(OpenValue(self.index, name, found, producer))
+        self.index_of[name] = len(self.tensors)
+        stated = None if external or dims is None else self.shapes.unstated(self.index, name, len(dims))
+        self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external, stated))
+
+    def _op(self, node: NodeProto, position: int, name: str) -> Op:
+        constants = self.scope.constants
+        reads, written = list(node.input), list(node.output)
+        places = [place for place, read in enumerate(reads) if read and read not in constants]
+        inputs = [self.index_of[reads[place]] for place in places]
+        reads_constants = len(places) < len(reads)
+        for body in self.scope.bodies.get(position, ()):
+            captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
+            explicit = set(inputs)
+            inputs.extend(tensor for tensor in captured if tensor not in explicit)
+            places.extend([CAPTURED] * (len(inputs) - len(places)))
+        kind = op_type(node)
+        attributes = attributes_of(node, self._value)
+        if reads_constants:
+            attributes.update(constant_shapes(node, self._constant_shape, attributes))
+        macs = 0
+        if kind in onnx_macs.COUNTED:
+            shapes, scopes, index = self.shapes, self.scopes, self.index
+            given = [shapes.of(scopes, index, read).lengths() if read else None for read in reads]
+            made = [shapes.of(scopes, index, output).lengths() if output else None for output in written]
+            macs = onnx_macs.count(kind, attributes, given, made)
+        return Op(
+            name=name,
+            type=kind,
+            inputs=tuple(inputs),
+            outputs=tuple([self.index_of[output] for output in written if output]),
+            attributes=attributes,
+            positions=tuple(places),
+            macs=macs,
+        )
+
+    def _constant_shape(self, name: str) -> tuple[int, ...] | None:
+        if name not in self.scope.constants:
+            return None
+        return self.shapes.of(self.scopes, self.index, name).lengths()
+
+    def _value(self, name: str) -> Values | None:
+        index = self.index
+        while index >= 0:
+            if name in self.scopes[index].defined:
+                return self.constants[index].get(name)
+            index = self.scopes[index].parent
+        return None
+
+    def _dependencies(self, ops: Sequence[Op]) -> tuple[tuple[int, int], ...]:
+        """Keep ops of unknown domains that give no tensor in order: they exist for an effect that nobody declares.
+
+        Random generators need no such order: the specification gives each node a seed of its own.
+        """
+        protos = self.scope.graph.node
+        effects = [op for op, value in enumerate(ops) if not value.outputs and domain_of(protos[self.nodes[op]])]
+        return tuple(itertools.pairwise(effects))

@@ -1,0 +1,197 @@
+"""The light copy of a model: everything but the weights, which scheduling does not need.
+
+Small constants stay, because shapes are computed from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.onnx import external as onnx_external
+from memsched.formats.onnx.structure import graphs_of, sparse_name
+from memsched.formats.onnx.types import SHAPE_ELEMENTS, element_bits, tensor_bytes
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+__all__ = ["KEPT_ELEMENTS", "ExternalData", "constant_bytes", "constant_sizes", "is_stripped", "lighten"]
+
+KEPT_ELEMENTS: Final = 256
+"""Constants of up to this many elements keep their values."""
+
+_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
+_DATA_FIELDS: Final = (
+    "raw_data",
+    "float_data",
+    "int32_data",
+    "string_data",
+    "int64_data",
+    "double_data",
+    "uint64_data",
+)
+
+
+@dataclass(slots=True)
+class ExternalData:
+    """The external data that a model refers to: locations in order of first use, and what is wrong with them."""
+
+    locations: dict[str, None] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+    short: dict[str, None] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Return a line per kind of trouble; scheduling goes on without the weights."""
+        result = []
+        if self.missing:
+            result.append(f"external data not found (not needed for scheduling): {', '.join(self.missing)}")
+        if self.short:
+            result.append(f"external data ends before the weights it should hold: {', '.join(self.short)}")
+        return result
+
+
+def lighten(model: ModelProto, folder: Path) -> ExternalData:
+    """Remove the values of large constants from ``model`` in place and look up its external data.
+
+    External data is not loaded, but for integer constants of up to `KEPT_ELEMENTS` elements: some models keep even
+    the shapes of their Reshapes there.
+
+    Raises:
+        ModelError: An external-data location is not inside ``folder``.
+    """
+    external = ExternalData()
+    sizes: dict[str, int] = {}
+    for tensor in _tensors(model):
+        if tensor.data_location == _EXTERNAL:
+            _look_up(tensor, folder, external, sizes)
+        elif is_stripped(tensor):
+            for name in _DATA_FIELDS:
+                tensor.ClearField(name)
+    return external
+
+
+def is_stripped(tensor: TensorProto) -> bool:
+    """Return whether the values of ``tensor`` are not in the light copy."""
+    return tensor.data_location == _EXTERNAL or _elements(tensor) > KEPT_ELEMENTS
+
+
+def _elements(tensor: TensorProto) -> int:
+    return math.prod(tensor.dims)
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    for scope in graphs_of(model.graph):
+        yield from _tensors_of(scope.graph)
+        yield from _attribute_tensors(scope.graph.node)
+    for function in model.functions:
+        yield from _attribute_tensors(function.node)
+        for node in function.node:
+            for attribute in node.attribute:
+                for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                    for scope in graphs_of(graph):
+                        yield from _tensors_of(scope.graph)
+                        yield from _attribute_tensors(scope.graph.node)
+
+
+def _tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+
+
+def _attribute_tensors(nodes: Iterator[NodeProto]) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("sparse_tensor"):
+                yield attribute.sparse_tensor.values
+                yield attribute.sparse_tensor.indices
+            for sparse in attribute.sparse_tensors:
+                yield sparse.values
+                yield sparse.indices
+
+
+def _size_of(path: Path) -> int:
+    """Return a file's size, bytes; -1 for what is no file or cannot be one, such as a name that is too long."""
+    try:
+        return path.stat().st_size if path.is_file() else -1
+    except (OSError, ValueError):
+        return -1
+
+
+def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: dict[str, int]) -> None:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if isinstance(location, bytes):
+        raise ModelError(f"tensor '{tensor.name}' names external data that is no UTF-8 text")
+    path = onnx_external.resolve(folder, location)
+    external.locations[location] = None
+    if location not in sizes:
+        sizes[location] = _size_of(path)
+    size = sizes[location]
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries.get("length") or tensor_bytes(tensor.data_type, tensor.dims))
+    except ValueError as error:
+        raise ModelError(f"tensor '{tensor.name}' states an external-data offset that is no number") from error
+    if offset < 0 or length < 0:
+        raise ModelError(f"tensor '{tensor.name}' states a negative external-data offset or length")
+    if size < 0:
+        external.missing[location] = None
+    elif offset + length > size:
+        external.short[location] = None
+    elif tensor.data_type in SHAPE_ELEMENTS and _elements(tensor) <= KEPT_ELEMENTS:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            tensor.raw_data = stream.read(tensor_bytes(tensor.data_type, tensor.dims))
+        tensor.ClearField("data_location")
+        tensor.ClearField("external_data")
+
+
+def constant_bytes(graph: GraphProto) -> int:
+    """Return the bytes of the initializers and Constant nodes of one graph, external ones included.
+
+    Raises:
+        ModelError: A shape is negative or absurd.
+    """
+    return sum(constant_sizes(graph).values())
+
+
+def constant_sizes(graph: GraphProto) -> dict[str, int]:
+    """Return the bytes of each initializer and each output of a Constant node of one graph, external ones included.
+
+    Raises:
+        ModelError: A shape is negative or absurd.
+    """
+    sizes = {tensor.name: _tensor_size(tensor) for tensor in graph.initializer}
+    for sparse in graph.sparse_initializer:
+        sizes[sparse_name(sparse)] = _tensor_size(sparse.values) + _tensor_size(sparse.indices)
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output:
+            sizes[node.output[0]] = _node_size(node)
+    return sizes
+
+
+def _node_size(node: NodeProto) -> int:
+    total = sum(_tensor_size(tensor) for tensor in _attribute_tensors(iter([node])))
+    for attribute in node.attribute:
+        total += 4 * (len(attribute.floats) + (attribute.name == "value_float"))
+        total += 8 * (len(attribute.ints) + (attribute.name == "value_int"))
+        total += len(attribute.s) + sum(len(text) for text in attribute.strings)
+    return total
+
+
+def _tensor_size(tensor: TensorProto) -> int:
+    try:
+        if element_bits(tensor.data_type) == 0:
+            return sum(len(text) for text in tensor.string_data)
+        return tensor_bytes(tensor.data_type, tensor.dims)
+    except ModelError as error:
+        raise ModelError(f"constant '{tensor.name}': {error}") from error

@@ -1,0 +1,132 @@
+"""Operands that say how many dimensions a tensor has: ONNX's own inference makes a list that long, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.onnx.structure import Scope, domain_of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+__all__ = ["check_ranks"]
+
+_MOST: Final = 1 << 24
+"""Elements that an operand may have: more than any shape, and than what a shape is picked from by indices."""
+
+_RANKED: Final[Mapping[str, Sequence[int]]] = {
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "Pad": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operator -> positions of operands whose length is a number of dimensions."""
+
+_MEASURES: Final = frozenset({"Shape", "Size"})
+"""What is short whatever its input is."""
+
+_GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
+"""Operators whose output is as long as the values of an input say."""
+
+_SELECTING: Final = frozenset({"Gather", "GatherElements", "Slice"})
+"""Operators of which only the first input's values come out: ends of slices are often the largest number there is."""
+
+_NOTHING: Final = (0, 0)
+
+_WHOLE: Final = frozenset({6, 7, 12, 13})
+"""int32, int64, uint32, uint64."""
+
+_FEW: Final = 64
+"""Elements of a constant whose values are looked at."""
+
+
+def check_ranks(scopes: Sequence[Scope]) -> None:
+    """Refuse ops whose number of dimensions would come from a tensor that is far too long for that.
+
+    Raises:
+        ModelError: An operand depends on a dimension of more than 16 million elements otherwise than by its shape.
+    """
+    reached = _declared(scopes)
+    if not reached:
+        return
+    for scope in scopes:
+        for node in scope.graph.node:
+            _check(node, reached)
+            if node.op_type in _MEASURES:
+                continue
+            read = node.input[:1] if node.op_type in _SELECTING else node.input
+            longest = max((reached.get(name, _NOTHING)[0] for name in read), default=0)
+            largest = max((reached.get(name, _NOTHING)[1] for name in read), default=0)
+            if node.op_type in _GROWING:
+                longest = max([longest, *(reached.get(name, _NOTHING)[1] for name in node.input)])
+            for name in node.output if longest or largest else ():
+                declared = reached.get(name, _NOTHING)
+                reached[name] = (max(longest, declared[0]), max(largest, declared[1]))
+
+
+def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
+    if domain_of(node):
+        return
+    for position in _RANKED.get(node.op_type, ()):
+        operand = node.input[position] if position < len(node.input) else ""
+        length = reached.get(operand, _NOTHING)[0]
+        if length > _MOST:
+            name = node.name or next((output for output in node.output if output), node.op_type)
+            raise ModelError(
+                f"op '{name}' ({node.op_type}) takes its number of dimensions from '{operand}', which could have "
+                f"{length:,} elements"
+            )
+
+
+def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
+    """Return, for names declared with a number beyond `_MOST`, the largest dimension and the largest value."""
+    found: dict[str, tuple[int, int]] = {}
+    # Large models have few types, and looking into one takes longer than recognising it.
+    seen: dict[bytes, int] = {}
+    for scope in scopes:
+        graph = scope.graph
+        for value in chain(graph.input, graph.output, graph.value_info):
+            written = value.type.SerializeToString()
+            longest = seen.get(written)
+            if longest is None:
+                dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+                longest = seen[written] = max(dims, default=0)
+            if longest > _MOST:
+                found[value.name] = (longest, 0)
+        for tensor in graph.initializer:
+            _add(found, tensor.name, tensor)
+        for node in graph.node:
+            if node.op_type == "Constant" and node.output:
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        _add(found, node.output[0], attribute.t)
+    return found
+
+
+def _add(found: dict[str, tuple[int, int]], name: str, tensor: TensorProto) -> None:
+    longest = max(tensor.dims, default=0)
+    largest = _largest_value(tensor) if tensor.data_type in _WHOLE else 0
+    if longest > _MOST or largest > _MOST:
+        found[name] = (longest, largest)
+
+
+def _largest_value(tensor: TensorProto) -> int:
+    """Return the largest of a few integers; 0 of many."""
+    width = 4 if tensor.data_type in {6, 12} else 8
+    raw = tensor.raw_data
+    if raw:
+        if len(raw) > _FEW * width:
+            return 0
+        values = [int.from_bytes(raw[at : at + width], "little", signed=True) for at in range(0, len(raw), width)]
+        return max(values, default=0)
+    listed = (*tensor.int64_data, *tensor.int32_data, *tensor.uint64_data)
+    return max(listed, default=0) if len(listed) <= _FEW else 0

@@ -1,0 +1,151 @@
+"""Read an ONNX model: bytes to graphs, without its weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import MemschedError, ModelError, UnknownShapeError
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.onnx import checks, ranks
+from memsched.formats.onnx import external as onnx_external
+from memsched.formats.onnx import functions as onnx_functions
+from memsched.formats.onnx import graphs as onnx_graphs
+from memsched.formats.onnx import light as onnx_light
+from memsched.formats.onnx import shapes as onnx_shapes
+from memsched.formats.onnx.native import OnnxNative
+from memsched.formats.onnx.structure import Scope, analyse
+from memsched.formats.onnx.types import tensor_bytes
+from memsched.graph import dag
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["read"]
+
+_NAMED: Final = 5
+"""Notes name this many values and count the rest."""
+
+
+def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
+    """Return the module that the bytes of an ONNX file describe.
+
+    Args:
+        path: Used in messages, and its folder for external data; "-" for standard input and the current folder.
+
+    Raises:
+        ModelError: The file is damaged, contradictory or not supported.
+        UnknownShapeError: A size is unknown; the message names the option that states it.
+        UsageError: An option does not fit the model.
+    """
+    try:
+        return _read(data, path, options or LoadOptions())
+    except MemschedError as error:
+        where = "standard input" if path == "-" else path
+        said = " ".join((error.what if isinstance(error, UnknownShapeError) else str(error)).split())
+        if isinstance(error, UnknownShapeError):
+            raise UnknownShapeError(f"{where}: {said}", error.options) from error
+        raise type(error)(f"{where}: {said}") from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
+
+
+def _read(data: bytes, path: str, options: LoadOptions) -> Module:
+    model = _parse(data)
+    checks.check_header(model)
+    inlined = onnx_functions.calls_functions(model)
+    external = onnx_light.lighten(model, onnx_external.folder_of(path))
+    light = _compact(model)
+    del model
+    if inlined:
+        light = onnx_functions.inline(light)
+    scopes = analyse(light.graph)
+    checks.check_nodes(scopes)
+    checks.check_inputs(light.graph, scopes[0])
+    checks.import_operators(light, scopes)
+    ranks.check_ranks(scopes)
+    weights_bytes = sum(onnx_light.constant_bytes(scope.graph) for scope in scopes)
+    shapes = onnx_shapes.infer(light, scopes, options)
+    built = onnx_graphs.build(scopes, shapes)
+    for graph in built.graphs:
+        dag.validate(graph)
+    notes = [*external.notes(), *shapes.notes, *_notes(scopes, built)]
+    if inlined:
+        left = " (those that import another operator-set version stay calls)" if light.functions else ""
+        notes.append(f"model-local functions are inlined; a reordered model is written with them inlined{left}")
+    return Module(
+        path=path,
+        format="onnx",
+        sha256=hashlib.sha256(data).hexdigest(),
+        graphs=tuple(built.graphs),
+        bodies=tuple(built.bodies),
+        weights_bytes=weights_bytes,
+        constant_ops=sum(sum(scope.constant_node) for scope in scopes),
+        notes=tuple(notes),
+        native=OnnxNative(
+            data=data,
+            inlined=inlined,
+            nodes=tuple(built.nodes),
+            constant_nodes=tuple(
+                tuple(node for node, constant in enumerate(scope.constant_node) if constant) for scope in scopes
+            ),
+            external=tuple(external.locations),
+            computed_bytes=tuple(_computed_bytes(scopes, shapes)),
+        ),
+    )
+
+
+def _computed_bytes(scopes: Sequence[Scope], shapes: onnx_shapes.Shapes) -> Iterator[tuple[str, int]]:
+    """Yield the constants that nodes of the main graph compute, with their sizes."""
+    for node, constant in zip(scopes[0].graph.node, scopes[0].constant_node, strict=True):
+        for name in node.output if constant else ():
+            value = shapes.of(scopes, 0, name)
+            lengths = value.lengths()
+            if name and value.kind == "tensor" and value.element and lengths is not None:
+                yield name, tensor_bytes(value.element, lengths)
+
+
+def _parse(data: bytes) -> ModelProto:
+    from onnx import ModelProto
+
+    if not data:
+        raise ModelError("the file is empty")
+    try:
+        model: ModelProto = ModelProto.FromString(data)
+    except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases
+        raise ModelError("not an ONNX model, or a truncated one: its protobuf cannot be decoded") from error
+    if not model.HasField("graph"):
+        raise ModelError("not an ONNX model: it holds no graph")
+    return model
+
+
+def _compact(model: ModelProto) -> ModelProto:
+    """Return a copy that no longer holds the memory of the removed weights."""
+    from onnx import ModelProto
+
+    compact: ModelProto = ModelProto.FromString(model.SerializeToString())
+    return compact
+
+
+def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:
+    notes = []
+    main = scopes[0]
+    fixed = [f"'{value.name}'" for value in main.graph.input if value.name in main.constants]
+    if fixed:
+        notes.append(f"graph inputs with a default are taken as constants: {_list(fixed)}")
+    if built.unsized:
+        notes.append(f"values that have no size of their own count nothing: {_list(built.unsized)}")
+    if built.unread:
+        notes.append(f"values of unknown size that nobody reads count nothing: {_list(built.unread)}")
+    if built.idle:
+        notes.append(f"branches that are never taken at these sizes count nothing: {_list(built.idle)}")
+    if built.constant_outputs:
+        names = [f"'{name}'" for name in built.constant_outputs]
+        notes.append(f"graph outputs that are constants count nothing: {_list(names)}")
+    return notes
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

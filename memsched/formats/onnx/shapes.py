@@ -1,0 +1,380 @@
+"""The shapes of all values: ONNX's inference, then ONNX Runtime's, helped by what the user states.
+
+The inference works on a copy without weights, and without ONNX's data propagation: that lays out every vector it meets
+as a shape, at 140 bytes per element, and `onnx_folding` follows shape arithmetic instead. What the file declares and
+what follows from its operators may differ; ONNX Runtime then runs by the operators, so they win and a note says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from memsched.errors import ModelError
+from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import branches, folding, symbolic
+from memsched.formats.onnx.light import is_stripped
+from memsched.formats.onnx.stated import Statements, declare, values_of
+from memsched.formats.onnx.structure import Scope, domain_of, graphs_like, graphs_of, initializers, sparse_name
+from memsched.formats.onnx.types import SHAPE_ELEMENTS, ValueType, element_name, merge, value_type
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+__all__ = ["Shapes", "infer"]
+
+_ROUNDS: Final = 16
+_FREE_INITIALIZERS: Final = 4
+"""The IR version since which initializers need not be inputs."""
+_DEFERRED: Final = "deferred."
+_CLASH: Final = "Inferred shape and existing shape differ"
+_ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
+_REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
+
+
+@dataclass(slots=True)
+class Shapes:
+    """What is known of the values of a model.
+
+    Attributes:
+        types: Per scope (as `analyse` lists them) and name.
+        reasons: Per node name what ONNX's inference complained about.
+        notes: Contradictions that were settled, and what was assumed.
+        stated: Per scope what the file tells by itself, as a runtime knows it that opens the file; lengths are
+            numbers, the file's own names, or "". Empty: ``types`` are just that.
+        idle: The scopes that are never executed: branches that no If takes at these sizes, with what is below them.
+    """
+
+    types: list[dict[str, ValueType]] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    stated: list[dict[str, ValueType]] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
+
+    def of(self, scopes: Sequence[Scope], index: int, name: str) -> ValueType:
+        """Return the type of ``name`` as graph ``index`` sees it."""
+        while index >= 0:
+            if name in scopes[index].defined:
+                return self.types[index].get(name, ValueType())
+            index = scopes[index].parent
+        return ValueType()
+
+    def unstated(self, index: int, name: str, rank: int) -> tuple[int | str, ...] | None:
+        """Return what the file itself tells of the ``rank`` dimensions of a value of graph ``index``; None: all."""
+        found = self.stated[index].get(name, ValueType()) if self.stated else None
+        if found is None or found.known():
+            return None
+        return ("",) * rank if found.dims is None or len(found.dims) != rank else found.dims
+
+
+def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> Shapes:
+    """Return the types of all values of ``light``, whose scopes are ``scopes``.
+
+    Raises:
+        ModelError: A declared shape or type is impossible.
+        UsageError: An option names nothing in the model or contradicts it.
+    """
+    inference = _Inference(light, scopes, options)
+    inference.run()
+    for _ in range(_ROUNDS):
+        if not (inference.admit() or inference.state() or inference.fold() or inference.exclude()):
+            break
+        inference.run()
+    asked = inference.ask_runtime()
+    result = inference.result()
+    if asked or options.dims or options.input_shapes:
+        result.stated = _stated(light, scopes)
+    return result
+
+
+def _stated(light: ModelProto, scopes: Sequence[Scope]) -> list[dict[str, ValueType]]:
+    """Return what ``light`` tells without any statement: what a runtime plans with, which folds constants as well."""
+    alone = _Inference(light, scopes, LoadOptions())
+    named = alone.statements.symbols()
+    alone.run()
+    for _ in range(_ROUNDS):
+        if not (alone.admit() or folding.fold(alone.model, scopes, alone.shapes.types, alone.shapes.idle)):
+            break
+        alone.run()
+    return [
+        {name: replace(found, dims=_named(found.dims, named)) for name, found in types.items()}
+        for types in alone.result().types
+    ]
+
+
+def _named(dims: tuple[int | str, ...] | None, named: Collection[str]) -> tuple[int | str, ...] | None:
+    """Return ``dims`` without the names that ONNX's inference makes up for lengths that it does not know."""
+    return None if dims is None else tuple([dim if isinstance(dim, int) or dim in named else "" for dim in dims])
+
+
+class _Inference:
+    """The model under inference and what is known so far."""
+
+    def __init__(self, light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> None:
+        self.scopes = scopes
+        self.shapes = Shapes([{} for _ in scopes])
+        self.statements = Statements(options)
+        self.model = _inference_copy(light, scopes)
+        self.fixed = {name for scope in scopes for name in initializers(scope.graph)}
+        self.deferred = _defer(self._graphs(), self.model)
+        self.statements.write_inputs(self.model.graph)
+        self.statements.write_dims(self._graphs(), first=True)
+
+    def _graphs(self) -> list[Scope]:
+        return graphs_like(self.model.graph, self.scopes)
+
+    def result(self) -> Shapes:
+        """Return what is known, constants included."""
+        for scope, types in zip(self.scopes, self.shapes.types, strict=True):
+            same: dict[tuple[int, tuple[int, ...]], ValueType] = {}
+            for tensor in scope.graph.initializer:
+                key = tensor.data_type, tuple(tensor.dims)
+                if key not in same:
+                    same[key] = ValueType("tensor", *key)
+                types[tensor.name] = same[key]
+            for sparse in scope.graph.sparse_initializer:
+                types[sparse_name(sparse)] = ValueType("a sparse tensor", sparse.values.data_type, tuple(sparse.dims))
+        self.statements.check_used(self.scopes)
+        self.shapes.notes.extend(self.statements.notes)
+        return self.shapes
+
+    def state(self) -> bool:
+        """Write what the user states about values and dimensions that the inference named."""
+        computed = self.statements.write_computed(self._graphs(), self.scopes, self.shapes.types)
+        return self.statements.write_dims(self._graphs(), first=False) or computed
+
+    def admit(self) -> bool:
+        """Let ONNX infer the deferred nodes whose inputs have types by now: its code for them trusts that they do."""
+        changed = False
+        for index, scope in enumerate(self._graphs() if self.deferred else ()):
+            for node in scope.graph.node:
+                if node.domain.startswith(_DEFERRED) and all(map(self._typed(index), node.input)):
+                    node.domain = node.domain.removeprefix(_DEFERRED)
+                    changed = True
+        return changed
+
+    def _typed(self, index: int) -> Callable[[str], bool]:
+        def typed(name: str) -> bool:
+            found = self.shapes.of(self.scopes, index, name)
+            return not name or found.kind != "tensor" or found.element > 0 or name in self.fixed
+
+        return typed
+
+    def fold(self) -> bool:
+        """Carry out shape arithmetic where shapes are missing that it could tell, or where it may choose a branch."""
+        if not self._branching() and not self._needs_help():
+            return False
+        return folding.fold(self.model, self.scopes, self.shapes.types, self.shapes.idle)
+
+    def exclude(self) -> bool:
+        """Where sizes are missing, exclude branches that cannot run at those that are known; return whether any are."""
+        if not self._branching() or not self._needs_help():
+            return False
+        found = branches.impossible(self.model, self.scopes, self.shapes.types, self.shapes.idle)
+        for index, reason in found.items():
+            scope = self.scopes[index]
+            node = self.scopes[scope.parent].graph.node[scope.node]
+            self.shapes.notes.append(
+                f"the {scope.attribute} of '{node.name or node.output[0]}' cannot run at these sizes ({reason})"
+            )
+        self.shapes.idle.update(found)
+        return bool(found)
+
+    def _branching(self) -> bool:
+        """Return whether there is an If."""
+        return any(scope.attribute == "then_branch" for scope in self.scopes)
+
+    def run(self) -> None:
+        """Run ONNX's inference; where it finds contradictions, the operators win over the declarations."""
+        from onnx import shape_inference
+
+        try:
+            self.model = shape_inference.infer_shapes(self.model, strict_mode=True)
+        except Exception as error:  # the native code raises several types of its own
+            message = str(error)
+            self._keep_reasons(message)
+            try:
+                if _CLASH in message:
+                    self._settle()
+                self.model = shape_inference.infer_shapes(self.model)
+            except Exception as again:
+                if isinstance(again, ModelError):
+                    raise
+                self.shapes.reasons.setdefault("", f"{again}".partition("\n")[0])
+        self._absorb()
+
+    def ask_runtime(self) -> bool:
+        """Ask ONNX Runtime's symbolic inference for what is still missing; return whether it answered."""
+        asked = False
+        nodes = sum(len(scope.graph.node) for scope in self.scopes)
+        for _ in range(2):
+            if (
+                nodes > symbolic.MOST_NODES
+                or not self._needs_help()
+                or self._longest_vector() > symbolic.LONGEST_VECTOR
+            ):
+                break
+            helped = symbolic.infer(self.model)
+            if helped is None or len(graphs_of(helped.graph)) != len(self.scopes):
+                break
+            self.model, asked = helped, True
+            self._absorb()
+            if not self.state():
+                break
+            self.run()
+        return asked
+
+    def _longest_vector(self) -> int:
+        values = itertools.chain.from_iterable(types.values() for types in self.shapes.types)
+        vectors = (value.lengths() or () for value in values if value.element in SHAPE_ELEMENTS)
+        return max((dims[0] for dims in vectors if len(dims) == 1), default=0)
+
+    def _absorb(self) -> None:
+        """Add what the model now declares to what is known."""
+        # Large models have few types, and reading one takes longer than recognising it.
+        seen: dict[bytes, ValueType] = {}
+        for types, scope in zip(self.shapes.types, self._graphs(), strict=True):
+            for value in values_of(scope.graph):
+                written = value.type.SerializeToString()
+                found = seen.get(written)
+                if found is None:
+                    found = seen[written] = value_type(value.type)
+                types[value.name] = merge(types[value.name], found) if value.name in types else found
+
+    def _needs_help(self) -> bool:
+        """Return whether more could be found: the main inputs are known, but something computed is not."""
+        scopes, types = self.scopes, self.shapes.types
+        unknown = any(
+            not _enough(types[index].get(name))
+            for index, scope in enumerate(scopes)
+            if index not in self.shapes.idle
+            for node in scope.graph.node
+            for name in node.output
+            if name and name not in scope.constants
+        )
+        return unknown and all(
+            value.name in scopes[0].constants or _enough(types[0].get(value.name)) for value in scopes[0].graph.input
+        )
+
+    def _keep_reasons(self, message: str) -> None:
+        for match in _REASON.finditer(message):
+            self.shapes.reasons.setdefault(match[2] or match[1], match[3].strip())
+            clash = _ELEMENT_CLASH.search(match[3])
+            if clash is not None:
+                given, declared = (element_name(int(number)) or number for number in clash.groups())
+                name = match[2] or match[1]
+                raise ModelError(f"op '{name}' gives elements of type {given} where the model declares {declared}")
+
+    def _settle(self) -> None:
+        """Remove the declared shapes that contradict what follows from the operators alone."""
+        from onnx import ModelProto, shape_inference
+
+        bare = ModelProto()
+        bare.CopyFrom(self.model)
+        for scope in graphs_like(bare.graph, self.scopes):
+            for value in _computed(scope.graph, self._chosen(scope)):
+                value.type.tensor_type.ClearField("shape")
+        inferred = shape_inference.infer_shapes(bare)
+        pairs = zip(self._graphs(), graphs_like(inferred.graph, self.scopes), strict=True)
+        for index, (mine, other) in enumerate(pairs):
+            follows = {value.name: value_type(value.type) for value in values_of(other.graph)}
+            for value in _computed(mine.graph, self._chosen(mine)):
+                declared = value_type(value.type)
+                if _contradict(declared, follows.get(value.name, ValueType())):
+                    self.shapes.notes.append(
+                        f"tensor '{value.name}' is declared as {_shown(declared)} but computed as "
+                        f"{_shown(follows[value.name])}; the computed shape holds"
+                    )
+                    value.type.tensor_type.ClearField("shape")
+                    self.shapes.types[index].pop(value.name, None)
+
+    def _chosen(self, scope: Scope) -> set[int]:
+        """Return the nodes that execute one branch always: the types of their outputs follow from it."""
+        return {node for node, bodies in scope.bodies.items() if self.shapes.idle.intersection(bodies)}
+
+
+def _computed(graph: GraphProto, chosen: Collection[int]) -> list[ValueInfoProto]:
+    """The declarations of tensors that nodes compute, other than the ``chosen`` ones."""
+    names = {name for number, node in enumerate(graph.node) if number not in chosen for name in node.output if name}
+    declared = itertools.chain(graph.value_info, graph.output)
+    return [value for value in declared if value.name in names and value.type.HasField("tensor_type")]
+
+
+def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
+    """Return a copy of ``light`` in which constants without values are plain inputs."""
+    from onnx import ModelProto
+
+    model = ModelProto()
+    model.CopyFrom(light)
+    # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
+    model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
+    imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
+    for domain in sorted({domain_of(node) for scope in scopes for node in scope.graph.node} - imported):
+        model.opset_import.add(domain=domain, version=1)
+    for scope in graphs_like(model.graph, scopes):
+        _drop_constants(scope.graph, scope.parent < 0)
+    if len(scopes) > 1:
+        model.opset_import.add(domain=folding.HIDDEN, version=1)
+    return model
+
+
+def _defer(graphs: Sequence[Scope], model: ModelProto) -> bool:
+    """Hide nodes of ONNX's other domains from its inference, which crashes where they read a value without a type."""
+    found = {node.domain for scope in graphs for node in scope.graph.node if node.domain.startswith("ai.onnx.")}
+    for domain in sorted(found):
+        model.opset_import.add(domain=_DEFERRED + domain, version=1)
+    for scope in graphs if found else ():
+        for node in scope.graph.node:
+            if node.domain in found:
+                node.domain = _DEFERRED + node.domain
+    return bool(found)
+
+
+def _drop_constants(graph: GraphProto, main: bool) -> None:
+    given = graph.input if main else graph.value_info
+    kept = []
+    fixed = {tensor.name for tensor in graph.initializer}
+    if main and any(value.name in fixed for value in graph.input):
+        inputs = [value for value in graph.input if value.name not in fixed]
+        del graph.input[:]
+        graph.input.extend(inputs)
+    for tensor in graph.initializer:
+        if is_stripped(tensor):
+            declare(given, tensor.name, tensor.data_type, tensor.dims)
+        else:
+            kept.append(tensor)
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+    nodes = []
+    for node in graph.node:
+        large = None
+        if node.op_type == "Constant" and len(node.output) == 1:
+            large = next((item.t for item in node.attribute if item.HasField("t") and is_stripped(item.t)), None)
+        if large is not None:
+            declare(given, node.output[0], large.data_type, large.dims)
+        else:
+            nodes.append(node)
+    if len(nodes) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def _contradict(declared: ValueType, follows: ValueType) -> bool:
+    if declared.dims is None or follows.dims is None:
+        return False
+    if len(declared.dims) != len(follows.dims):
+        return True
+    pairs = zip(declared.dims, follows.dims, strict=True)
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
+
+
+def _shown(value: ValueType) -> str:
+    return f"[{', '.join(str(dim) or '?' for dim in value.dims or ())}]"
+
+
+def _enough(value: ValueType | None) -> bool:
+    return value is not None and (value.kind != "tensor" or value.known())

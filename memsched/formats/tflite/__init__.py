@@ -1,0 +1,1 @@
+"""TFLite files: read, described, rewritten, written."""

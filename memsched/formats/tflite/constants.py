@@ -1,0 +1,163 @@
+"""Constants of a TFLite subgraph that a rewrite adds: small integers, and the parts of weights that pieces need."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from memsched.errors import InternalError, ModelError
+from memsched.formats.tflite.assembly import Item, Numbers, Scalar, TableItem, Text
+from memsched.formats.tflite.flatbuffer import Table
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element_types, type_code
+from memsched.formats.tflite.tables import copied
+from memsched.graph.model import AttributeValue, Op
+
+__all__ = ["Constants"]
+
+# Operator -> input position -> the constant's axis that runs along the output's channels (the last axis).
+_CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
+    "CONV_2D": {1: 0, 2: 0},
+    "DEPTHWISE_CONV_2D": {1: 3, 2: 0},
+    "FULLY_CONNECTED": {1: 0, 2: 0},
+    "TRANSPOSE_CONV": {1: 0, 3: 0},
+}
+_BROADCAST: Final = frozenset({"ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "PRELU", "SQUARED_DIFFERENCE", "SUB"})
+
+
+class Constants:
+    """New constant tensors; equal ones are made once.
+
+    Attributes:
+        buffers: The contents of the buffers to be added behind the file's, whose tensors count on that order.
+    """
+
+    def __init__(
+        self,
+        model: FileModel,
+        subgraph: FileSubgraph,
+        tables: Sequence[Table],
+        add_tensor: Callable[[Item], int],
+    ) -> None:
+        self._model, self._subgraph, self._tables, self._add_tensor = model, subgraph, tables, add_tensor
+        self._made: dict[tuple[object, ...], int] = {}
+        self.buffers: list[bytes] = []
+
+    def integers(self, values: Sequence[AttributeValue], shape: Sequence[int]) -> int:
+        """Return the index of a tensor of int32."""
+        key = ("integers", *values, "of", *shape)
+        if key not in self._made:
+            item = TableItem(
+                {
+                    TensorSlot.SHAPE: Numbers("int32", shape),
+                    TensorSlot.TYPE: Scalar("int8", type_code("int32")),
+                    TensorSlot.BUFFER: self._buffer(struct.pack(f"<{len(values)}i", *values)),
+                    TensorSlot.NAME: Text(f"memsched/numbers{len(self._made)}".encode()),
+                }
+            )
+            self._made[key] = self._add_tensor(item)
+        return self._made[key]
+
+    def like(self, tensor: int, values: Sequence[AttributeValue]) -> int:
+        """Return the index of a tensor of int32 that has the shape of constant ``tensor``.
+
+        Raises:
+            InternalError: The constant is of another type or size.
+        """
+        given = self._subgraph.tensors[tensor]
+        if given.dtype != "int32" or math.prod(given.shape) != len(values):
+            raise InternalError(f"constant '{given.name}' cannot be replaced by {list(values)}")
+        return self.integers(values, given.shape)
+
+    def cut(self, op: Op, operator: FileOperator, inputs: list[int], whole: Sequence[int]) -> None:
+        """Replace the constants in ``inputs`` of which ``op``, a piece of an output of that shape, needs a part."""
+        if op.region is None:
+            return
+        partial = {axis: span for axis, span in enumerate(op.region.ranges) if span != (0, whole[axis])}
+        given = set(op.positions)
+        for place, tensor in enumerate(operator.inputs):
+            if tensor < 0 or place in given or not self._subgraph.tensors[tensor].has_data:
+                continue
+            spans = self._spans(op, place, self._subgraph.tensors[tensor].shape, partial, whole)
+            if spans:
+                inputs[place] = self._part(tensor, spans)
+        if op.type == "TRANSPOSE_CONV" and partial and operator.inputs[0] >= 0:
+            inputs[0] = self.integers([end - begin for begin, end in op.region.ranges], (len(whole),))
+
+    def _spans(
+        self,
+        op: Op,
+        place: int,
+        shape: Sequence[int],
+        partial: Mapping[int, tuple[int, int]],
+        whole: Sequence[int],
+    ) -> dict[int, tuple[int, int]]:
+        """Return per axis of a constant the range that the piece needs, for the axes that are cut."""
+        last = len(whole) - 1
+        axis = _CHANNEL_INPUTS.get(op.type, {}).get(place)
+        if axis is not None:
+            return {axis: partial[last]} if last in partial and shape[axis] == whole[last] else {}
+        if op.type in _BROADCAST:
+            offset = len(whole) - len(shape)
+            return {
+                along - offset: span
+                for along, span in partial.items()
+                if along >= offset and shape[along - offset] == whole[along]
+            }
+        return {}
+
+    def _part(self, tensor: int, spans: Mapping[int, tuple[int, int]]) -> int:
+        key = ("part", tensor, *sorted(spans.items()))
+        if key not in self._made:
+            given, table = self._subgraph.tensors[tensor], self._tables[tensor]
+            shape = [spans[axis][1] - spans[axis][0] if axis in spans else n for axis, n in enumerate(given.shape)]
+            fields: dict[int, Scalar | Item] = {
+                TensorSlot.SHAPE: Numbers("int32", shape),
+                TensorSlot.BUFFER: self._buffer(self._cut_bytes(tensor, spans)),
+                TensorSlot.NAME: Text(f"{given.name}/part{len(self._made)}".encode()),
+            }
+            quantization = table.table(TensorSlot.QUANTIZATION)
+            if quantization is not None:
+                fields[TensorSlot.QUANTIZATION] = self._quantization(quantization, spans)
+            self._made[key] = self._add_tensor(copied(table, "Tensor", fields, (TensorSlot.SHAPE_SIGNATURE,)))
+        return self._made[key]
+
+    def _cut_bytes(self, tensor: int, spans: Mapping[int, tuple[int, int]]) -> bytes:
+        """Return the bytes of a part, row by row of the innermost axis that is cut."""
+        given = self._subgraph.tensors[tensor]
+        data = self._model.contents(given.buffer)
+        bits = next((bits for name, bits in element_types().values() if name == given.dtype), 0)
+        if bits < 8 or len(data) != given.size or self._tables[tensor].place(TensorSlot.SPARSITY) is not None:
+            raise ModelError(f"constant '{given.name}' ({given.dtype}) cannot be cut in pieces")
+        inner = max(spans)
+        run = math.prod(given.shape[inner + 1 :]) * bits // 8
+        begin, end = spans[inner]
+        starts = [0]
+        for axis, size in enumerate(given.shape[:inner]):
+            first, last = spans.get(axis, (0, size))
+            starts = [start * size + index for start in starts for index in range(first, last)]
+        rows = [(start * given.shape[inner] + begin) * run for start in starts]
+        return b"".join([data[row : row + (end - begin) * run] for row in rows])
+
+    def _quantization(self, table: Table, spans: Mapping[int, tuple[int, int]]) -> Item:
+        """Return the quantisation of a part: what is stated per channel is cut along with the channels."""
+        axis = table.number(QuantizationSlot.AXIS, "int32")
+        if axis not in spans:
+            return copied(table, "QuantizationParameters", {})
+        begin, end = spans[axis]
+        fields: dict[int, Scalar | Item] = {}
+        kinds = {QuantizationSlot.MINIMUM: "f", QuantizationSlot.MAXIMUM: "f", QuantizationSlot.SCALE: "f"}
+        for slot, code in {**kinds, QuantizationSlot.ZERO_POINT: "q"}.items():
+            width = struct.calcsize(code)
+            vector = table.vector(slot, width)
+            if vector is not None and vector.count > 1:
+                data = self._model.data[vector.start : vector.start + vector.count * width]
+                values = struct.unpack(f"<{vector.count}{code}", data)[begin:end]
+                fields[slot] = Numbers("int64" if code == "q" else "float32", values)
+        return copied(table, "QuantizationParameters", fields)
+
+    def _buffer(self, data: bytes) -> Scalar:
+        self.buffers.append(data)
+        return Scalar("uint32", len(self._model.buffers) + len(self.buffers) - 1)

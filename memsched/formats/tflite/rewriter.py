@@ -1,0 +1,326 @@
+"""Write a rewritten main graph as TFLite: a new subgraph in front of the old file, whose weights and options it uses.
+
+Tensors that the rewrite does not have any more give their places to new ones: firmware allocates tensors that no
+operator refers to as well. The operators of a rewritten graph are found as in ONNX (see `onnx_rewriter`): untouched
+ones by name, pieces and copies by their origin, helpers by neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from memsched.check.rewrite import CONSTANT_SHAPE
+from memsched.errors import InternalError, ModelError
+from memsched.formats.files import describe
+from memsched.formats.module import Module
+from memsched.formats.tflite import metadata as tflite_metadata
+from memsched.formats.tflite.assembly import Blob, Item, Numbers, Old, References, Scalar, TableItem, Text, assemble
+from memsched.formats.tflite.constants import Constants
+from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.model import FileModel, FileSubgraph
+from memsched.formats.tflite.options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
+from memsched.formats.tflite.package import field, number_of
+from memsched.formats.tflite.reader import TfliteNative
+from memsched.formats.tflite.schema import (
+    BufferSlot,
+    ModelSlot,
+    OperatorCodeSlot,
+    OperatorSlot,
+    SubgraphSlot,
+    TensorSlot,
+)
+from memsched.formats.tflite.tables import copied, moved_root
+from memsched.graph.dialect import Attributes, Dialect, Pads
+from memsched.graph.model import AttributeValue, Graph, Op
+
+__all__ = ["dialect", "serialize"]
+
+_WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
+# The first version of each operator that takes a type; version 1 takes float32, uint8, int32 and int64.
+_VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
+    "CONCATENATION": {"int8": 2, "int16": 3},
+    "PAD": {"int8": 2, "int16": 3},
+    "SLICE": {"int8": 2, "int16": 4},
+}
+
+
+def dialect(module: Module) -> Dialect:
+    """Return how ops that are added to ``module``'s graph look; TFLite needs to know nothing of the model for it."""
+    del module
+    return Dialect(
+        slice_type="SLICE",
+        concat_type="CONCATENATION",
+        pad_type="PAD",
+        slice_attributes=_slice_attributes,
+        concat_attributes=lambda axis: {"axis": axis, "fused_activation_function": "NONE"},
+        pad_attributes=lambda pads: {"paddings": tuple(number for pair in pads for number in pair)},
+        piece_attributes=_piece_attributes,
+        pads_by_size=lambda op: op.type in _WINDOWED and op.attributes.get("padding") == "SAME",
+        # No optimiser of a TFLite runtime merges operators.
+        copy_attributes=lambda op, _: op.attributes,
+    )
+
+
+def _slice_attributes(shape: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Attributes:
+    del shape
+    return {"begin": tuple(starts), "size": tuple(end - start for start, end in zip(starts, ends, strict=True))}
+
+
+def _piece_attributes(op: Op, pads: Pads) -> Attributes | None:
+    """Only "no padding at all" can be said of a piece; what SAME adds depends on the size of the input."""
+    if op.type not in _WINDOWED or any(pair != (0, 0) for pair in pads):
+        return None
+    return {**op.attributes, "padding": "VALID"}
+
+
+def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dependencies: bool = False) -> bytes:
+    """Return the file with its main subgraph rewritten to ``graph``, operators in ``order``.
+
+    Metadata that speaks of operators or addresses of the old subgraph is left out.
+
+    Args:
+        graph: Ops as `memsched.graph.model.Op` describes them; tensors are found by name.
+        order: Indices of the graph's ops.
+        control_dependencies: Write ``model_control_dependencies``, so that delegates keep the order.
+
+    Raises:
+        InternalError: The graph does not fit the module.
+        ModelError: The file is of a later schema, or too large.
+    """
+    native: TfliteNative = module.native
+    if sorted(order) != list(range(len(graph.ops))):
+        raise InternalError("the order of a rewritten graph does not name each of its ops once")
+    try:
+        data = _Rewriter(module, native, graph).file(order)
+        if control_dependencies:
+            data = tflite_metadata.with_order(data)
+    except ModelError as error:
+        raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
+    return data
+
+
+_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE"})
+"""Operators that are told the shape of what they make, by their second input or (RESHAPE alone) their options."""
+
+
+class _Rewriter:
+    def __init__(self, module: Module, native: TfliteNative, graph: Graph) -> None:
+        self._model: FileModel = native.model
+        self._graph = graph
+        self._given = module.graphs[0]
+        self._steps = native.mappings[0].operators
+        self._subgraph: FileSubgraph = native.model.subgraphs[0]
+        self._root: Table = FlatFile(native.model.data).root()
+        self._table = self._root.tables(ModelSlot.SUBGRAPHS)[0]
+        self._op = {op.name: number for number, op in enumerate(self._given.ops)}
+        self._tensors: list[Item] = [Old(table.position) for table in self._table.tables(SubgraphSlot.TENSORS)]
+        self._tensor_tables = self._table.tables(SubgraphSlot.TENSORS)
+        self._operator_tables = self._table.tables(SubgraphSlot.OPERATORS)
+        self._codes: list[Item] = [Old(table.position) for table in self._root.tables(ModelSlot.OPERATOR_CODES)]
+        self._new_codes: dict[tuple[str, int], int] = {}
+        self._index, self._free = self._existing(native.mappings[0].tensors)
+        self._constants = Constants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
+        # Per index of a new tensor the tensor of the file whose type and quantisation it has.
+        self._like: dict[int, int] = {}
+
+    def _existing(self, mapping: Sequence[int]) -> tuple[dict[str, int], list[int]]:
+        """Return the file's index of every tensor that stays, and the indices of those that do not."""
+        left = {tensor.name for tensor in self._graph.tensors}
+        names = zip((tensor.name for tensor in self._given.tensors), mapping, strict=True)
+        index = dict(names)
+        free = sorted(number for name, number in index.items() if name not in left)
+        return {name: number for name, number in index.items() if name in left}, free
+
+    def file(self, order: Sequence[int]) -> bytes:
+        """Return the bytes of the rewritten file."""
+        operators: list[Item] = [*self._constant_operators()]
+        operators += [self._operator(self._graph.ops[number]) for number in order]
+        self._bury_the_rest()
+        # The constants of pieces were added on the way, so the lists are complete only now.
+        subgraph = copied(
+            self._table,
+            "SubGraph",
+            {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)},
+        )
+        others = [Old(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
+        buffers = [Old(buffer.table) for buffer in self._model.buffers]
+        new_buffers = [TableItem({BufferSlot.DATA: Blob(data)}) for data in self._constants.buffers]
+        root = copied(
+            self._root,
+            "Model",
+            {
+                ModelSlot.OPERATOR_CODES: References(self._codes),
+                ModelSlot.SUBGRAPHS: References([subgraph, *others]),
+                ModelSlot.BUFFERS: References([*buffers, *new_buffers]),
+                **self._metadata(),
+            },
+        )
+        front, shift = assemble(root, self._model.data)
+        return moved_root(self._model, front, shift)
+
+    def _metadata(self) -> dict[int, Item]:
+        stale = {tflite_metadata.OFFLINE_PLAN, tflite_metadata.CONTROL_DEPENDENCIES}
+        tables = self._root.tables(ModelSlot.METADATA)
+        names = [name for name, _ in self._model.metadata]
+        if not stale & set(names):
+            return {}
+        kept = [Old(table.position) for table, name in zip(tables, names, strict=True) if name not in stale]
+        return {ModelSlot.METADATA: References(kept)}
+
+    def _constant_operators(self) -> list[Item]:
+        """Return the operators that compute constants: they are no ops of the graph, and any piece may need them."""
+        steps = set(self._steps)
+        return [Old(table.position) for number, table in enumerate(self._operator_tables) if number not in steps]
+
+    def _operator(self, op: Op) -> Item:
+        source = op.origin if op.origin is not None else op.name
+        if source in self._op and (op.origin is not None or op.type == self._given.ops[self._op[source]].type):
+            return self._copy(op, self._op[source])
+        if op.origin is not None:
+            raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
+        return self._helper(op)
+
+    def _copy(self, op: Op, number: int) -> Item:
+        origin, operator = self._given.ops[number], self._subgraph.operators[self._steps[number]]
+        table = self._operator_tables[self._steps[number]]
+        if (op.type, op.positions) != (origin.type, origin.positions):
+            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
+        outputs = list(operator.outputs)
+        places = [
+            place for place, tensor in enumerate(outputs) if tensor >= 0 and not self._subgraph.tensors[tensor].variable
+        ]
+        for place, made in zip(places, op.outputs, strict=True):
+            outputs[place] = self._place(made, like=outputs[place])
+        inputs = list(operator.inputs)
+        for place, read in zip(op.positions, op.inputs, strict=True):
+            inputs[place] = self._read(op, read)
+        fields: dict[int, Scalar | Item] = {}
+        for name in [*origin.attributes, *(key for key in op.attributes if key not in origin.attributes)]:
+            value = op.attributes.get(name)
+            if value != origin.attributes.get(name) and not name.startswith(CONSTANT_SHAPE):
+                self._change(op, name, value, table, inputs, fields)
+        whole = self._given.tensors[origin.outputs[0]].shape or () if origin.outputs else ()
+        if op.region is not None:
+            self._constants.cut(op, operator, inputs, whole)
+        shape = self._graph.tensors[op.outputs[0]].shape or () if op.outputs else ()
+        if op.type in _SHAPED and shape != whole:
+            # An input for the shape comes before what the options say of it.
+            inputs[1:] = [self._constants.integers(shape, (len(shape),))]
+        fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
+        fields[OperatorSlot.OUTPUTS] = Numbers("int32", outputs)
+        return copied(table, "Operator", fields)
+
+    def _change(
+        self,
+        op: Op,
+        name: str,
+        value: AttributeValue | None,
+        table: Table,
+        inputs: list[int],
+        fields: dict[int, Scalar | Item],
+    ) -> None:
+        """Give a piece an attribute that its origin does not have: its padding, or a small constant input."""
+        places = dict(CONSTANT_INPUTS.get(op.type, ()))
+        options = table.table(OperatorSlot.OPTIONS)
+        if name == "padding" and options is not None and isinstance(value, str):
+            fields[OperatorSlot.OPTIONS] = with_padding(op.type, options, value)
+        elif name in STRIDED_SLICE_MASKS and op.type == "STRIDED_SLICE":
+            fields[OperatorSlot.OPTIONS] = with_masks(options, op.attributes)
+        elif name in places and isinstance(value, tuple):
+            inputs[places[name]] = self._constants.like(inputs[places[name]], value)
+        else:
+            raise InternalError(f"op '{op.name}': attribute '{name}' cannot be changed to {value}")
+
+    def _helper(self, op: Op) -> Item:
+        """Return an operator that the file does not have: a slice, a concatenation or a pad."""
+        if op.type not in _VERSIONS:
+            raise InternalError(f"op '{op.name}' of type {op.type} cannot be added")
+        inputs = [self._read(op, tensor) for tensor in op.inputs]
+        made = self._place(op.outputs[0], like=self._like.get(inputs[0], inputs[0]))
+        fields: dict[int, Scalar | Item] = {
+            OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._code(op.type, self._graph.tensors[op.inputs[0]].dtype)),
+            OperatorSlot.OUTPUTS: Numbers("int32", [made]),
+        }
+        if op.type == "CONCATENATION":
+            axis = op.attributes["axis"]
+            if not isinstance(axis, int):
+                raise InternalError(f"op '{op.name}' has no axis")
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
+            slot = field("ConcatenationOptions", "axis").slot
+            fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
+        for name, _ in CONSTANT_INPUTS.get(op.type, ()):
+            value = op.attributes[name]
+            if not isinstance(value, tuple):
+                raise InternalError(f"op '{op.name}' has no {name}")
+            rank = len(self._graph.tensors[op.inputs[0]].shape or ())
+            inputs.append(self._constants.integers(value, (rank, 2) if name == "paddings" else (rank,)))
+        fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
+        return TableItem(fields)
+
+    def _code(self, kind: str, dtype: str) -> int:
+        """Return the index of an operator code, added where the file has none of the version."""
+        version, code = _VERSIONS[kind].get(dtype, 1), number_of("BuiltinOperator", kind)
+        for index, table in enumerate(self._root.tables(ModelSlot.OPERATOR_CODES)):
+            builtin = max(
+                table.number(OperatorCodeSlot.DEPRECATED_BUILTIN_CODE, "int8"),
+                table.number(OperatorCodeSlot.BUILTIN_CODE, "int32"),
+            )
+            if builtin == code and table.number(OperatorCodeSlot.VERSION, "int32", 1) >= version:
+                return index
+        if (kind, version) not in self._new_codes:
+            self._new_codes[kind, version] = len(self._codes)
+            self._codes.append(
+                TableItem(
+                    {
+                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", code),
+                        OperatorCodeSlot.VERSION: Scalar("int32", version),
+                        OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", code),
+                    }
+                )
+            )
+        return self._new_codes[kind, version]
+
+    def _read(self, op: Op, tensor: int) -> int:
+        name = self._graph.tensors[tensor].name
+        if name not in self._index:
+            raise InternalError(f"op '{op.name}' reads '{name}', which nothing made before it")
+        return self._index[name]
+
+    def _place(self, tensor: int, like: int) -> int:
+        """Return the file's index of a tensor that an operator makes.
+
+        Args:
+            like: The tensor of the given file whose type and quantisation a new one has.
+        """
+        value = self._graph.tensors[tensor]
+        if value.name not in self._index:
+            table = self._tensor_tables[like]
+            item = copied(
+                table,
+                "Tensor",
+                {
+                    TensorSlot.SHAPE: Numbers("int32", value.shape or ()),
+                    TensorSlot.BUFFER: Scalar("uint32", 0),
+                    TensorSlot.NAME: Text(value.name.encode()),
+                },
+                without=(TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE),
+            )
+            self._index[value.name] = made = self._add_tensor(item)
+            self._like[made] = like
+        return self._index[value.name]
+
+    def _add_tensor(self, item: Item) -> int:
+        if self._free:
+            index = self._free.pop(0)
+            self._tensors[index] = item
+            return index
+        self._tensors.append(item)
+        return len(self._tensors) - 1
+
+    def _bury_the_rest(self) -> None:
+        """Let tensors that are left over be a constant, which no runtime allocates."""
+        constant = next((index for index, tensor in enumerate(self._subgraph.tensors) if tensor.has_data), None)
+        for index in self._free:
+            if constant is not None:
+                self._tensors[index] = self._tensors[constant]

@@ -1,0 +1,56 @@
+"""Copies of a TFLite file's tables with some fields replaced: all other fields go on pointing into the old file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from memsched.errors import ModelError
+from memsched.formats.tflite import package
+from memsched.formats.tflite.assembly import Item, Old, Scalar, TableItem
+from memsched.formats.tflite.flatbuffer import Table
+from memsched.formats.tflite.metadata import move_absolute_offsets
+from memsched.formats.tflite.model import FileModel
+
+__all__ = ["copied", "moved_root"]
+
+_PLACES = ("Operator", "LargeCustomOptionsOffset")
+"""The field of a table copied here that states a place in the file."""
+
+
+def copied(table: Table, kind: str, fields: Mapping[int, Scalar | Item], without: Collection[int] = ()) -> TableItem:
+    """Return a new table of ``kind`` that equals ``table`` but for ``fields`` and the slots ``without``.
+
+    Raises:
+        ModelError: It has fields of a later schema, which would be lost.
+    """
+    schema = package.table(kind)
+    moved = schema.names[_PLACES[1]] if kind == _PLACES[0] else -1
+    found: dict[int, Scalar | Item] = {}
+    for slot in range(table.slots):
+        if table.place(slot) is None or slot in fields or slot in without:
+            continue
+        if slot not in schema.fields:
+            raise ModelError(f"its table {kind} has fields of a later schema (slot {slot}), which would be lost")
+        found[slot] = _place(table, slot) if slot == moved else _field(table, schema.fields[slot])
+    return TableItem({**found, **fields})
+
+
+def _field(table: Table, field: package.Field) -> Scalar | Item:
+    if field.kind is None:
+        target = table.target(field.slot)
+        return Old(target if target is not None else 0)
+    real = field.kind == "float32"
+    return Scalar(field.kind, table.real(field.slot) if real else table.number(field.slot, field.kind))
+
+
+def _place(table: Table, slot: int) -> Scalar:
+    place = table.number(slot, "uint64")
+    # 0 and 1 say that there is nothing outside the flatbuffer.
+    return Scalar("uint64", place, moved=place > 1)
+
+
+def moved_root(model: FileModel, data: bytes, shift: int) -> bytes:
+    """Return ``data``, the old file behind ``shift`` new bytes, with the places that it states of itself corrected."""
+    moved = bytearray(data[shift:])
+    move_absolute_offsets(model, moved, shift)
+    return data[:shift] + bytes(moved)

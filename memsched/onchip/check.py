@@ -1,0 +1,254 @@
+"""The independent checker of plans of on-chip memory: regions, sizes, addresses and traffic from the definitions.
+
+It uses the shape deduction of single ops and shares nothing with how groups are found, placed or counted. What may
+share bytes is decided by running through each layer's output points in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+from memsched.errors import InternalError
+from memsched.graph.model import Graph, Region
+from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
+from memsched.onchip.network import Network, Range
+from memsched.regions.ranges import Needed, deduce
+from memsched.regions.rules import Window
+
+__all__ = ["check_plan"]
+
+
+def check_plan(graph: Graph, plan: OnChipPlan) -> None:
+    """Check ``plan`` of ``graph``, which is lowered for its target.
+
+    Raises:
+        InternalError: The plan is wrong.
+    """
+    network = Network(graph)
+    ops = [op for group in plan.groups for op in group.ops]
+    if ops != list(range(len(graph.ops))):
+        raise InternalError("on-chip plan: its groups are not the ops in order")
+    for group in plan.groups:
+        if group.refusal is None:
+            _Checked(network, group, plan.capacity).run()
+
+
+class _Checked:
+    def __init__(self, network: Network, group: OnChipGroup, capacity: int) -> None:
+        self._network, self._group, self._capacity = network, group, capacity
+        self._of = {buffer.tensor: buffer for buffer in group.buffers if buffer.tensor >= 0}
+        self._where = f"on-chip plan: group of op '{network.layers[group.ops[0]].name}'"
+
+    def run(self) -> None:
+        """Check everything."""
+        for buffer in self._group.buffers:
+            if buffer.offset < 0 or buffer.offset + buffer.size > self._capacity:
+                self._fail(f"'{buffer.name}' ends beyond the memory")
+            if buffer.tensor >= 0:
+                self._sizes(buffer)
+            if buffer.kind == "output":
+                self._covers(buffer)
+        for step, op in enumerate(self._group.ops):
+            self._reads(step, op)
+        for one, other in combinations(self._group.buffers, 2):
+            self._apart(one, other)
+        self._traffic()
+
+    def _fail(self, reason: str) -> None:
+        raise InternalError(f"{self._where}: {reason}")
+
+    def _sizes(self, buffer: Buffer) -> None:
+        tensor = self._network.maps[buffer.tensor]
+        rows, columns = (max(map(_length, ranges)) for ranges in (buffer.rows, buffer.columns))
+        if tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
+            self._fail(f"'{buffer.name}' is larger than its bytes")
+
+    def _covers(self, buffer: Buffer) -> None:
+        tensor = self._network.maps[buffer.tensor]
+        wholes = (tensor.rows, tensor.columns, tensor.channels)
+        for ranges, length in zip((buffer.rows, buffer.columns, buffer.channels), wholes, strict=True):
+            end = 0
+            for span in ranges:
+                if span is not None:
+                    if span[0] > end:
+                        break
+                    end = max(end, span[1])
+            if end != length:
+                self._fail(f"its pieces do not cover '{buffer.name}'")
+
+    # What ops read ----------------------------------------------------------------------------------------------------
+
+    def _reads(self, step: int, op: int) -> None:
+        """Every piece finds all it needs in its inputs' buffers, which are live."""
+        layer, group = self._network.layers[op], self._group
+        for tensor in (*layer.reads, *layer.writes):
+            buffer = self._of.get(tensor)
+            if buffer is None or not buffer.first <= step <= buffer.last:
+                self._fail(f"'{layer.name}' runs without a tensor of its own")
+        if layer.weights and not any(
+            one.op == op and one.kind == "weights" and one.first <= step <= one.last for one in group.buffers
+        ):
+            self._fail(f"'{layer.name}' runs without its weights")
+        if group.tile.planes * group.tile.channels == 1:
+            self._whole((*layer.reads, *layer.writes))
+            return
+        made = self._of[layer.writes[0]]
+        for row, column in _crossing(made):
+            found = self._needed(op, made, row, column)
+            if found is not None:
+                self._within(op, found, row, column)
+        if group.tile.channels > 1:
+            for tensor in layer.reads:
+                whole = ((0, self._network.maps[tensor].channels),)
+                wanted = whole if layer.channels == "head" else made.channels
+                if self._of[tensor].channels not in {whole, wanted}:
+                    self._fail(f"'{layer.name}' lacks channels")
+
+    def _whole(self, tensors: Sequence[int]) -> None:
+        for tensor in tensors:
+            buffer, one = self._of[tensor], self._network.maps[tensor]
+            if (buffer.rows, buffer.columns, buffer.channels) != (
+                ((0, one.rows),), ((0, one.columns),), ((0, one.channels),),
+            ):  # fmt: skip
+                self._fail(f"'{buffer.name}' is not whole")
+
+    def _needed(self, op: int, made: Buffer, row: int, column: int) -> Needed | None:
+        rows, columns = made.rows[row], made.columns[column]
+        if rows is None or columns is None or not self._network.layers[op].spatial:
+            return None
+        return self._deduced(op, rows, columns)
+
+    def _deduced(self, op: int, rows: Range, columns: Range) -> Needed | None:
+        geometry, one = self._network.geometries[op], self._network.graph.ops[op]
+        ranges = [(0, size) for size in geometry.shape]
+        axes = self._network.maps[one.outputs[0]].axes
+        ranges[axes[1]], ranges[axes[2]] = rows, columns
+        found = deduce(geometry, one, Region(tuple(ranges)))
+        return found if isinstance(found, Needed) else None
+
+    def _within(self, op: int, found: Needed, row: int, column: int) -> None:
+        for tensor, entry in zip(self._network.graph.ops[op].inputs, found.inputs, strict=True):
+            buffer, axes = self._of[tensor], self._network.maps[tensor].axes
+            if entry.region is None:
+                continue
+            for axis, span in ((1, buffer.rows[row]), (2, buffer.columns[column])):
+                low, high = entry.region.ranges[axes[axis]]
+                if span is None or not span[0] <= low <= high <= span[1]:
+                    self._fail(f"'{self._network.layers[op].name}' reads more of '{buffer.name}' than is there")
+
+    # What shares bytes ------------------------------------------------------------------------------------------------
+
+    def _apart(self, one: Buffer, other: Buffer) -> None:
+        """Two buffers live in one step share no byte, unless a layer uses up the one as it fills the other."""
+        if one.offset >= other.offset + other.size or other.offset >= one.offset + one.size:
+            return
+        if one.first > other.last or other.first > one.last:
+            return
+        given, made = (one, other) if one.last == other.first else (other, one)
+        step = made.first
+        layer = self._network.layers[self._group.ops[step]]
+        meets = given.last == step and given.tensor in layer.reads and layer.writes == (made.tensor,)
+        sliced = any(b.op == layer.op and b.kind == "weights" and b.size < layer.weights for b in self._group.buffers)
+        if not meets or (sliced and layer.channels != "follow"):
+            self._fail(f"'{one.name}' and '{other.name}' share bytes")
+        alike = (given.rows, given.columns) == (made.rows, made.columns)
+        if (
+            alike
+            and given.offset >= made.offset
+            and self._network.elementwise(layer.op, layer.reads.index(given.tensor))
+        ):
+            return  # element i is read, and then written over itself or over one that was used before
+        for row, column in _distinct(made):
+            self._simulate(layer.op, given, made, row, column)
+
+    def _simulate(self, op: int, given: Buffer, made: Buffer, row: int, column: int) -> None:
+        """Write the output point by point; no byte that a later point reads may be hit."""
+        maps, tensor = self._network.maps, given.tensor
+        out_rows, out_columns = made.rows[row], made.columns[column]
+        read_rows, read_columns = given.rows[row], given.columns[column]
+        if out_rows is None or out_columns is None or read_rows is None or read_columns is None:
+            return
+        (top, bottom), (left, right) = out_rows, out_columns
+        rows = [self._first(op, tensor, 1, (y, y + 1), (left, left + 1)) for y in range(top, bottom)]
+        columns = [self._first(op, tensor, 2, (top, top + 1), (x, x + 1)) for x in range(left, right)]
+        point_in, point_out = maps[tensor].point, maps[made.tensor].point
+        width = (read_columns[1] - read_columns[0]) * point_in
+        plane_in = (read_rows[1] - read_rows[0]) * width
+        plane_out = len(rows) * len(columns) * point_out
+        needed = [
+            batch * plane_in + (y - read_rows[0]) * width + (x - read_columns[0]) * point_in
+            for batch, y, x in product(range(maps[tensor].batch), rows, columns)
+        ]
+        least = needed[-1]
+        end = made.offset + maps[made.tensor].batch * plane_out
+        for at in range(len(needed) - 2, -1, -1):
+            end -= point_out
+            if end > given.offset + least:
+                self._fail(f"'{made.name}' overwrites what is still needed of '{given.name}'")
+            least = min(least, needed[at])
+
+    def _first(self, op: int, tensor: int, axis: int, rows: Range, columns: Range) -> int:
+        found = self._deduced(op, rows, columns)
+        if found is None:
+            return self._in_padding(op, tensor, axis, rows if axis == 1 else columns)
+        starts = [
+            entry.region.ranges[self._network.maps[tensor].axes[axis]][0]
+            for read, entry in zip(self._network.graph.ops[op].inputs, found.inputs, strict=True)
+            if read == tensor and entry.region is not None
+        ]
+        return min(starts, default=0)
+
+    def _in_padding(self, op: int, tensor: int, axis: int, point: Range) -> int:
+        """A point in the padding alone is no piece, but needs nothing before its window's begin."""
+        one, axes = self._network.graph.ops[op], self._network.maps[tensor].axes
+        rule = self._network.geometries[op].operands[one.positions[one.inputs.index(tensor)]][axes[axis]].rule
+        if not isinstance(rule, Window) or one.inputs.count(tensor) > 1:
+            self._fail(f"'{self._network.layers[op].name}' cannot be computed point by point")
+            return 0
+        return max(0, point[0] * rule.stride - rule.pad_before)
+
+    # Traffic -------------------------------------------------------------------------------------------------------
+
+    def _traffic(self) -> None:
+        """Add up what pieces load and store."""
+        group, layers = self._group, self._network.layers
+        if all(layers[op].view for op in group.ops):
+            return
+        read = written = 0
+        for buffer in group.buffers:
+            if buffer.kind == "weights":
+                again = group.tile.planes if group.tile.weights == "step" else 1
+                read += layers[buffer.op].weights * again
+            elif buffer.kind == "output":
+                written += self._network.maps[buffer.tensor].size
+            elif buffer.kind == "input":
+                tensor = self._network.maps[buffer.tensor]
+                plane = sum(_length(r) * _length(c) for r, c in product(buffer.rows, buffer.columns))
+                channels = sum(map(_length, buffer.channels))
+                # A head's input is whole in each channel piece, and loaded for each unless it stays.
+                if len(buffer.channels) == 1 and group.tile.weights == "resident":
+                    channels *= group.tile.channels
+                read += tensor.batch * plane * channels * tensor.element
+        if (read, written) != (group.cost.read, group.cost.written):
+            self._fail(f"{read} + {written} bytes are moved, not {group.cost.read} + {group.cost.written}")
+
+
+def _length(span: Range | None) -> int:
+    return 0 if span is None else span[1] - span[0]
+
+
+def _crossing(made: Buffer) -> Iterator[tuple[int, int]]:
+    """Rows and columns do not depend on each other: each piece of one with the first of the other is enough."""
+    yield from ((row, 0) for row in range(len(made.rows)))
+    yield from ((0, column) for column in range(1, len(made.columns)))
+
+
+def _distinct(made: Buffer) -> Iterator[tuple[int, int]]:
+    """Yield the pieces at both ends of each axis and next to them."""
+    ends = [sorted({0, 1, count // 2, count - 2, count - 1} & set(range(count))) for count in _counts(made)]
+    yield from product(*ends)
+
+
+def _counts(made: Buffer) -> tuple[int, int]:
+    return len(made.rows), len(made.columns)

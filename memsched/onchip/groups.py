@@ -1,0 +1,302 @@
+"""Groups of layers that fit on chip in pieces: what a way of cutting costs, and where everything lies.
+
+Source: "Layer fusion and on-chip reuse", sections 3.2 and 3.3. All data of a group is placed, weights included; without
+reuse everything has bytes of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memsched.onchip.model import Buffer, Cost, Policy, Tile
+from memsched.onchip.network import Network, Range
+from memsched.onchip.overlap import Lifetime, piece_distance, place
+from memsched.onchip.sweep import AxisSweep, cuts
+
+__all__ = ["Candidate", "Span"]
+
+_SLICE_BYTES = 64 * 1024
+"""What weights that are loaded some filters at a time take on chip, unless one filter takes more."""
+
+
+class Span:
+    """Ops [first, last] as a group: its tensors, and what cutting it costs."""
+
+    def __init__(self, network: Network, first: int, last: int) -> None:
+        self.network, self.first, self.last = network, first, last
+        self.ops = range(first, last + 1)
+        layers = [network.layers[op] for op in self.ops]
+        self.layers = layers
+        self.first_use: dict[int, int] = {}
+        self.last_use: dict[int, int] = {}
+        self.inputs: list[int] = []
+        self.made: list[int] = []
+        for step, layer in enumerate(layers):
+            for tensor in layer.reads:
+                if tensor not in self.first_use:
+                    self.first_use[tensor] = step
+                    self.inputs.append(tensor)
+                self.last_use[tensor] = step
+            for tensor in layer.writes:
+                self.first_use[tensor] = self.last_use[tensor] = step
+                self.made.append(tensor)
+        self.born: list[list[int]] = [[] for _ in layers]
+        self.dead: list[list[int]] = [[] for _ in layers]
+        for tensor, step in self.first_use.items():
+            self.born[step].append(tensor)
+            self.dead[self.last_use[tensor]].append(tensor)
+        self.dying = [
+            [
+                (tensor, network.elementwise(layer.op, layer.reads.index(tensor)))
+                for tensor in dead
+                if tensor in layer.reads
+            ]
+            for layer, dead in zip(layers, self.dead, strict=True)
+        ]
+        leaving = [tensor for tensor in self.made if network.leaves(tensor, last)]
+        self.outputs = network.written(leaving, first)
+        self.weights = sum(layer.weights for layer in layers)
+        self.views_only = all(layer.view for layer in layers)
+
+    @property
+    def channels_can_be_cut(self) -> bool:
+        """The first op may need all input channels; all others only their own."""
+        kinds = [layer.channels for layer in self.layers]
+        return kinds[0] != "whole" and all(kind == "follow" for kind in kinds[1:])
+
+    @property
+    def uncut(self) -> tuple[int, ...]:
+        """Inputs that each channel piece needs whole."""
+        return self.layers[0].reads if self.layers[0].channels == "head" else ()
+
+    def most_channels(self) -> int:
+        """Return into how many pieces the channels can be cut."""
+        return min(self.network.maps[tensor].channels for tensor in self.made)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A group with a way of cutting it, whose regions are known; whether it fits is asked of `placed`."""
+
+    span: Span
+    tile: Tile
+    rows: AxisSweep
+    columns: AxisSweep
+
+    def cost(self) -> Cost:
+        """Return what all pieces load, store and compute."""
+        span, tile, maps = self.span, self.tile, self.span.network.maps
+        if span.views_only:
+            return Cost()
+        uncut = set(span.uncut) if tile.channels > 1 else set()
+        read = 0
+        for tensor in span.inputs:
+            one = maps[tensor]
+            size = self.rows.sizes(tensor)[1] * self.columns.sizes(tensor)[1] * one.batch * one.point
+            # Resident weights put the channel pieces outermost: the plane passes once for each.
+            read += size * (tile.channels if tensor in uncut and tile.weights == "resident" else 1)
+        read += span.weights * (1 if tile.weights == "resident" else tile.planes)
+        written = sum(maps[tensor].size for tensor in span.outputs)
+        return Cost(read, written, self._flops())
+
+    def _flops(self) -> int:
+        total = 0
+        for layer in self.span.layers:
+            if layer.spatial and self.tile.planes > 1:
+                tensor = layer.writes[0]
+                one = self.span.network.maps[tensor]
+                done = self.rows.sizes(tensor)[1] * self.columns.sizes(tensor)[1]
+                total += layer.flops * done // (one.rows * one.columns)
+            else:
+                total += layer.flops
+        return total
+
+    # Placement -----------------------------------------------------------------------------------------------------
+
+    def bound(self) -> int:
+        """Return bytes that no placement with reuse goes below."""
+        span, cut = self.span, self.tile.channels > 1
+        sizes = {tensor: self._size(tensor) for tensor in span.first_use}
+        shared = span.uncut if cut and self.tile.weights == "step" else ()
+        resident = self.tile.weights == "resident"
+        live = most = fixed = 0
+        for step, layer in enumerate(span.layers):
+            live += sum(sizes[tensor] for tensor in span.born[step])
+            over = 0
+            for tensor, elementwise in span.dying[step]:
+                if (elementwise or not cut) and tensor not in shared:
+                    over += sizes[tensor]
+            if over:
+                over = min(over, sum(sizes[tensor] for tensor in layer.writes))
+            held = self._slice(step) if layer.weights else 0
+            if resident:
+                fixed += held
+                held = 0
+            elif held > _SLICE_BYTES:
+                held = min(held, max(_SLICE_BYTES, held // layer.filters))
+            most = max(most, live - over + held)
+            live -= sum(sizes[tensor] for tensor in span.dead[step] if tensor not in shared)
+        return most + fixed
+
+    def placed(self, capacity: int, alignment: int, policy: Policy) -> tuple[Buffer, ...] | None:
+        """Return all buffers with addresses; None where no placement within ``capacity`` bytes was found."""
+        if policy == "reuse" and self.bound() > capacity:
+            return None
+        sliced = (False, True) if self.tile.weights == "step" else (False,)
+        for parts in sliced:
+            found = self._placed(capacity, alignment, policy, parts)
+            if found is not None:
+                return found
+        return None
+
+    def _placed(self, capacity: int, alignment: int, policy: Policy, parts: bool) -> tuple[Buffer, ...] | None:
+        span, end = self.span, len(self.span.layers) - 1
+        tensors = list(span.first_use)
+        lives = [
+            Lifetime(-(-self._size(tensor) // alignment) * alignment, span.first_use[tensor], self._last(tensor))
+            for tensor in tensors
+        ]
+        held = [(step, self._part(step) if parts else self._slice(step)) for step in range(end + 1)]
+        held = [(step, size) for step, size in held if size]
+        whole = self.tile.weights == "resident" or policy == "separate"
+        weights = [
+            Lifetime(-(-size // alignment) * alignment, 0 if whole else step, end if whole else step)
+            for step, size in held
+        ]
+        if policy == "separate":
+            everything = [Lifetime(one.size, 0, end) for one in (*weights, *lives)]
+            offsets = place(everything, {}, capacity, alignment)
+        else:
+            fixed = sum(one.size for one in weights) if whole else 0
+            if fixed > capacity:
+                return None
+            allowed = self._allowed(tensors, parts)
+            if whole:
+                # What stays lies below everything else, which has a memory of its own.
+                found = place(lives, allowed, capacity - fixed, alignment)
+                low = [sum(one.size for one in weights[:place_]) for place_ in range(len(weights))]
+                offsets = None if found is None else (*low, *(at + fixed for at in found))
+            else:
+                shifted = {(a + len(weights), b + len(weights)): apart for (a, b), apart in allowed.items()}
+                offsets = place([*weights, *lives], shifted, capacity, alignment)
+        if offsets is None:
+            return None
+        return tuple(self._buffers(tensors, lives, held, weights, offsets))
+
+    def _buffers(
+        self,
+        tensors: Sequence[int],
+        lives: Sequence[Lifetime],
+        held: Sequence[tuple[int, int]],
+        weights: Sequence[Lifetime],
+        offsets: Sequence[int],
+    ) -> Iterator[Buffer]:
+        span, names = self.span, self.span.network.graph
+        for (step, size), life, offset in zip(held, weights, offsets, strict=False):
+            op = span.first + step
+            yield Buffer(f"{names.ops[op].name}:weights", "weights", -1, op, offset, size, life.first, life.last)
+        inputs, outputs = set(span.inputs), set(span.outputs)
+        for tensor, life, offset in zip(tensors, lives, offsets[len(weights) :], strict=True):
+            kind = "input" if tensor in inputs else "output" if tensor in outputs else "inner"
+            yield Buffer(
+                names.tensors[tensor].name,
+                kind,  # type: ignore[arg-type]
+                tensor,
+                span.network.producer.get(tensor, -1) if tensor not in inputs else -1,
+                offset,
+                self._size(tensor),
+                life.first,
+                life.last,
+                tuple(self.rows.ranges[tensor]),
+                tuple(self.columns.ranges[tensor]),
+                self._channel_ranges(tensor),
+            )
+
+    def _channel_ranges(self, tensor: int) -> tuple[Range, ...]:
+        channels = self.span.network.maps[tensor].channels
+        if self.tile.channels == 1 or tensor in self.span.uncut:
+            return ((0, channels),)
+        return tuple(span for span in cuts(channels, self.tile.channels) if span is not None)
+
+    def _size(self, tensor: int) -> int:
+        one = self.span.network.maps[tensor]
+        plane = self.rows.sizes(tensor)[0] * self.columns.sizes(tensor)[0] * one.batch
+        if self.tile.channels == 1 or tensor in self.span.uncut:
+            return plane * one.point
+        return plane * one.element * -(-one.channels // self.tile.channels)
+
+    def _last(self, tensor: int) -> int:
+        """Inputs that all channel pieces of a plane's piece share stay to its end."""
+        shared = self.tile.channels > 1 and self.tile.weights == "step" and tensor in self.span.uncut
+        return len(self.span.layers) - 1 if shared else self.span.last_use[tensor]
+
+    def _slice(self, step: int) -> int:
+        """Return the bytes of a layer's weights for its largest channel piece."""
+        layer = self.span.layers[step]
+        if self.tile.channels == 1:
+            return layer.weights
+        if layer.filters == 1:
+            return layer.weights
+        return -(-layer.weights * -(-layer.filters // self.tile.channels) // layer.filters)
+
+    def _part(self, step: int) -> int:
+        """Return the bytes on chip of weights that are loaded some filters at a time."""
+        size, layer = self._slice(step), self.span.layers[step]
+        if size <= _SLICE_BYTES or layer.filters == 1:
+            return size
+        one = -(-layer.weights // layer.filters)
+        return min(size, max(1, _SLICE_BYTES // one) * one)
+
+    def _allowed(self, tensors: Sequence[int], parts: bool) -> dict[tuple[int, int], int]:
+        """Return by how much outputs may overlap the inputs that die with them."""
+        index = {tensor: place_ for place_, tensor in enumerate(tensors)}
+        result: dict[tuple[int, int], int] = {}
+        for step, layer in enumerate(self.span.layers):
+            if len(layer.writes) != 1 or (parts and self._part(step) < self._slice(step)):
+                continue
+            for entry, tensor in enumerate(layer.reads):
+                if self._last(tensor) != step:
+                    continue
+                apart = self._apart(step, entry)
+                if apart is not None:
+                    result[index[layer.writes[0]], index[tensor]] = apart
+        return result
+
+    def _apart(self, step: int, entry: int) -> int | None:
+        """Return the least distance over all pieces; None where one of them permits no overlap."""
+        layer, network = self.span.layers[step], self.span.network
+        op, tensor, made = layer.op, layer.reads[entry], layer.writes[0]
+        if self.tile.channels > 1 and not network.elementwise(op, entry):
+            return None
+        rows = _kinds(network, op, entry, 0, self.rows.ranges[made], self.rows.ranges[tensor])
+        columns = _kinds(network, op, entry, 1, self.columns.ranges[made], self.columns.ranges[tensor])
+        found: int | None = None
+        for row_key, row in rows:
+            for column_key, column in columns:
+                key = (op, entry, row_key, column_key)
+                if key not in network.distances:
+                    network.distances[key] = piece_distance(
+                        network, op, entry, (row[0], column[0]), (row[1], column[1])
+                    )
+                one = network.distances[key]
+                if one is None:
+                    return None
+                found = one if found is None else max(found, one)
+        return found
+
+
+def _kinds(
+    network: Network,
+    op: int,
+    entry: int,
+    axis: int,
+    made: Sequence[Range | None],
+    given: Sequence[Range | None],
+) -> list[tuple[tuple[int, ...], tuple[Range, Range]]]:
+    """Return the pieces of an axis that differ in more than their position."""
+    found: dict[tuple[int, ...], tuple[Range, Range]] = {}
+    for out, read in zip(made, given, strict=True):
+        if out is not None and read is not None:
+            found.setdefault(network.likeness(op, entry, axis, out, read), (out, read))
+    return list(found.items())

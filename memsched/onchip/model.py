@@ -1,0 +1,131 @@
+"""What a plan of on-chip memory consists of: pieces, buffers with addresses, groups, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from memsched.onchip.network import Range
+
+__all__ = ["Buffer", "Cost", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
+
+Policy = Literal["separate", "reuse"]
+Weights = Literal["resident", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Into how many pieces a group is cut, and when its weights are on chip.
+
+    Attributes:
+        rows: Pieces of the plane's rows.
+        columns: Of its columns.
+        channels: Of the channels.
+        weights: "resident": the weights of a channel piece are loaded once and stay while all pieces of the plane are
+            computed. "step": each layer's weights are loaded when a piece comes to it, whole or some filters at a
+            time, and stay no longer.
+    """
+
+    rows: int = 1
+    columns: int = 1
+    channels: int = 1
+    weights: Weights = "resident"
+
+    @property
+    def planes(self) -> int:
+        """Pieces of the plane."""
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Bytes [offset, offset + size) of on-chip memory during steps [first, last] of each piece, both included.
+
+    Step s of a piece computes op ``ops[s]`` of the group. Piece (r, c, k) holds the product of ``rows[r]``,
+    ``columns[c]`` and ``channels[k]``, laid out as batch, rows, columns, channels from ``offset`` on; an axis that is
+    not cut has one range. None: the piece needs nothing of it.
+
+    Attributes:
+        kind: "input": loaded. "output": stored. "inner": neither. "weights": loaded, the constants of one op.
+        tensor: Index into the graph; -1 for weights.
+        op: Index of the op whose weights these are, otherwise of the op that produces the tensor; -1 for none.
+    """
+
+    name: str
+    kind: Literal["input", "inner", "output", "weights"]
+    tensor: int
+    op: int
+    offset: int
+    size: int
+    first: int
+    last: int
+    rows: tuple[Range | None, ...] = ()
+    columns: tuple[Range | None, ...] = ()
+    channels: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes read from and written to DRAM, and floating-point operations."""
+
+    read: int = 0
+    written: int = 0
+    flops: int = 0
+
+    @property
+    def traffic(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
+
+    def __add__(self, other: Cost) -> Cost:
+        """Return the sum."""
+        return Cost(self.read + other.read, self.written + other.written, self.flops + other.flops)
+
+
+@dataclass(frozen=True, slots=True)
+class OnChipGroup:
+    """Consecutive ops that are computed piece by piece without leaving the chip in between.
+
+    Attributes:
+        ops: Indices into the graph, consecutive.
+        tile: How the group is cut.
+        buffers: What lies where. Empty where ``refusal`` says why the op is not planned: then it counts as loading
+            its inputs and weights and storing its outputs once.
+    """
+
+    ops: tuple[int, ...]
+    tile: Tile
+    buffers: tuple[Buffer, ...]
+    cost: Cost
+    seconds: float
+    refusal: str | None = None
+
+    @property
+    def height(self) -> int:
+        """Bytes of on-chip memory that the group uses."""
+        return max((buffer.offset + buffer.size for buffer in self.buffers), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class OnChipPlan:
+    """A network cut into groups.
+
+    Attributes:
+        groups: In order of execution.
+        names: Per op of the graph its name.
+        before: Every layer by itself: its inputs and weights loaded, its outputs stored.
+        once: As ``before``, if each operand moved once, whole, whatever fits on chip.
+        seconds: See `traffic.Machine.seconds`.
+        capacity: Bytes of on-chip memory.
+        method: How the groups were chosen.
+    """
+
+    groups: tuple[OnChipGroup, ...]
+    names: tuple[str, ...]
+    before: Cost
+    before_seconds: float
+    once: Cost
+    cost: Cost
+    seconds: float
+    capacity: int
+    method: Literal["greedy", "optimal"]

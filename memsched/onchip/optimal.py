@@ -1,0 +1,209 @@
+"""The cut of a network into groups that moves the fewest bytes, or takes the least time.
+
+The document grows groups greedily and takes the first pieces that fit. Here every interval of the order of execution
+is looked at with every way of cutting on a ladder, and a dynamic program over the order picks the intervals that
+together are cheapest: best[j] = min over i of best[i] + cost of ops i .. j - 1. It is optimal for the given order,
+the ladder of pieces and the placements found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from memsched.onchip.greedy import candidate, finished, greedy
+from memsched.onchip.groups import Candidate, Span
+from memsched.onchip.model import Buffer, Cost, OnChipGroup, Policy, Tile
+from memsched.onchip.network import Network
+from memsched.onchip.sweep import AxisSweep
+from memsched.onchip.traffic import Machine
+
+__all__ = ["Objective", "optimal"]
+
+Objective = Literal["traffic", "time"]
+
+_LONGEST: Final = 64
+"""Ops in a group that is cut; one that is computed whole may be longer."""
+
+_ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 28, 37, 56, 75, 112)
+_COLUMNS: Final = (1, 2, 3, 4, 7, 14)
+_CHANNELS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
+_RELOADS: Final = 8
+"""Pieces for each of which weights are loaded again, at most."""
+
+_ATTEMPTS: Final = 12
+"""Placements tried per group, the cheapest ways of cutting first."""
+
+_Key = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    key: _Key
+    tile: Tile
+
+
+def optimal(
+    network: Network,
+    machine: Machine,
+    policy: Policy = "reuse",
+    objective: Objective = "traffic",
+    deadline: float = float("inf"),
+) -> list[OnChipGroup]:
+    """Return the cheapest groups, in order.
+
+    Args:
+        deadline: On the clock of `time.monotonic`; what was not reached by then is grouped greedily.
+    """
+    return _Cut(network, machine, policy, objective, deadline).run()
+
+
+class _Cut:
+    def __init__(
+        self, network: Network, machine: Machine, policy: Policy, objective: Objective, deadline: float
+    ) -> None:
+        self._network, self._machine, self._policy = network, machine, policy
+        self._objective, self._deadline = objective, deadline
+        self._starts = [self._begins(op) for op in range(len(network.layers))]
+
+    def _begins(self, op: int) -> bool:
+        """An op that may write over the only input of its own that nobody else reads never begins a group."""
+        layer = self._network.layers[op]
+        if not op or len(layer.reads) != 1 or not self._network.elementwise(op, 0):
+            return True
+        tensor = layer.reads[0]
+        before = self._network.layers[op - 1]
+        alone = self._network.readers[tensor] == [op] and not self._network.leaves(tensor, op)
+        return not (alone and before.writes == (tensor,) and before.refusal is None and layer.refusal is None)
+
+    def run(self) -> list[OnChipGroup]:
+        """Return the groups."""
+        count = len(self._network.layers)
+        best: list[_Key] = [(0.0, 0.0)]
+        taken: list[tuple[int, _Found | None]] = []
+        for last in range(count):
+            if time.monotonic() > self._deadline:
+                break
+            if last + 1 < count and not self._starts[last + 1]:
+                best.append((float("inf"), float("inf")))
+                taken.append((last, None))
+                continue
+            chosen: tuple[_Key, int, _Found | None] | None = None
+            for first, found in self._ending(last):
+                key = self._refused(first) if found is None else found.key
+                total = (best[first][0] + key[0], best[first][1] + key[1])
+                if chosen is None or total < chosen[0]:
+                    chosen = (total, first, found)
+            total, first, taken_here = chosen or ((0.0, 0.0), last, None)
+            best.append(total)
+            taken.append((first, taken_here))
+        groups: list[OnChipGroup] = []
+        reached = end = max(place for place, key in enumerate(best) if key[0] < float("inf"))
+        while end:
+            first, found = taken[end - 1]
+            groups.append(self.group(first, end - 1, found))
+            end = first
+        rest = greedy(self._network, self._machine, self._policy, reached) if reached < count else []
+        return groups[::-1] + rest
+
+    def group(self, first: int, last: int, found: _Found | None) -> OnChipGroup:
+        """Return a group cut as was found best."""
+        span = Span(self._network, first, last)
+        chosen = candidate(span, found.tile) if found is not None else None
+        buffers = self._place(chosen) if chosen is not None else None
+        if chosen is None or buffers is None:
+            return finished(self._network, self._machine, first, last, self._policy)
+        cost = chosen.cost()
+        return OnChipGroup(tuple(span.ops), chosen.tile, buffers, cost, self._machine.seconds(cost))
+
+    def single(self, op: int) -> _Found | None:
+        """Return the best way to cut one layer."""
+        return next(self._ending(op))[1]
+
+    def _refused(self, first: int) -> _Key:
+        group = finished(self._network, self._machine, first, first, self._policy)
+        return self._key(group.cost)
+
+    def _key(self, cost: Cost) -> _Key:
+        seconds = self._machine.seconds(cost)
+        return (cost.traffic, seconds) if self._objective == "traffic" else (seconds, cost.traffic)
+
+    def _place(self, one: Candidate) -> tuple[Buffer, ...] | None:
+        return one.placed(self._machine.capacity, self._machine.alignment, self._policy)
+
+    # Groups that end with one op -------------------------------------------------------------------------------------
+
+    def _ending(self, last: int) -> Iterator[tuple[int, _Found | None]]:
+        """Yield the first op of each group that ends with op ``last``, and how to cut it; the op by itself first."""
+        network = self._network
+        rows, columns = self._ladders(last)
+        axes = [
+            {count: AxisSweep(network, last, axis, count) for count in ladder}
+            for axis, ladder in enumerate((rows, columns))
+        ]
+        alive = [Tile(r, c) for r in rows for c in columns]
+        alive += [Tile(r, c, 1, "step") for r in rows for c in columns if r * c <= _RELOADS]
+        for first in range(last, -1, -1):
+            for sweeps in axes:
+                for count in [count for count, sweep in sweeps.items() if not sweep.extend(first)]:
+                    del sweeps[count]
+            if not self._starts[first] and first < last:
+                continue
+            span = Span(network, first, last)
+            alive = [tile for tile in alive if tile.rows in axes[0] and tile.columns in axes[1]]
+            if last - first >= _LONGEST:
+                alive = [tile for tile in alive if tile.planes == 1]
+            alive, found = self._best(span, axes, alive)
+            if span.channels_can_be_cut:
+                _, cut = self._best(span, axes, list(self._channel_tiles(span, axes)))
+                found = cut if found is None or (cut is not None and cut.key < found.key) else found
+            if found is not None or first == last:
+                yield first, found
+            if time.monotonic() > self._deadline:
+                return
+            if not alive and not span.channels_can_be_cut:
+                return
+
+    def _best(
+        self, span: Span, axes: Sequence[dict[int, AxisSweep]], tiles: list[Tile]
+    ) -> tuple[list[Tile], _Found | None]:
+        """Return the tiles that may fit groups around this one as well, and the cheapest that fits this one."""
+        ranked = []
+        for place, tile in enumerate(tiles):
+            one = Candidate(span, tile, axes[0][tile.rows], axes[1][tile.columns])
+            ranked.append((self._key(one.cost()), place, one))
+        ranked.sort(key=lambda entry: entry[:2])
+        dead: set[int] = set()
+        attempts = 0
+        for key, place, one in ranked:
+            if one.bound() > self._machine.capacity:
+                dead.add(place)
+                continue
+            attempts += 1
+            if self._place(one) is not None:
+                left = [tile for at, tile in enumerate(tiles) if at not in dead]
+                return left, _Found(key, one.tile)
+            if attempts >= _ATTEMPTS:
+                break
+        return [tile for at, tile in enumerate(tiles) if at not in dead], None
+
+    def _ladders(self, last: int) -> tuple[list[int], list[int]]:
+        layer = self._network.layers[last]
+        made = self._network.maps[layer.writes[0]] if layer.writes else None
+        if made is None or not layer.spatial:
+            return [1], [1]
+        rows = [count for count in _ROWS if count <= made.rows]
+        return rows, [count for count in _COLUMNS if count <= made.columns]
+
+    def _channel_tiles(self, span: Span, axes: Sequence[dict[int, AxisSweep]]) -> Iterator[Tile]:
+        most = span.most_channels()
+        for pieces in _CHANNELS:
+            if pieces > most:
+                return
+            for rows in axes[0]:
+                for columns in axes[1]:
+                    if columns == 1 or rows >= columns:
+                        yield Tile(rows, columns, pieces, "resident")
+                        yield Tile(rows, columns, pieces, "step")

@@ -1,0 +1,75 @@
+"""The pipeline: a network in groups that stay on chip, what it moves and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.onchip.check import check_plan
+from memsched.onchip.greedy import greedy, singles
+from memsched.onchip.model import Cost, OnChipGroup, OnChipPlan, Policy
+from memsched.onchip.network import Network
+from memsched.onchip.optimal import Objective, optimal
+from memsched.onchip.traffic import Machine, alone
+from memsched.search.limits import Limits
+from memsched.targets.model import Target
+
+__all__ = ["Method", "plan"]
+
+Method = Literal["greedy", "optimal"]
+
+
+def plan(
+    graph: Graph,
+    target: Target,
+    limits: Limits,
+    *,
+    method: Method = "optimal",
+    policy: Policy = "reuse",
+    objective: Objective = "traffic",
+) -> OnChipPlan:
+    """Return how ``graph``, not lowered and in order of execution, runs on an accelerator with on-chip memory.
+
+    Args:
+        method: "greedy": the document's groups. "optimal": the best cut into groups, never worse than the greedy one.
+        policy: "separate": everything in a group has bytes of its own. "reuse": by lifetime and local independence.
+        objective: What the best cut is best in; the other decides between equals.
+
+    Raises:
+        TargetError: The target has no on-chip memory.
+    """
+    started = time.monotonic()
+    machine = Machine.of(target)
+    lowered = apply_target(graph, target)
+    network = Network(lowered)
+    before = singles(network, machine, "separate")
+    groups = greedy(network, machine, policy)
+    used: Method = "greedy"
+    if method == "optimal":
+        found = optimal(network, machine, policy, objective, limits.deadline(started))
+        if _key(found, objective) < _key(groups, objective):
+            groups, used = found, "optimal"
+    result = OnChipPlan(
+        tuple(groups),
+        tuple(layer.name for layer in network.layers),
+        _total(before),
+        sum(group.seconds for group in before),
+        sum((alone(network, op) for op in range(len(network.layers))), Cost()),
+        _total(groups),
+        sum(group.seconds for group in groups),
+        machine.capacity,
+        used,
+    )
+    check_plan(lowered, result)
+    return result
+
+
+def _total(groups: list[OnChipGroup]) -> Cost:
+    return sum((group.cost for group in groups), Cost())
+
+
+def _key(groups: list[OnChipGroup], objective: Objective) -> tuple[float, float]:
+    traffic, seconds = _total(groups).traffic, sum(group.seconds for group in groups)
+    return (traffic, seconds) if objective == "traffic" else (seconds, traffic)

@@ -1,0 +1,71 @@
+"""What moving and computing costs in time, and the traffic of a network without any fusion.
+
+The model is the document's roofline: a group takes as long as the slower of its transfers and its computation, which
+overlap; groups follow each other. ``"sum"`` is the other extreme, in which a group first moves and then computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from memsched.errors import TargetError
+from memsched.onchip.model import Cost
+from memsched.onchip.network import Network
+from memsched.targets.model import Target
+
+__all__ = ["Machine", "alone"]
+
+Overlapping = Literal["overlap", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An accelerator's figures.
+
+    Attributes:
+        capacity: Bytes of on-chip memory.
+        bandwidth: Bytes per second between DRAM and on-chip memory.
+        speed: Floating-point operations per second; a multiply-accumulate is two.
+        overlapping: Whether transfers and computation of a group overlap.
+    """
+
+    capacity: int
+    bandwidth: float
+    speed: float
+    alignment: int = 1
+    overlapping: Overlapping = "overlap"
+
+    @staticmethod
+    def of(target: Target, overlapping: Overlapping = "overlap") -> Machine:
+        """Return what ``target`` says.
+
+        Raises:
+            TargetError: The target has no on-chip memory.
+        """
+        if not target.on_chip_bytes:
+            raise TargetError(
+                f"target '{target.name}' has no on-chip memory: give key 'on_chip_bytes', or use 'diannao'"
+            )
+        return Machine(
+            target.on_chip_bytes,
+            target.bandwidth_bytes_per_second,
+            target.flops_per_second,
+            target.alignment_bytes,
+            overlapping,
+        )
+
+    def seconds(self, cost: Cost) -> float:
+        """Return how long a group takes; what the target has no figure for takes no time."""
+        moving = cost.traffic / self.bandwidth if self.bandwidth else 0.0
+        computing = cost.flops / self.speed if self.speed else 0.0
+        return moving + computing if self.overlapping == "sum" else max(moving, computing)
+
+
+def alone(network: Network, op: int) -> Cost:
+    """Return what layer ``op`` costs by itself if each of its operands is moved once; views move nothing."""
+    layer = network.layers[op]
+    if layer.view:
+        return Cost()
+    read = sum(network.maps[tensor].size for tensor in layer.reads)
+    return Cost(read + layer.weights, sum(network.maps[tensor].size for tensor in layer.writes), layer.flops)

@@ -1,0 +1,1 @@
+"""Orders and addresses for every graph of a module."""

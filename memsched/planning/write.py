@@ -1,0 +1,290 @@
+"""A model's bytes in its new order, read back and checked before anybody gets them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memsched import __version__
+from memsched.check.schedule import check_reordering
+from memsched.errors import InternalError, MemschedError, ModelError, UsageError
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.graph import dag
+from memsched.graph.model import Graph
+from memsched.planning.orders import GraphPlan
+
+__all__ = ["Guarantee", "Written", "check_request", "check_written", "fixed_dimensions", "reorder"]
+__all__ += ["sizes_can_be_refused", "write_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What makes the runtime keep the order; the report's section of that name.
+
+    Attributes:
+        predicted: ONNX Runtime's peak by guarantee, bytes; None where nothing predicts it.
+        requested: What a verification should measure before and after, bytes; None where nothing predicts it.
+        executed: Names of the main graph's ops as they run; None where that is the file's order.
+    """
+
+    kind: OrderGuarantee | Literal["file", "control_dependencies"]
+    session_options: tuple[str, ...] = ()
+    pins: int | None = None
+    predicted: Mapping[str, int] | None = None
+    requested: tuple[int, int] | None = None
+    executed: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A model's bytes.
+
+    Attributes:
+        unchanged: They are the input's.
+        notes: What the report must say of the writing.
+        promised: What a session with the options of the guarantee needs is told of the file, changed or not.
+        fixed: Dimensions that the model as given leaves open, names to sizes; another size would be wrong.
+    """
+
+    model: bytes
+    unchanged: bool
+    guarantee: Guarantee
+    notes: tuple[str, ...] = ()
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    promised: bool = False
+
+    @property
+    def opened_with_options(self) -> bool:
+        """Whether the figures that are told of the file hold for the options of its guarantee."""
+        return not self.unchanged or (self.promised and self.guarantee.kind == "session")
+
+
+def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
+    """Refuse what the module's format has no means for.
+
+    Raises:
+        UsageError: Pins or the default order for TFLite, or control dependencies for ONNX.
+    """
+    if module.format == "tflite" and guarantee in {"pins", "default"}:
+        raise UsageError(f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime")
+    if module.format == "onnx" and control_dependencies:
+        raise UsageError("--control-dependencies is for TFLite: use --order-guarantee session or pins for ONNX")
+
+
+def write_model(
+    module: Module,
+    data: bytes,
+    plans: Sequence[GraphPlan],
+    options: LoadOptions,
+    *,
+    guarantee: OrderGuarantee,
+    control_dependencies: bool,
+    target: str,
+    keep: bool = False,
+    promised: bool = False,
+) -> Written:
+    """Return the model in the plans' orders; ``data``, byte for byte, where no order changed and nothing is added.
+
+    Args:
+        keep: Nothing is better than the file as given: return it, whatever was asked for.
+        promised: As `Written.promised`.
+
+    Raises:
+        InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
+    """
+    if module.format == "tflite":
+        return _write_tflite(module, data, plans, options, control_dependencies)
+    if keep:
+        return Written(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
+    if guarantee == "pins":
+        return _write_pinned(module, data, plans, options, target)
+    return dataclasses.replace(_write_onnx(module, data, plans, options, guarantee, target), promised=promised)
+
+
+def fixed_dimensions(given: Module, model: bytes) -> dict[str, int]:
+    """Return the dimensions that ``given`` leaves open and ``model``, written from it, does not: names to sizes."""
+    if given.format != "onnx":
+        return {}
+    from onnx import ModelProto
+
+    from memsched.formats.onnx import dimensions
+
+    found = dimensions.fixed(given.native.parse(), ModelProto.FromString(model))
+    return {one.name: one.size for one in found if one.size is not None}
+
+
+def sizes_can_be_refused(module: Module, options: LoadOptions) -> bool:
+    """Whether every size that is stated is an input's: a model cut for it makes a runtime refuse any other."""
+    if module.format != "onnx" or not (options.input_shapes or options.dims):
+        return True
+    from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
+
+    return sizes_follow_from_inputs(module, options)
+
+
+def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
+    return {index: plan.stored_order for index, plan in enumerate(plans)}
+
+
+def _write_tflite(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, control_dependencies: bool
+) -> Written:
+    from memsched.formats.tflite import writer as tflite_writer
+
+    orders = _orders(plans)
+    guarantee = Guarantee("control_dependencies" if control_dependencies else "file")
+    model = tflite_writer.serialize(module, orders, control_dependencies=control_dependencies)
+    if model == data:
+        return Written(data, True, guarantee)
+    check_written(module, model, orders, options)
+    notes = tflite_writer.notes(module, orders, control_dependencies=control_dependencies)
+    return Written(model, False, guarantee, notes)
+
+
+def _write_onnx(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
+) -> Written:
+    from memsched.formats.onnx import writer as onnx_writer
+    from memsched.runtimes.onnxruntime.verification import session_instructions
+
+    guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
+    if not any(plan.reordered for plan in plans):
+        return Written(data, True, guarantee)
+    orders = _orders(plans)
+    model = onnx_writer.serialize(module, orders, _metadata(kind, plans[0], target))
+    check_written(module, model, orders, options)
+    return Written(model, False, guarantee)
+
+
+def reorder(
+    module: Module,
+    order: Sequence[int],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> bytes:
+    """Return a model's file with the operators of its main graph in an order of your own.
+
+    The file is read back and compared with ``module`` before it is returned. A TFLite file's order binds every
+    runtime; ONNX Runtime has to be told to keep it (``onnxruntime.ExecutionOrder.PRIORITY_BASED``).
+
+    Args:
+        module: From `memsched.load`, or a result's ``module``.
+        order: Indices of ``module.graph.ops``, each once, in order of execution.
+        input_shapes: As the module was loaded with, and so are ``dims``.
+
+    Raises:
+        UsageError: Not every operator occurs once, or one would run before an operator that it needs.
+        ModelError: The file is laid out so that it cannot be reordered.
+    """
+    _check_order(module.graph, order)
+    orders = {0: tuple(order)}
+    if module.format == "tflite":
+        from memsched.formats.tflite import writer as tflite_writer
+
+        model = tflite_writer.serialize(module, orders)
+    else:
+        from memsched.formats.onnx import writer as onnx_writer
+
+        model = onnx_writer.serialize(module, orders, {})
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    check_written(module, model, orders, LoadOptions(shapes, dict(dims or {})))
+    return model
+
+
+def _check_order(graph: Graph, order: Sequence[int]) -> None:
+    if sorted(order) != list(range(len(graph.ops))):
+        raise UsageError(f"the order has to name each of the {len(graph.ops)} operators once, by its number from 0")
+    step_of = {op: step for step, op in enumerate(order)}
+    for op, befores in enumerate(dag.predecessors(graph)):
+        for before in befores:
+            if step_of[before] > step_of[op]:
+                raise UsageError(f"'{graph.ops[op].name}' needs '{graph.ops[before].name}', which runs after it")
+
+
+def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mapping[str, str]:
+    if guarantee == "none":
+        return {}
+    return {
+        "memsched.version": __version__,
+        "memsched.order_guarantee": guarantee,
+        "memsched.target": target,
+        "memsched.peak_bytes": str(main.checked.peak),
+        "memsched.lower_bound_bytes": str(main.schedule.lower_bound),
+    }
+
+
+def _places(module: Module) -> list[tuple[int | str, ...]]:
+    """Return what tells each graph apart in whatever order the ops are stored.
+
+    An ONNX body is numbered where its op stands: it goes by the names of the ops around it.
+    """
+    result: list[tuple[int | str, ...]] = [(index,) for index in range(len(module.graphs))]
+    count: dict[tuple[int, int], int] = {}
+    for body in module.bodies if module.format == "onnx" else ():  # parents come first
+        number = count[body.parent, body.op] = count.get((body.parent, body.op), 0) + 1
+        result[body.graph] = (*result[body.parent], module.graphs[body.parent].ops[body.op].name, number)
+    return result
+
+
+def check_written(
+    module: Module, model: bytes, orders: Mapping[int, Sequence[int]], options: LoadOptions, *, added: bool = False
+) -> None:
+    """Read ``model`` back and compare it with the given module and the planned orders.
+
+    Args:
+        orders: Per graph the order in which its ops are stored; absent: as in the module.
+        added: Ops of memsched's own may stand between the planned ones.
+    """
+    try:
+        again = load_module(model, module.path, dataclasses.replace(options, settled=True))
+    except MemschedError as error:
+        raise InternalError(f"the reordered model cannot be read back: {error}") from error
+    if len(again.graphs) != len(module.graphs):
+        raise InternalError("the reordered model does not hold the same graphs")
+    places = _places(again)
+    for index, place in enumerate(_places(module)):
+        if place not in places:
+            raise InternalError("the reordered model does not hold the same graphs")
+        before, after = module.graphs[index], again.graphs[places.index(place)]
+        planned = [before.ops[op].name for op in orders.get(index, range(len(before.ops)))]
+        found = [op.name for op in after.ops]
+        if added:
+            known = set(planned)
+            found = [name for name in found if name in known]
+        else:
+            check_reordering(before, after)
+        if found != planned:
+            raise InternalError(f"graph '{before.name}' was not written in the planned order")
+
+
+def _write_pinned(
+    module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, target: str
+) -> Written:
+    """Write the orders with dependencies added that leave no other order possible."""
+    import onnx
+
+    from memsched.formats.onnx import writer as onnx_writer
+    from memsched.runtimes.onnxruntime import pins as onnx_pins
+    from memsched.runtimes.onnxruntime.verification import session_instructions
+
+    orders = _orders(plans)
+    ordered = onnx_writer.serialize(module, orders, {})
+    pinned = onnx_pins.pin(onnx.ModelProto.FromString(ordered))
+    notes = list(pinned.notes)
+    if pinned.unpinnable:
+        earlier, later = pinned.unpinnable[0]
+        notes.append(f"{len(pinned.unpinnable)} neighbours could not be pinned, such as '{earlier}' before '{later}'")
+    guarantee = Guarantee("pins", tuple(session_instructions("pins")), pinned.pins)
+    if not pinned.pins:
+        return Written(ordered, ordered == data, guarantee, tuple(notes))
+    onnx_writer.set_metadata(pinned.model, _metadata("pins", plans[0], target))
+    try:
+        model: bytes = pinned.model.SerializeToString(deterministic=True)
+    except ValueError as error:
+        raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
+    check_written(module, model, orders, options, added=True)
+    return Written(model, False, guarantee, tuple(notes))

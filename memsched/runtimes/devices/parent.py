@@ -1,0 +1,376 @@
+"""Runs a network that is shared out to several devices: one process per device, connected over the loopback interface.
+
+The processes move in step: this one says when a step begins, and it begins when all have ended the one before. A
+process that dies or does not answer in time ends the run; none is left behind, whatever happens here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from memsched.errors import ModelError, VerificationError
+from memsched.runtimes.child import temporary_folder, write_value
+from memsched.runtimes.devices.program import CALLER, Program, Send, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ClusterRun", "ClusterRunError", "DeviceRun", "run_cluster"]
+
+_WORKER: Final = "memsched.runtimes.devices.worker"
+_POLL_SECONDS: Final = 0.05
+_LOG_CHARACTERS: Final = 300
+
+
+class ClusterRunError(VerificationError):
+    """A distributed run failed: a process died, did not answer in time, or reported an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """What the process of one device measured. Sizes are bytes.
+
+    Attributes:
+        sent: Elements that its sockets took, once for every receiver.
+        sent_once: The same, what several receive counted once, as a broadcast sends it.
+        received: Elements that came.
+        headers: What its sockets took beside them.
+        activations: Most in use at one time: arrays that it held, and what the runtime had beside them; None where
+            the runtime does not say.
+        resident_start: The process before it loaded any model; None where the system does not say.
+        resident_loaded: With all its models loaded.
+        resident_peak: At most while it ran.
+        seconds: Per step, from the signal to begin until it was done.
+    """
+
+    sent: int
+    sent_once: int
+    received: int
+    headers: int
+    activations: int | None
+    resident_start: int | None
+    resident_loaded: int | None
+    resident_peak: int | None
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRun:
+    """A finished run.
+
+    Attributes:
+        outputs: By name.
+        given: Bytes of inputs that were sent to the devices, once for every receiver.
+        given_once: The same, what several receive counted once.
+        seconds: Of all steps, without starting and loading.
+        runtime: Name and version.
+    """
+
+    outputs: Mapping[str, np.ndarray[Any, Any]]
+    devices: tuple[DeviceRun, ...]
+    given: int
+    given_once: int
+    seconds: float
+    runtime: str
+
+
+def run_cluster(
+    programs: Sequence[Program],
+    given: Sequence[Sequence[Send]],
+    model: Callable[[int, int], bytes],
+    feeds: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    threads: int = 1,
+    patience_seconds: float = 120.0,
+    on_start: Callable[[Sequence[int]], None] | None = None,
+) -> ClusterRun:
+    """Run the programs, one process each, and return what comes out and what was measured.
+
+    Args:
+        programs: Per device; all have the same number of steps.
+        given: Per step what this process sends; keys are names of ``feeds``.
+        model: (device, step) -> the ONNX model that the device runs in that step.
+        threads: Per session.
+        patience_seconds: The longest that loading, or one step, may take.
+        on_start: Told the processes' numbers as soon as they are started.
+
+    Raises:
+        ClusterRunError: A process died, reported an error or did not answer in time.
+        ModelError: A type of element is none that numpy has.
+        OutputError: There is no room for temporary files.
+    """
+    _check_types(programs)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        team = stack.enter_context(_Team(folder, programs, model, threads, patience_seconds))
+        if on_start is not None:
+            on_start(team.numbers)
+        team.connect()
+        started = time.perf_counter()
+        for step, sends in enumerate(given):
+            team.step(step, sends, feeds)
+        seconds = time.perf_counter() - started
+        return team.finish(seconds)
+
+
+def _check_types(programs: Sequence[Program]) -> None:
+    import numpy as np
+
+    steps = [step for program in programs for step in program.steps]
+    kinds = {one.dtype for step in steps for one in step.receives}
+    kinds.update(value.dtype for program in programs for _, value in program.outputs)
+    for name in sorted(kinds):
+        if name not in np.sctypeDict:
+            raise ModelError(f"values of type {name} cannot be sent between processes: use --no-run")
+
+
+class _Team:
+    """The processes of all devices and the connections to them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Sequence[Program],
+        model: Callable[[int, int], bytes],
+        threads: int,
+        patience: float,
+    ) -> None:
+        self._folder, self._programs, self._model = folder, programs, model
+        self._threads, self._patience = threads, patience
+        self._token = secrets.token_bytes(32)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._control: list[socket.socket | None] = [None] * len(programs)
+        self._data: dict[int, socket.socket] = {}
+        self._seconds: list[list[float]] = [[] for _ in programs]
+        self._given = self._given_once = 0
+
+    def __enter__(self) -> _Team:
+        from memsched.runtimes.devices.wire import listen
+
+        try:
+            self._listener = listen()
+            links = _links(self._programs)
+            for device in range(len(self._programs)):
+                self._start(device, links[device])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+        for connection in [*self._control, *self._data.values(), self._listener]:
+            if connection is not None:
+                connection.close()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The processes' numbers."""
+        return [process.pid for process in self._processes]
+
+    def _start(self, device: int, links: Sequence[int]) -> None:
+        place = self._folder / f"device_{device}"
+        place.mkdir()
+        paths: list[str | None] = []
+        for step, one in enumerate(self._programs[device].steps):
+            path = place / f"step_{step}.onnx"
+            if one.run is not None:
+                path.write_bytes(self._model(device, step))
+            paths.append(str(path) if one.run is not None else None)
+        request = {
+            "device": device,
+            "token": self._token,
+            "port": self._listener.getsockname()[1],
+            "links": list(links),
+            "threads": self._threads,
+            "models": paths,
+            "program": dataclasses.asdict(self._programs[device]),
+        }
+        write_value(place / "request", request)
+        search = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", _WORKER],
+                cwd=place,
+                env={**os.environ, "PYTHONPATH": search},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._processes.append(process)
+
+    # Conversation ---------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Wait until all processes have loaded their models, and connect them with each other and with this one."""
+        from memsched.runtimes.devices.wire import LostError, introduce, meet, tell
+
+        deadline = time.monotonic() + self._patience
+        self._listener.settimeout(_POLL_SECONDS)
+        while None in self._control:
+            with contextlib.suppress(TimeoutError, LostError):
+                device, connection = meet(self._listener, self._token)
+                self._control[device] = connection
+                continue
+            self._check(deadline, "starting")
+        ports = {str(device): answer["port"] for device, answer in enumerate(self._all(deadline, "loading its models"))}
+        try:
+            for device in range(len(self._programs)):
+                tell(self._talk(device), {"ports": ports})
+                self._data[device] = introduce(ports[str(device)], self._token, CALLER, self._patience)
+        except OSError:
+            self._fail("connecting")
+        self._all(deadline, "connecting")
+
+    def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Let every process do a step."""
+        from memsched.runtimes.devices.wire import send_array, tell
+
+        deadline = time.monotonic() + self._patience
+        try:
+            for device in range(len(self._programs)):
+                tell(self._talk(device), {"step": step})
+            for one in sends:
+                array = _given_part(one.value, feeds)
+                self._given_once += array.nbytes
+                for target in one.targets:
+                    self._given += send_array(self._data[target], step, one.transfer, array)
+        except OSError:
+            self._fail(f"step {step}")
+        for device, answer in enumerate(self._all(deadline, f"step {step}")):
+            self._seconds[device].append(answer["seconds"])
+
+    def finish(self, seconds: float) -> ClusterRun:
+        """Take outputs and measurements, and end all processes."""
+        from memsched.runtimes.devices.wire import LostError, tell
+
+        deadline = time.monotonic() + self._patience
+        outputs: dict[str, np.ndarray[Any, Any]] = {}
+        try:
+            for device in range(len(self._programs)):
+                tell(self._talk(device), {"finish": True})
+            for device, program in enumerate(self._programs):
+                for name, value in program.outputs:
+                    outputs[name] = _output(self._data[device], value)
+        except (OSError, LostError):
+            self._fail("giving the outputs")
+        answers = self._all(deadline, "giving the outputs")
+        devices = tuple(_device_run(answer, self._seconds[device]) for device, answer in enumerate(answers))
+        runtime = f"onnxruntime {answers[0]['version']}"
+        return ClusterRun(outputs, devices, self._given, self._given_once, seconds, runtime)
+
+    def _talk(self, device: int) -> socket.socket:
+        connection = self._control[device]
+        if connection is None:
+            raise ClusterRunError(f"device {device} is not connected")
+        return connection
+
+    def _all(self, deadline: float, doing: str) -> list[dict[str, Any]]:
+        """Return the next message of every process."""
+        import selectors
+
+        from memsched.runtimes.devices.wire import LostError, hear
+
+        answers: dict[int, dict[str, Any]] = {}
+        with selectors.DefaultSelector() as selector:
+            for device in range(len(self._programs)):
+                selector.register(self._talk(device), selectors.EVENT_READ, device)
+            while len(answers) < len(self._programs):
+                ready = selector.select(_POLL_SECONDS)
+                for key, _ in ready:
+                    try:
+                        answers[key.data] = hear(self._talk(key.data))
+                    except (OSError, LostError):
+                        self._fail(doing)
+                    selector.unregister(key.fileobj)
+                    if "error" in answers[key.data]:
+                        raise ClusterRunError(f"device {key.data}, {doing}: {answers[key.data]['error']}")
+                if not ready:
+                    waited = [device for device in range(len(self._programs)) if device not in answers]
+                    self._check(deadline, doing, waited)
+        return [answers[device] for device in range(len(self._programs))]
+
+    def _check(self, deadline: float, doing: str, waited: Sequence[int] = ()) -> None:
+        """Raise an error if a process has ended, or time is up."""
+        for device, process in enumerate(self._processes):
+            code = process.poll()
+            if code is not None:
+                raise ClusterRunError(f"device {device}, {doing}: {self._death(device, code)}")
+        if time.monotonic() > deadline:
+            who = f"device{'s' if len(waited) > 1 else ''} {', '.join(map(str, waited))}" if waited else "a device"
+            raise ClusterRunError(f"{doing}: {who} did not answer within {self._patience:g} s")
+
+    def _fail(self, doing: str) -> None:
+        """Say which process has ended; a connection was lost, so one has or soon will."""
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            self._check(until, doing)
+            time.sleep(_POLL_SECONDS)
+        raise ClusterRunError(f"{doing}: the connection to a device was lost")
+
+    def _death(self, device: int, code: int) -> str:
+        log = (self._folder / f"device_{device}" / "log").read_text(encoding="utf-8", errors="replace")
+        said = " ".join(log.split())[-_LOG_CHARACTERS:]
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"its process {how}{f': {said}' if said else ''}"
+
+
+def _links(programs: Sequence[Program]) -> list[list[int]]:
+    """Return per device the devices that it exchanges anything with."""
+    pairs = {
+        (source, target)
+        for source, program in enumerate(programs)
+        for step in program.steps
+        for one in step.sends
+        for target in one.targets
+    }
+    both = pairs | {(target, source) for source, target in pairs}
+    return [sorted({b for a, b in both if a == device and b != device}) for device in range(len(programs))]
+
+
+def _given_part(value: Value, feeds: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    (cut,) = value.cuts
+    index: tuple[Any, ...] = (*(slice(start, stop) for start, stop in cut.source), ...)
+    part: np.ndarray[Any, Any] = feeds[cut.key][index]
+    return part
+
+
+def _output(connection: socket.socket, value: Value) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    from memsched.runtimes.devices.wire import LostError, read_header, receive_into
+
+    array = np.empty(value.shape, np.dtype(value.dtype))
+    if read_header(connection)[2] != array.nbytes:
+        raise LostError("an output has another size than it should have")
+    receive_into(connection, array.reshape(-1).view(np.uint8).data)
+    return array
+
+
+def _device_run(answer: Mapping[str, Any], seconds: Sequence[float]) -> DeviceRun:
+    start, loaded, peak = answer["resident"]
+    return DeviceRun(
+        sent=answer["sent"],
+        sent_once=answer["sent_once"],
+        received=answer["received"],
+        headers=answer["headers"],
+        activations=answer["activations"],
+        resident_start=start,
+        resident_loaded=loaded,
+        resident_peak=peak,
+        seconds=tuple(seconds),
+    )

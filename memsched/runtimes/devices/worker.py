@@ -1,0 +1,350 @@
+"""The process of one device: ``python -m memsched.runtimes.devices.worker`` in a folder with the file "request".
+
+It does its program step by step, each when the parent says so. It ends at once when the parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from memsched.runtimes.child import read_value
+from memsched.runtimes.devices.program import CALLER
+from memsched.runtimes.devices.wire import (
+    HEADER_BYTES,
+    LostError,
+    hear,
+    introduce,
+    listen,
+    meet,
+    read_header,
+    receive_array,
+    send_array,
+    tell,
+)
+from memsched.runtimes.onnxruntime.sessions import read_profile
+
+__all__ = ["main", "reference"]
+
+_KIB: Final = 1024
+
+
+def main() -> None:
+    """Do what the request in the current folder says."""
+    # Ctrl-C reaches the whole group of processes; the parent decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    request = read_value(Path("request"))
+    parent = _Parent(introduce(request["port"], request["token"], request["device"], None))
+    try:
+        _Worker(request, parent).work()
+    except LostError:
+        # Another device is gone: the parent finds out which, and ends this one.
+        threading.Event().wait()
+    except Exception as error:  # whatever it is, the parent must hear of it
+        reason = " ".join(str(error).split()) or type(error).__name__
+        parent.tell({"error": reason})
+        parent.wait()
+
+
+class _Parent:
+    """The connection to the parent; the process ends when it is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        self._connection = connection
+        self._messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, LostError):
+            while True:
+                self._messages.put(hear(self._connection))
+        os._exit(1)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        tell(self._connection, message)
+
+    def wait(self) -> dict[str, Any]:
+        return self._messages.get()
+
+
+class _Inbox:
+    """What other processes have sent, until it is asked for."""
+
+    def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]]) -> None:
+        self._expected = expected
+        self._arrays: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+        self._came: set[tuple[int, int]] = set()
+        self._changed = threading.Condition()
+        self._lost: str | None = None
+        self.received = 0
+
+    def read(self, source: int, connection: socket.socket) -> None:
+        """Read one connection to its end."""
+        try:
+            while True:
+                step, transfer, length = read_header(connection)
+                wanted = self._expected.get((step, transfer))
+                if wanted is None or wanted["source"] != source:
+                    raise LostError(f"process {source} sent what nobody asked for")
+                part = self._array(step, wanted)[_index(wanted["place"])]
+                if part.nbytes != length:
+                    raise LostError(f"process {source} sent {length} bytes instead of {part.nbytes}")
+                came = receive_array(connection, part)
+                with self._changed:
+                    self._came.add((step, transfer))
+                    self.received += came
+                    self._changed.notify_all()
+        except (OSError, LostError) as error:
+            with self._changed:
+                self._lost = str(error)
+                self._changed.notify_all()
+
+    def _array(self, step: int, wanted: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        """Return the array that a transfer is a part of; the first makes it."""
+        with self._changed:
+            key = (step, wanted["key"])
+            if key not in self._arrays:
+                self._arrays[key] = np.empty(wanted["shape"], np.dtype(wanted["dtype"]))
+            return self._arrays[key]
+
+    def take(self, step: int, receives: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the arrays of a step when all of it has come.
+
+        Raises:
+            LostError: A connection was closed before.
+        """
+        missing = {(step, entry["transfer"]) for entry in receives}
+        with self._changed:
+            while not missing <= self._came:
+                if self._lost is not None:
+                    raise LostError(self._lost)
+                self._changed.wait()
+            self._came -= missing
+            return {key: self._arrays.pop((step, key)) for key in dict.fromkeys(entry["key"] for entry in receives)}
+
+
+class _Worker:
+    def __init__(self, request: Mapping[str, Any], parent: _Parent) -> None:
+        self._request, self._parent = request, parent
+        self._program: Mapping[str, Any] = request["program"]
+        self._links: dict[int, socket.socket] = {}
+        self._inbox = _Inbox(
+            {
+                (step, entry["transfer"]): entry
+                for step, one in enumerate(self._program["steps"])
+                for entry in one["receives"]
+            }
+        )
+        self._held: dict[str, np.ndarray[Any, Any]] = {}
+        self._peak: int | None = 0
+        self._sent = self._once = self._frames = 0
+
+    def work(self) -> None:
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(4)
+        _share_arena(onnxruntime)
+        start = _resident_bytes()
+        sessions = {
+            step: _open_session(onnxruntime, path, self._request["threads"], step)
+            for step, path in enumerate(self._request["models"])
+            if path is not None
+        }
+        loaded = _resident_bytes()
+        _restart_peak()
+        self._connect()
+        for step, program in enumerate(self._program["steps"]):
+            self._parent.wait()
+            started = time.perf_counter()
+            self._step(step, program, sessions.get(step))
+            self._parent.tell({"done": step, "seconds": time.perf_counter() - started})
+        self._parent.wait()
+        peak = _resident_bytes(peak=True)
+        for number, (_, value) in enumerate(self._program["outputs"]):
+            send_array(self._links[CALLER], len(self._program["steps"]), number, _made_of(value, self._held))
+        self._parent.tell(
+            {
+                "sent": self._sent,
+                "sent_once": self._once,
+                "received": self._inbox.received,
+                "headers": self._frames * HEADER_BYTES,
+                "activations": self._peak,
+                "resident": [start, loaded, peak],
+                "version": onnxruntime.__version__,
+            }
+        )
+        self._parent.wait()
+
+    def _connect(self) -> None:
+        """Connect to the devices before this one, and wait for those after it and for the parent."""
+        token, own = self._request["token"], self._request["device"]
+        with listen() as listener:
+            self._parent.tell({"port": listener.getsockname()[1]})
+            ports = {int(number): port for number, port in self._parent.wait()["ports"].items()}
+            for number in self._request["links"]:
+                if number < own:
+                    self._links[number] = introduce(ports[number], token, own, None)
+            while len(self._links) <= len(self._request["links"]):
+                with contextlib.suppress(LostError):
+                    number, connection = meet(listener, token)
+                    self._links[number] = connection
+        for number, connection in self._links.items():
+            connection.settimeout(None)
+            threading.Thread(target=self._inbox.read, args=(number, connection), daemon=True).start()
+        self._parent.tell({"connected": True})
+
+    def _step(self, step: int, program: Mapping[str, Any], session: Any) -> None:
+        for entry in program["sends"]:
+            self._send(step, entry)
+        self._held.update(self._inbox.take(step, program["receives"]))
+        for entry in program["gathers"]:
+            self._gather(entry["key"], entry["value"])
+        self._reach(0)
+        for key in program["sent"]:
+            del self._held[key]
+        if program["run"] is not None:
+            self._run(session, program["run"])
+        for key in program["done"]:
+            del self._held[key]
+
+    def _send(self, step: int, entry: Mapping[str, Any]) -> None:
+        array = _made_of(entry["value"], self._held)
+        for target in entry["targets"]:
+            try:
+                taken = send_array(self._links[target], step, entry["transfer"], array)
+            except OSError as error:
+                raise LostError(str(error)) from error
+            self._sent += taken
+            self._frames += 1
+        self._once += array.nbytes
+
+    def _gather(self, key: str, value: Mapping[str, Any]) -> None:
+        if key not in self._held:
+            self._held[key] = np.empty(value["shape"], np.dtype(value["dtype"]))
+        for cut in value["cuts"]:
+            self._held[key][_index(cut["target"])] = self._held[cut["key"]][_index(cut["source"])]
+
+    def _run(self, session: Any, run: Mapping[str, Any]) -> None:
+        feeds = {name: self._held[key] for name, key in run["inputs"]}
+        results = session.run([name for name, _ in run["outputs"]], feeds)
+        path = Path(session.end_profiling())
+        self._reach(read_profile(json.loads(path.read_text(encoding="utf-8")))["peak_bytes"])
+        path.unlink()
+        for (_, key), array in zip(run["outputs"], results, strict=True):
+            self._held[key] = np.asarray(array)
+
+    def _reach(self, beside: int | None) -> None:
+        """Note what is in use: the arrays held, and what the runtime has beside them; None where it cannot say."""
+        if beside is None or self._peak is None:
+            self._peak = None
+        else:
+            self._peak = max(self._peak, beside + sum(array.nbytes for array in self._held.values()))
+
+
+def _made_of(value: Mapping[str, Any], held: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return a value: a part of one array as it lies there, or a copy of several."""
+    cuts: Sequence[Mapping[str, Any]] = value["cuts"]
+    if len(cuts) == 1:
+        part: np.ndarray[Any, Any] = held[cuts[0]["key"]][_index(cuts[0]["source"])]
+        return part
+    made = np.empty(value["shape"], np.dtype(value["dtype"]))
+    for cut in cuts:
+        made[_index(cut["target"])] = held[cut["key"]][_index(cut["source"])]
+    return made
+
+
+def _index(ranges: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    """Return what indexes a part of an array: always a view of it, where it has no axes, too."""
+    return (*(slice(start, stop) for start, stop in ranges), ...)
+
+
+def _share_arena(onnxruntime: Any) -> None:
+    """Let all sessions of this process take memory from one arena that grows by what is asked for."""
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    growth = {"max_mem": 0, "arena_extend_strategy": 1, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
+    onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(growth))
+
+
+def _open_session(onnxruntime: Any, model: str | bytes, threads: int, number: int) -> Any:
+    """Open a session that executes the file's order and measures, as `memsched.runtimes.onnxruntime.verification` does."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.enable_profiling = True
+    # The runtime adds the time in whole seconds, which several sessions share.
+    options.profile_file_prefix = f"profile_{number}"
+    options.enable_mem_pattern = False
+    options.enable_mem_reuse = False
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _resident_bytes(*, peak: bool = False) -> int | None:
+    """Return what this process has in memory now, or had at most; None where the system does not say."""
+    wanted = "VmHWM:" if peak else "VmRSS:"
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith(wanted):
+                return int(line.split()[1]) * _KIB
+    return None
+
+
+def _restart_peak() -> None:
+    """Forget what was in memory at most so far, where the system can: loading needs models twice for a moment."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def reference(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the model as given in one session, in a process of its own: `memsched.runtimes.child` calls it.
+
+    Args:
+        request: "model": its path or its bytes; "feeds": lists of inputs by name, of which the first that the model
+            runs on is taken; "outputs": names.
+
+    Returns:
+        "feed": which of the feeds it was; "outputs"; "activations": bytes in use at most, inputs included, or None;
+        "version".
+    """
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    _share_arena(onnxruntime)
+    for number, feed in enumerate(request["feeds"]):
+        session = _open_session(onnxruntime, request["model"], 1, number)
+        try:
+            outputs = session.run(list(request["outputs"]), dict(feed))
+        except Exception:  # indices out of bounds, for one: smaller ones may do
+            if number + 1 == len(request["feeds"]):
+                raise
+            continue
+        path = Path(session.end_profiling())
+        peak = read_profile(json.loads(path.read_text(encoding="utf-8")))["peak_bytes"]
+        given = sum(array.nbytes for array in feed.values())
+        activations = None if peak is None else peak + given
+        return {"feed": number, "outputs": outputs, "activations": activations, "version": onnxruntime.__version__}
+    raise ValueError("there are no inputs")
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    # Threads that still read have nothing more to say.
+    os._exit(0)

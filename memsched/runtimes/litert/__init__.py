@@ -1,0 +1,1 @@
+"""LiteRT: its planner, its kernels' temporaries, its interpreter."""

@@ -1,0 +1,148 @@
+"""Runs two models in LiteRT on the same random inputs: the child process's side of `memsched.runtimes.litert.verification`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memsched.runtimes.inputs import Draw
+
+__all__ = ["run"]
+
+_INVOKES = 2
+"""Runs in a row on one input: state that one leaves behind is the next one's input."""
+
+_USUAL_RANGE, _SAFE_RANGE = 4, 1
+"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """How inputs are drawn: integers below ``high``, and whether the outputs vary then (None: unknown)."""
+
+    high: int
+    draw: Draw = "noise"
+    vary: bool | None = None
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Compare models "before" and "after" over "runs" inputs drawn with "seed", with and without LiteRT's delegates.
+
+    Returns:
+        Per mode ("plain" without delegates, "default" with those that LiteRT applies by itself) a dictionary: either
+        "before_error" or "after_error" (a model could not be loaded or run), or "runs", "equal", "max_abs_error",
+        "relative_error", "repeatable" (whether the model as given gives the same outputs twice), "vary" (whether its
+        outputs vary from input to input, None for a single run), and with "probe" also
+        "order_before", "order_after" (lists or None), "arena_before", "arena_after" (bytes or None).
+    """
+    return {mode: _compare_models(request, mode) for mode in ("plain", "default")}
+
+
+def _load(model: bytes, mode: str) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
+    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    operators = interpreter._interpreter.NumNodes()
+    interpreter.allocate_tensors()
+    return interpreter, operators
+
+
+def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
+    from memsched.runtimes.compare import compare, relative_error
+
+    try:
+        expected, drawn = _run_as_given(request, mode)
+    except (ValueError, RuntimeError) as error:
+        return {"before_error": _one_line(error)}
+    try:
+        found = _flat(_run_all(request, "after", mode, drawn))
+    except (ValueError, RuntimeError) as error:
+        return {"after_error": _one_line(error)}
+    equal, max_abs_error = compare(expected, found)
+    repeatable = equal or compare(expected, _flat(_run_all(request, "before", mode, drawn)))[0]
+    result = {
+        "runs": request["runs"],
+        "equal": equal,
+        "max_abs_error": max_abs_error,
+        "relative_error": relative_error(expected, found),
+        "repeatable": repeatable,
+        "vary": drawn.vary,
+    }
+    if request["probe"]:
+        result.update(_probe_both(request, mode, drawn))
+    return result
+
+
+def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], _Drawn]:
+    """Return the outputs of the model as given, with inputs on which it runs, and on which they vary where any do."""
+    from memsched.runtimes.compare import vary
+    from memsched.runtimes.inputs import DRAWS
+
+    drawn = _Drawn(_USUAL_RANGE)
+    try:
+        first = _run_all(request, "before", mode, drawn)
+    except RuntimeError:
+        drawn = _Drawn(_SAFE_RANGE)
+        first = _run_all(request, "before", mode, drawn)
+    if len(first) < 2:
+        return _flat(first), drawn
+    for draw in DRAWS:
+        runs = first if draw == drawn.draw else _run_all(request, "before", mode, replace(drawn, draw=draw))
+        if vary(runs):
+            return _flat(runs), replace(drawn, draw=draw, vary=True)
+    return _flat(first), replace(drawn, vary=False)
+
+
+def _run_all(request: dict[str, Any], name: str, mode: str, drawn: _Drawn) -> list[list[Any]]:
+    """Load a model anew, so that no state is left from before, and return its outputs run by run."""
+    import numpy as np
+
+    interpreter, _ = _load(request[name], mode)
+    seeds = [np.random.SeedSequence([request["seed"], number]) for number in range(request["runs"])]
+    return [_outputs(interpreter, seed, drawn) for seed in seeds]
+
+
+def _flat(runs: Sequence[Sequence[Any]]) -> list[Any]:
+    return [output for run in runs for output in run]
+
+
+def _outputs(interpreter: Any, seed: Any, drawn: _Drawn) -> list[Any]:
+    """Reset the state, run a few times in a row and return all outputs of all runs."""
+    import numpy as np
+
+    from memsched.runtimes.inputs import random_values
+
+    rng = np.random.default_rng(seed)
+    interpreter.reset_all_variables()
+    found = []
+    for _ in range(_INVOKES):
+        for detail in interpreter.get_input_details():
+            quantized = detail["quantization"][0] != 0
+            dtype = "S4" if np.dtype(detail["dtype"]).kind in "OSU" else detail["dtype"]
+            values = random_values(dtype, detail["shape"], rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
+            interpreter.set_tensor(detail["index"], values)
+        interpreter.invoke()
+        found += [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    return found
+
+
+def _probe_both(request: dict[str, Any], mode: str, drawn: _Drawn) -> dict[str, Any]:
+    import numpy as np
+
+    from memsched.runtimes.litert.probe import probe
+
+    found: dict[str, Any] = {}
+    for name in ("before", "after"):
+        interpreter, operators = _load(request[name], mode)
+        _outputs(interpreter, np.random.SeedSequence([request["seed"], 0]), drawn)
+        seen = probe(interpreter, operators)
+        found[f"order_{name}"] = None if seen.order is None else list(seen.order)
+        found[f"arena_{name}"] = seen.arena_bytes
+    return found
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

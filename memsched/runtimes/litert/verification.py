@@ -1,0 +1,148 @@
+"""Verification of TFLite models in LiteRT: the same outputs, the order really executed, the arena really used."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import math
+from typing import Any
+
+from memsched.errors import RuntimeUnavailableError
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.values import Verification
+
+__all__ = ["verify"]
+
+_SESSION = "memsched.runtimes.litert.session:run"
+_LONGEST_REASON = 240
+
+
+def verify(
+    before: bytes,
+    after: bytes,
+    *,
+    runs: int = 3,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    timeout_seconds: float | None = 300.0,
+) -> Verification:
+    """Run a model as given and as optimised in LiteRT, in a child process, and compare.
+
+    Outputs must be equal bit by bit without delegates and with those that LiteRT applies by itself, over ``runs``
+    random inputs, each run twice in a row from reset state. Order and arena (LiteRT's own, in bytes: alignment,
+    scratch tensors and state included) are seen without delegates; a note says where delegates change the order.
+
+    Args:
+        before: The model's file as given.
+        after: The optimised model's file.
+        tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
+        timeout_seconds: For each child process; a model that takes longer counts as one that could not be run.
+
+    Raises:
+        RuntimeUnavailableError: LiteRT is not installed.
+    """
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        raise RuntimeUnavailableError("LiteRT is not installed: run pip install 'memsched[litert]'")
+    runtime = f"litert {importlib.metadata.version('ai-edge-litert')}"
+    request = {"before": before, "after": after, "runs": runs, "seed": seed, "probe": True}
+    result = run_in_child(_SESSION, request, timeout_seconds)
+    if result.status == "crash":
+        # Looking inside is the least tried part: a crash may be its own.
+        result = run_in_child(_SESSION, {**request, "probe": False}, timeout_seconds)
+    if not result.ok:
+        return _failed(runtime, request, result, timeout_seconds)
+    return _judge(runtime, result.value, tolerance)
+
+
+def _unknown(runtime: str, reason: str) -> Verification:
+    return Verification(runtime, 0, None, None, None, None, None, _shorten(reason))
+
+
+def _refuted(runtime: str, runs: int, error: float | None, reason: str) -> Verification:
+    return Verification(runtime, runs, False, error, None, None, None, _shorten(reason))
+
+
+def _failed(runtime: str, request: dict[str, Any], result: ChildResult, timeout_seconds: float | None) -> Verification:
+    """Find out whose fault it is that the child did not answer."""
+    if result.status == "error":
+        return _unknown(runtime, f"LiteRT could not be used: {result.reason}")
+    alone = run_in_child(_SESSION, {**request, "after": request["before"], "probe": False}, timeout_seconds)
+    if result.status == "timeout":
+        return _unknown(runtime, f"running both models was {result.reason}")
+    if alone.status == "crash":
+        return _unknown(runtime, f"LiteRT crashes on the model as given: {alone.reason}")
+    if not alone.ok:
+        return _unknown(runtime, f"LiteRT crashed ({result.reason}), and the model as given alone: {alone.reason}")
+    return _refuted(runtime, 0, None, f"LiteRT crashes on the optimised model only: {result.reason}")
+
+
+def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> Verification:
+    """Make one verdict of what both modes showed."""
+    names = {"plain": "LiteRT without delegates", "default": "LiteRT with its default delegates"}
+    for mode, found in modes.items():
+        if "after_error" in found:
+            return _refuted(runtime, 0, None, f"{names[mode]} refuses the optimised model only: {found['after_error']}")
+        if found.get("equal") is False and found["repeatable"] and found["relative_error"] > tolerance:
+            difference = found["max_abs_error"]
+            error = difference if math.isfinite(difference) else None
+            return _refuted(runtime, found["runs"], error, f"outputs differ in {names[mode]}")
+    ran = {mode: found for mode, found in modes.items() if found.get("equal") or _near(found, tolerance)}
+    refused = {mode: found["before_error"] for mode, found in modes.items() if "before_error" in found}
+    if not ran:
+        if refused:
+            return _unknown(runtime, f"LiteRT refuses the model as given: {next(iter(refused.values()))}")
+        return _unknown(runtime, "the model as given gives other outputs each time it is run on the same inputs")
+    notes = [f"not run in {names[mode]}: {_shorten(reason)}" for mode, reason in refused.items()]
+    matches, reason = _order(modes, notes)
+    plain = modes["plain"]
+    notes += _session(plain)
+    return Verification(
+        runtime=runtime,
+        runs=min(found["runs"] for found in ran.values()),
+        outputs_equal=all(found["equal"] for found in ran.values()),
+        max_abs_error=max(found["max_abs_error"] for found in ran.values()),
+        measured_peak_before_bytes=plain.get("arena_before"),
+        measured_peak_after_bytes=plain.get("arena_after"),
+        executed_order_matches=matches,
+        reason=reason,
+        notes=tuple(notes),
+        relative_error=max(found["relative_error"] for found in ran.values()),
+        outputs_vary=next(iter(ran.values()))["vary"],
+        default_session="with its default delegates, as Interpreter(path) opens it, LiteRT's own arena",
+        default_peak_before_bytes=modes["default"].get("arena_before"),
+        default_peak_after_bytes=modes["default"].get("arena_after"),
+    )
+
+
+def _session(plain: dict[str, Any]) -> list[str]:
+    """Say in which session the peaks were measured."""
+    if plain.get("arena_before") is None or plain.get("arena_after") is None:
+        return []
+    session = "Interpreter(..., experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"
+    return [
+        f"peaks are measured without delegates: {session}",
+        "what LiteRT's default delegate takes beside the arena is not known",
+    ]
+
+
+def _near(found: dict[str, Any], tolerance: float) -> bool:
+    return found.get("equal") is False and found["repeatable"] and found["relative_error"] <= tolerance
+
+
+def _order(modes: dict[str, dict[str, Any]], notes: list[str]) -> tuple[bool | None, str | None]:
+    """Return whether the file's order is executed without delegates, and why that or the arena could not be seen."""
+    plain, default = modes["plain"].get("order_after"), modes["default"].get("order_after")
+    if default is not None and default != list(range(len(default))):
+        notes.append(
+            "with its default delegates LiteRT executes another order: metadata model_control_dependencies keeps it"
+        )
+    unseen = []
+    if plain is None:
+        unseen.append("the order that LiteRT executes could not be seen")
+    if modes["plain"].get("arena_after") is None or modes["plain"].get("arena_before") is None:
+        unseen.append("LiteRT's arena could not be measured (several subgraphs, or tensors outside of it)")
+    return None if plain is None else plain == list(range(len(plain))), "; ".join(unseen) or None
+
+
+def _shorten(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."

@@ -1,0 +1,350 @@
+"""Which order to write for ONNX Runtime, by what makes it keep an order, and what it will cost there.
+
+The scheduler's order has the least peak of liveness. What a session really requests depends on two more things: whose
+order it takes, and whether it hands dead buffers on. A file is changed only where the predicted peak falls, so that
+no session needs more than one without options needs for the file as given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from memsched.check.schedule import check_schedule
+from memsched.errors import UsageError
+from memsched.formats.module import Body, Module, OrderGuarantee
+from memsched.graph.liveness import evaluate
+from memsched.planning.orders import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
+from memsched.planning.write import Guarantee
+from memsched.runtimes.onnxruntime.default_rule import best_default_order
+from memsched.runtimes.onnxruntime.orders import default_order, priority_order, walk_backwards
+from memsched.runtimes.onnxruntime.reuse import Planned, ReuseProfile, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
+from memsched.schedule.orders import ORDERS
+from memsched.targets.load import Target
+
+__all__ = ["Chosen", "Predicted", "applies", "choose", "required_as_stored"]
+
+_LARGEST = 20_000
+"""Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
+
+_EFFORT, _OPS_PER_SECOND = 200_000, 300_000
+
+_Order = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Peaks of the main graph as ONNX Runtime requests the bytes, with workspaces.
+
+    Attributes:
+        given: A session without options on the file as given.
+        none: A session without options on the file that "none" writes.
+        default: A session without options on the file that "default" writes.
+        session: The order of "session", but dead buffers are handed on.
+        session_without_reuse: The order of "session" with all options that the report lists.
+        pins: A session without options on the file that "pins" writes.
+        before_requested: What the verification should measure for the file as given: without workspaces.
+        after_requested: The same for the file written.
+    """
+
+    given: int
+    none: int
+    default: int
+    session: int
+    session_without_reuse: int
+    pins: int
+    before_requested: int
+    after_requested: int
+
+    def peaks(self) -> dict[str, int]:
+        """Return the peaks by guarantee, as the report shows them."""
+        names = ("given", "none", "default", "session", "session_without_reuse", "pins")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Plans for one guarantee.
+
+    Attributes:
+        keep: Nothing better was found for it: the file stays as it is.
+        required: Bytes that the session needs which the guarantee promises: with the options that the report lists
+            for "session", without any for the others.
+    """
+
+    plans: tuple[GraphPlan, ...]
+    predicted: Predicted
+    keep: bool
+    required: int
+
+    def compared_with(self, given: Chosen) -> Chosen:
+        """Return this choice for a rewritten model, held against what the model as given needs."""
+        before = given.predicted
+        predicted = replace(self.predicted, given=before.given, before_requested=before.before_requested)
+        return replace(self, predicted=predicted)
+
+    def describe(self, guarantee: Guarantee) -> Guarantee:
+        """Return ``guarantee`` with what was predicted, and the order that runs where the file stores another."""
+        main = self.plans[0]
+        names = tuple(main.graph.ops[op].name for op in main.schedule.order)
+        return replace(
+            guarantee,
+            predicted=self.predicted.peaks(),
+            requested=(self.predicted.before_requested, self.predicted.after_requested),
+            executed=None if main.stored_order == main.schedule.order else names,
+        )
+
+
+def applies(module: Module, target: Target, guarantee: OrderGuarantee) -> bool:
+    """Whether the target describes ONNX Runtime's planner, and the module is not too large to look closer.
+
+    Raises:
+        UsageError: The target knows no default order that could be improved.
+    """
+    if guarantee == "default" and target.default_order != "onnxruntime":
+        raise UsageError(
+            f"--order-guarantee default is for targets that take ONNX Runtime's default order, which '{target.name}' "
+            "does not: use --target onnxruntime"
+        )
+    ops = sum(len(graph.ops) for graph in module.graphs)
+    if module.format != "onnx" or target.default_order != "onnxruntime":
+        return False
+    return ops <= _LARGEST or guarantee == "default"
+
+
+def effort_for(seconds: float | None) -> int:
+    """Return the ops to simulate in the ``seconds`` that are left; None for no limit."""
+    return _EFFORT if seconds is None else min(_EFFORT, int(seconds * _OPS_PER_SECOND))
+
+
+def choose(
+    module: Module,
+    lowered: Sequence[Lowered],
+    plans: Sequence[GraphPlan],
+    guarantee: OrderGuarantee,
+    *,
+    reorder: bool = True,
+    effort: int = _EFFORT,
+    seed: int = 0,
+    stop: Callable[[], bool] | None = None,
+) -> Chosen:
+    """Return the plans to write for ``guarantee``, and what each guarantee would give.
+
+    Args:
+        plans: The scheduler's, for the graphs of ``module``.
+        reorder: Whether any order but the file's may be written.
+        effort: Ops to simulate in the search for the guarantee that was asked for; the others get what is found
+            without one.
+        stop: Asked often; True ends the search with the best order so far.
+
+    Raises:
+        InternalError: The checker rejects a plan.
+    """
+    run = _Run(module, guarantee, reorder, effort, seed, stop or (lambda: False))
+    for index in bottom_up(module):
+        run.graph(index, lowered[index], plans[index])
+    without_options = guarantee in _WITHOUT_OPTIONS
+    peaks = {way: run.peaks[way][0] for way in _WAYS}
+    # Without a better order the pins would cost time, and another file order would change nothing.
+    worse = peaks[guarantee] >= peaks["given"] or run.requested[guarantee][0] > run.requested["given"][0]
+    keep = without_options and worse and (reorder or guarantee == "default")
+    if keep:
+        peaks[guarantee] = peaks["given"]
+    predicted = Predicted(
+        **{way: peaks[way] for way in _SHOWN},
+        before_requested=run.requested["given" if without_options else "file"][0],
+        after_requested=run.requested[("given" if keep else guarantee) if without_options else "written"][0],
+    )
+    required = peaks["session_without_reuse" if guarantee == "session" else guarantee]
+    return Chosen(run.plans("given" if keep else guarantee), predicted, keep, required)
+
+
+def required_as_stored(module: Module, lowered: Sequence[Lowered], guarantee: OrderGuarantee) -> int:
+    """Return the bytes that the session which ``guarantee`` promises needs for the file as it is: `Chosen.required`.
+
+    That session has the options that the report lists for "session", and none for the others.
+    """
+    peaks: dict[int, int] = {}
+    for index in bottom_up(module):
+        graph, with_options = lowered[index].graph, guarantee == "session"
+        planned = Planned.of(graph, lowered[index].storage)
+        bodies = [body for body in module.bodies if body.parent == index]
+        order = priority_order(graph) if with_options else default_order(graph)
+        peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
+    return peaks[0]
+
+
+_SHOWN = ("given", "none", "default", "session", "session_without_reuse", "pins")
+_WAYS = (*_SHOWN, "file", "written")
+"""Ways to run a module. "file" is the given file's order, "written" that of the file that "session" or "none" writes,
+both with the options that the report lists."""
+
+_WITHOUT_REUSE = frozenset({"session_without_reuse", "file", "written"})
+_WITHOUT_OPTIONS = frozenset({"pins", "default"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """Per way the order that runs, and per guarantee the one to store in the file."""
+
+    runs: Mapping[str, _Order]
+    stored: Mapping[str, _Order]
+
+
+class _Run:
+    """One call's state: per way and graph, the peak with and without workspaces."""
+
+    def __init__(
+        self,
+        module: Module,
+        guarantee: OrderGuarantee,
+        reorder: bool,
+        effort: int,
+        seed: int,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.module, self.guarantee, self.reorder = module, guarantee, reorder
+        self.effort, self.seed, self.stop = effort, seed, stop
+        self.peaks: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
+        self.requested: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
+        self.orders: dict[int, _Orders] = {}
+        self.given: dict[int, tuple[Lowered, GraphPlan]] = {}
+
+    def graph(self, index: int, lowered: Lowered, plan: GraphPlan) -> None:
+        """Find the orders of one graph, after those that its ops execute, and what they cost."""
+        planned = Planned.of(lowered.graph, lowered.storage)
+        bodies = [body for body in self.module.bodies if body.parent == index]
+        orders = self._orders(lowered, plan, _with_bodies(planned, bodies, self.peaks["given"]))
+        bare = replace(planned, storage=replace(planned.storage, workspace=(0,) * len(lowered.graph.ops)))
+        for way in _WAYS:
+            reuse, order = way not in _WITHOUT_REUSE, orders.runs[way]
+            for figures, alone in ((self.peaks[way], planned), (self.requested[way], bare)):
+                figures[index] = simulate_reuse(_with_bodies(alone, bodies, figures), order, reuse=reuse).peak
+        self.orders[index] = orders
+        self.given[index] = (lowered, plan)
+
+    def _orders(self, lowered: Lowered, plan: GraphPlan, planned: Planned) -> _Orders:
+        graph, storage = lowered.graph, lowered.storage
+        file = tuple(range(len(graph.ops)))
+        best, given = plan.schedule.order, default_order(graph)
+        session = none = pins = best
+        default, stored = given, file
+        if self.reorder:
+            candidates = list(dict.fromkeys([best, given, *(rule(storage) for rule in ORDERS.values())]))
+            session = _for_session(lowered, planned, [best, given, file])
+            none = _for_plain_sessions(lowered, planned, candidates)
+            found = best_default_order(planned, candidates, **self._limits("default", plan))
+            default, stored = found.executed, found.file_order
+            pins = least_with_reuse(planned, [*candidates, default], **self._limits("pins", plan)).order
+        by_file = priority_order(graph, session)
+        runs = {
+            "given": given,
+            "none": walk_backwards(storage.preds, storage.succs, none),
+            "default": default,
+            "session": by_file,
+            "session_without_reuse": by_file,
+            "pins": pins,
+            "file": priority_order(graph),
+            "written": priority_order(graph, none) if self.guarantee == "none" else by_file,
+        }
+        return _Orders(runs, {"given": file, "none": none, "default": stored, "session": session, "pins": pins})
+
+    def _limits(self, guarantee: OrderGuarantee, plan: GraphPlan) -> _Limits:
+        effort = self.effort if guarantee == self.guarantee else 0
+        return {"lower_bound": plan.schedule.lower_bound, "effort": effort, "seed": self.seed, "stop": self.stop}
+
+    def plans(self, guarantee: str) -> tuple[GraphPlan, ...]:
+        """Return the checked plans: what runs, and what is stored for it."""
+        result: dict[int, GraphPlan] = {}
+        peaks: dict[int, int] = {}
+        all_bodies = bodies_by_parent(self.module)
+        for index in bottom_up(self.module):
+            orders, (lowered, plan) = self.orders[index], self.given[index]
+            bodies = all_bodies.get(index, ())
+            stored = orders.stored[guarantee]
+            order = orders.runs[guarantee] if guarantee in {"default", "given"} else stored
+            if order != plan.schedule.order or any(
+                peaks[body.graph] != self.given[body.graph][1].checked.peak for body in bodies
+            ):
+                plan = _planned(plan, with_bodies(lowered, bodies, peaks), order)
+            result[index] = replace(plan, stored=stored)
+            peaks[index] = plan.checked.peak
+        return tuple(result[index] for index in range(len(result)))
+
+
+class _Limits(TypedDict):
+    lower_bound: int
+    effort: int
+    seed: int
+    stop: Callable[[], bool]
+
+
+def _planned(plan: GraphPlan, lowered: Lowered, order: _Order) -> GraphPlan:
+    """Return ``plan`` with another order; what was proven about every order still holds."""
+    profile = evaluate(lowered.storage, order)
+    schedule = replace(
+        plan.schedule,
+        order=order,
+        in_place=profile.in_place(lowered.storage, order),
+        peak=profile.peak,
+        status="optimal" if profile.peak == plan.schedule.lower_bound else "feasible",
+        method="chosen for the order guarantee",
+    )
+    return replace(plan, graph=lowered.graph, schedule=schedule, checked=check_schedule(lowered.graph, schedule))
+
+
+def _with_bodies(planned: Planned, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Planned:
+    """Return ``planned`` with the largest peak of each op's bodies added to its workspace."""
+    if not bodies:
+        return planned
+    largest: dict[int, int] = {}
+    for body in bodies:
+        largest[body.op] = max(largest.get(body.op, 0), peaks[body.graph] - body.handed)
+    workspace = tuple(own + largest.get(op, 0) for op, own in enumerate(planned.storage.workspace))
+    return replace(planned, storage=replace(planned.storage, workspace=workspace))
+
+
+def _by_file(lowered: Lowered, planned: Planned, order: _Order) -> int:
+    """Return the peak of a file stored in ``order`` with the options that the report lists."""
+    return simulate_reuse(planned, priority_order(lowered.graph, order), reuse=False).peak
+
+
+def _for_session(lowered: Lowered, planned: Planned, candidates: Sequence[_Order]) -> _Order:
+    """Return the order of least peak with the listed options, of those whose measurable peak does not rise.
+
+    What a profile shows leaves workspaces out, so it may rise although less is needed: users would see that.
+    """
+    storage = lowered.storage
+    file = tuple(range(len(storage.preds)))
+    measured = simulate_reuse(planned, walk_backwards(storage.preds, storage.succs, file)).requested_peak
+
+    def rank(order: _Order) -> tuple[bool, int]:
+        found = simulate_reuse(planned, priority_order(lowered.graph, order), reuse=False)
+        return found.requested_peak > measured, found.peak
+
+    return min(candidates, key=rank)
+
+
+def _for_plain_sessions(lowered: Lowered, planned: Planned, candidates: Sequence[_Order]) -> _Order:
+    """Return the file order with the least peak among those that cost sessions without options nothing.
+
+    They ignore the file's order, but what they make of another one may be worse than what they made of the given one.
+    """
+    storage = lowered.storage
+    file = tuple(range(len(storage.preds)))
+
+    def plain(order: _Order) -> ReuseProfile:
+        return simulate_reuse(planned, walk_backwards(storage.preds, storage.succs, order))
+
+    given, best = plain(file), file
+    least = _by_file(lowered, planned, file)
+    for order in candidates:
+        peak = _by_file(lowered, planned, order)
+        if peak < least:
+            found = plain(order)
+            # Neither what is needed nor what can be measured may rise.
+            if found.peak <= given.peak and found.requested_peak <= given.requested_peak:
+                best, least = order, peak
+    return best

@@ -1,0 +1,407 @@
+"""What the child process does with ONNX Runtime: sessions, inputs, profiles. Called through ``run_in_child``.
+
+Requests and answers are plain values, as ``memsched.runtimes.child`` can pass them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memsched.formats.onnx.structure import analyse
+from memsched.runtimes.compare import close, compare, relative_error, vary
+from memsched.runtimes.inputs import DRAWS, Draw
+from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed
+from memsched.runtimes.onnxruntime.pins import shape_nodes
+
+__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline"]
+__all__ += ["read_profile", "run_once", "session_options", "unseeded"]
+
+GRAPH_LEVELS = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+"""Words for levels of graph optimisation to the runtime's own."""
+
+_NODE_NAME = "memsched_node_"
+_EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
+_PIN = "memsched_pin_"
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+# Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
+_INTEGER_BOUNDS = (4, 2, 1)
+_FOREIGN = ("bfloat16", "float8")
+_NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
+_FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A session that could not be made, or was loaded but could not run on these inputs."""
+
+    session: int
+    message: str
+    loaded: bool
+
+
+def execute(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run sessions on the same random inputs, compare their outputs, read their profiles.
+
+    A session gets the model's own bytes, and nothing but the options that are stated, a profile and silence.
+
+    Args:
+        request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
+            lies, or None; "sessions": each {"model": index, "options" as `session_options` takes them, "required":
+            whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
+            "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the order; "expected": the node names of
+            the last model in the order wanted, or None for its own file order.
+
+    Returns:
+        "version"; "failed": the number of the session that could not run, or None, with its "message";
+        "random": an op that draws random numbers without a seed, or None; "vary": whether the first session's outputs
+        vary from input to input, None for a single run; "sessions": each {"peak_bytes", "lasting_bytes", "order": as
+        `read_profile` gives them, "equal", "close", "max_abs_error", "relative_error", "message": why it has no
+        results}; "models": each {"nodes": [name, op type], "free": positions whose order means nothing, "expected"}.
+    """
+    import onnx
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    protos = [load_proto(onnx, model) for model in request["models"]]
+    random = next((op for proto in protos for op in unseeded(proto)), None)
+    models = [_describe(proto, request) for proto in protos]
+    answer = {
+        "version": onnxruntime.__version__,
+        "random": random,
+        "models": models,
+        "failed": None,
+        "message": None,
+        "vary": None,
+    }
+    for bound in _INTEGER_BOUNDS:
+        run = _Run(onnxruntime, request, protos, bound)
+        failure = run.all()
+        if failure is None:
+            return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
+        # Other inputs may help the first model only; what it runs on, the others must run on too.
+        if failure.session or answer["failed"] is None:
+            answer.update(failed=failure.session, message=failure.message)
+        if failure.session or not failure.loaded:
+            break
+    return {**answer, "sessions": []}
+
+
+def load_proto(onnx: Any, model: Mapping[str, Any]) -> Any:
+    """Return a model of a request as a protobuf message."""
+    if "bytes" in model:
+        return onnx.load_model_from_string(model["bytes"])
+    return onnx.load_model(model["path"], load_external_data=False)
+
+
+def _graphs(proto: Any) -> list[Any]:
+    """Return everything in a model that holds nodes: the main graph first, then bodies, then functions."""
+    holders = [proto.graph, *proto.functions]
+    for holder in holders:
+        for node in holder.node:
+            for attribute in node.attribute:
+                holders.extend([attribute.g] if attribute.HasField("g") else [])
+                holders.extend(attribute.graphs)
+    return holders
+
+
+def unseeded(proto: Any) -> list[str]:
+    """Return the op types that draw random numbers which differ from session to session."""
+    found = []
+    for holder in _graphs(proto):
+        for node in holder.node:
+            training = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]
+            if (node.op_type in _RANDOM or training) and not any(a.name == "seed" for a in node.attribute):
+                found.append(node.op_type)
+    return found
+
+
+def _describe(proto: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's nodes, those whose order means nothing, and the wanted order as file positions."""
+    nodes = proto.graph.node
+    scope = analyse(proto.graph)[0]
+    free = {at for at, node in enumerate(nodes) if scope.constant_node[at] or node.name.startswith(_PIN)}
+    if request["pinned"]:
+        free.update(shape_nodes(proto))
+    expected = request["expected"]
+    order = list(range(len(nodes))) if expected is None else _positions(nodes, expected)
+    return {"nodes": [[node.name, node.op_type] for node in nodes], "free": sorted(free), "expected": order}
+
+
+def _positions(nodes: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Return the positions of the nodes with these names; a node without a name of its own has one of its outputs."""
+    count = Counter(node.name for node in nodes)
+    places = {name: at for at, node in enumerate(nodes) for name in node.output}
+    places.update((node.name, at) for at, node in enumerate(nodes) if count[node.name] == 1)
+    taken = {places[name] for name in names if name in places}
+    for at, node in enumerate(nodes):
+        if at not in taken:
+            places.setdefault(node.name, at)
+    return list(dict.fromkeys(places[name] for name in names if name in places))
+
+
+def _rename(proto: Any) -> None:
+    """Name each main node by its file position, so that events tell which it was; names may be missing or double."""
+    for holder in _graphs(proto)[1:]:
+        for node in holder.node:
+            node.name = ""
+    for at, node in enumerate(proto.graph.node):
+        node.name = f"{_NODE_NAME}{at}"
+
+
+class _Run:
+    """One attempt at all sessions of a request, with integer inputs below ``bound``."""
+
+    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int) -> None:
+        self._onnxruntime, self._request, self._protos, self._bound = onnxruntime, request, protos, bound
+        self._feeds: list[dict[str, Any]] = []
+        self._outputs: list[list[list[Any]]] = []
+        self.results: list[dict[str, Any]] = []
+        self.vary: bool | None = None
+
+    def all(self) -> _Failure | None:
+        """Run the sessions one after another; return the required one that could not, if any."""
+        for number, wanted in enumerate(self._request["sessions"]):
+            session: Any = None
+            outputs: list[list[Any]] = []
+            try:
+                session = self._open(wanted)
+                outputs, events = self._run(session, wanted)
+                profile = read_profile(events, self._places(wanted))
+                if self._hides_nodes(wanted):
+                    profile["order"] = self._order_of_copy(wanted)
+            except Exception as error:  # the runtime raises classes of its own, all of them results here
+                if wanted["required"]:
+                    return _Failure(number, _one_line(error), session is not None)
+                self.results.append({**_NO_RESULTS, "message": _one_line(error)})
+            else:
+                reference = self._outputs[wanted["reference"]] if number else outputs
+                compared = _compare_runs(reference, outputs, self._request)
+                self.results.append({**profile, **compared, "message": None})
+            self._outputs.append(outputs)
+        return None
+
+    def _open(self, wanted: Mapping[str, Any], renamed: bytes | None = None) -> Any:
+        """Open a session on the model's own bytes, or on those of its copy."""
+        model = self._request["models"][wanted["model"]]
+        options = session_options(self._onnxruntime, wanted["options"])
+        options.enable_profiling = True
+        options.profile_file_prefix = "profile"
+        source = renamed or model.get("bytes") or model["path"]
+        if not isinstance(source, str):
+            find_data(options, model["folder"])
+        return open_session(self._onnxruntime, source, options, wanted["options"])
+
+    def _run(self, session: Any, wanted: Mapping[str, Any]) -> tuple[list[list[Any]], list[Any]]:
+        """Run on all inputs, on the first only where the session is not required; return outputs and the profile.
+
+        The profile has the first run, before the arena keeps anything, and where the session makes a memory pattern
+        in it, the next one, which uses that.
+        """
+        first = not self._feeds
+        if first:
+            self._feeds = self._draw(session, wanted, "noise")
+        feeds = self._feeds if wanted["required"] else self._feeds[:1]
+        outputs = [_copied(run_once(session, feeds[0]))]
+        if wanted["options"]["pattern"]:
+            run_once(session, feeds[0])
+        path = Path(session.end_profiling())
+        events = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+        outputs.extend(run_once(session, feed) for feed in feeds[1:])
+        if first and len(feeds) > 1:
+            outputs = self._varied(session, wanted, outputs)
+        return outputs, events
+
+    def _varied(self, session: Any, wanted: Mapping[str, Any], outputs: list[list[Any]]) -> list[list[Any]]:
+        """Draw other inputs where the outputs are the same for all; return the outputs of those that are kept."""
+        self.vary = vary(outputs)
+        for draw in () if self.vary else DRAWS[1:]:
+            feeds = self._draw(session, wanted, draw)
+            found: list[list[Any]] = []
+            with contextlib.suppress(Exception):  # it may not run on such inputs, but on others it did
+                found = [run_once(session, feed) for feed in feeds]
+            if found and vary(found):
+                self._feeds, self.vary = feeds, True
+                return found
+        return outputs
+
+    def _draw(self, session: Any, wanted: Mapping[str, Any], draw: Draw) -> list[dict[str, Any]]:
+        import numpy as np
+
+        rng, proto = np.random.default_rng(self._request["seed"]), self._protos[wanted["model"]]
+        return [
+            random_feed(session, proto, self._request, rng, self._bound, draw) for _ in range(self._request["runs"])
+        ]
+
+    def _places(self, wanted: Mapping[str, Any]) -> list[tuple[int, str]]:
+        """Return position and type of the nodes that ONNX Runtime numbers; it turns Constant nodes into weights."""
+        nodes = self._protos[wanted["model"]].graph.node
+        return [(at, node.op_type) for at, node in enumerate(nodes) if node.op_type != "Constant"]
+
+    def _hides_nodes(self, wanted: Mapping[str, Any]) -> bool:
+        """Whether nodes of bodies or functions have the numbers of main nodes in a profile."""
+        return len(_graphs(self._protos[wanted["model"]])) > 1
+
+    def _order_of_copy(self, wanted: Mapping[str, Any]) -> list[int]:
+        """Return the order of the main graph's nodes in a copy in which their names tell them from all others."""
+        import onnx
+
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self._protos[wanted["model"]])
+        _rename(copy)
+        session = self._open(wanted, copy.SerializeToString())
+        run_once(session, self._feeds[0])
+        path = Path(session.end_profiling())
+        events = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+        found = (_EVENT.fullmatch(event["name"]) for event in events if event.get("cat") == "Node")
+        return [int(one.group(1)) for one in found if one]
+
+
+def _copied(outputs: Sequence[Any]) -> list[Any]:
+    """Return outputs that do not keep the session's memory."""
+    import numpy as np
+
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in outputs]
+
+
+def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = [compare(one, other) for one, other in zip(reference, outputs, strict=False)]
+    near = [close(one, other, request["rtol"], request["atol"]) for one, other in zip(reference, outputs, strict=False)]
+    return {
+        "equal": all(same for same, _ in pairs),
+        "close": all(near),
+        "max_abs_error": max((error for _, error in pairs), default=0.0),
+        "relative_error": max((relative_error(a, b) for a, b in zip(reference, outputs, strict=False)), default=0.0),
+    }
+
+
+def session_options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
+    """Return a session's options.
+
+    Args:
+        wanted: "level" of graph optimisation, "order": "file" or "default", "reuse": whether buffers may be handed on,
+            "pattern": whether buffers of one run are requested at once in the next.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.enable_mem_pattern = wanted["pattern"]
+    options.enable_mem_reuse = wanted["reuse"]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[wanted["level"]])
+    if wanted["order"] == "file":
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    return options
+
+
+def open_session(onnxruntime: Any, source: str | bytes, options: Any, wanted: Mapping[str, Any]) -> Any:
+    """Open a session on a path or a model's bytes; ``wanted`` has "disabled": optimisations that are left out."""
+    disabled = list(wanted["disabled"]) or None
+    return onnxruntime.InferenceSession(
+        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
+
+
+def find_data(options: Any, folder: str | None) -> None:
+    """Let a session find the external data of a model that is given as bytes."""
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+
+
+def run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
+    """Run a session; values of types that numpy lacks (bfloat16, float8) take a detour as raw bytes."""
+    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
+    if not any(foreign in kind for kind in kinds for foreign in _FOREIGN):
+        outputs: list[Any] = session.run(None, feed)
+        return outputs
+    import onnx
+    import onnxruntime
+
+    values = {}
+    for name, array in feed.items():
+        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        raw = array.view(f"u{array.dtype.itemsize}") if array.dtype.num >= _FIRST_FOREIGN_TYPE else array
+        values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind)
+    return [_array(value) for value in session.run_with_ort_values(None, values)]
+
+
+def _array(value: Any) -> Any:
+    """Return the elements of an OrtValue, of a type that numpy knows or not."""
+    kind = value.data_type()
+    if not any(foreign in kind for foreign in _FOREIGN):
+        return value.numpy()
+    import ctypes
+
+    import numpy as np
+
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(data, dtype_of(kind[7:-1])).reshape(value.shape())
+
+
+def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int, str]] = ()) -> dict[str, Any]:
+    """Return the peak and the order of nodes in the profile of a session's first runs.
+
+    "peak_bytes" is the most that was requested from the CPU arena at any node's end of the first run, less what was in
+    use before its first node (the weights); "lasting_bytes" is the same over all runs; "order" has the file positions
+    of the main graph's nodes, each once.
+
+    Args:
+        places: Of the nodes as the session numbers them, position in the file and type.
+    """
+    order: dict[int, None] = {}
+    base = _before(events)
+    highest = first = 0
+    ended = min((e["ts"] + e["dur"] for e in events if e.get("name") == "model_run"), default=math.inf)
+    for event in events:
+        if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
+            continue
+        arguments = event.get("args", {})
+        number = int(arguments.get("node_index", -1))
+        # What optimisation made has a number of its own, behind those of the file.
+        if 0 <= number < len(places) and places[number][1] == arguments.get("op_name"):
+            order[places[number][0]] = None
+        if base is not None and "mem_bytes_requested_in_use" in arguments:
+            highest = max(highest, int(arguments["mem_bytes_requested_in_use"]) - base)
+            first = highest if event["ts"] <= ended else first
+    known = base is not None
+    return {"peak_bytes": first if known else None, "lasting_bytes": highest if known else None, "order": list(order)}
+
+
+def _before(events: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the bytes in use before the node that began first: one with a body ends after those in it."""
+    nodes = [event for event in events if "mem_bytes_requested_in_use" in event.get("args", {})]
+    first = min(nodes, key=lambda event: int(event["ts"]), default=None)
+    if first is None:
+        return None
+    return int(first["args"]["mem_bytes_requested_in_use"]) - int(first["args"]["mem_requested_in_use_delta"])
+
+
+def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return {"bytes": the model at "path" as ONNX Runtime's graph optimisation at "level" rewrites it}."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[request["level"]])
+    options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
+    onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
+    return {"bytes": Path("optimized.onnx").read_bytes()}
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,441 @@
+"""ONNX Runtime: do two models compute the same, how much memory do they take, and which order does it execute.
+
+Every figure comes from sessions in a child process, on the very bytes that are given, with the options that
+``session_instructions`` tells users to set and no others; beside it stands what a session without options needs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from memsched.errors import ModelError, RuntimeUnavailableError
+from memsched.formats.module import OrderGuarantee
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.values import OtherSize, Verification
+
+__all__ = [
+    "Comparison",
+    "Measurement",
+    "compare_models",
+    "measure",
+    "offline_optimized",
+    "session_instructions",
+    "try_other_sizes",
+    "verify",
+]
+
+_EXECUTE = "memsched.runtimes.onnxruntime.sessions:execute"
+_OTHER_SIZES = "memsched.runtimes.onnxruntime.sizes:execute"
+_OPTIMIZE = "memsched.runtimes.onnxruntime.sessions:optimize_offline"
+_DISABLED = ("CommonSubexpressionElimination", "MatMulAddFusion")
+"""Optimisations of the level BASIC that merge what was computed again on purpose, or number nodes anew."""
+
+_PRINTED: Final[Mapping[str, Any]] = {
+    "level": "basic",
+    "order": "file",
+    "reuse": False,
+    "pattern": False,
+    "disabled": list(_DISABLED),
+}
+_WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
+    "level": "all",
+    "order": "default",
+    "reuse": True,
+    "pattern": True,
+    "disabled": [],
+}
+_UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
+
+_FAR = 0.05
+"""Of an output's largest magnitude: farther apart than optimisations that differ can bring two models."""
+
+_PLAIN: Final = frozenset({"pins", "default"})
+"""Guarantees that ask for nothing but what a session does by itself."""
+
+_HOISTED = frozenset({"Shape", "Size"})
+_REASON_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models in ONNX Runtime, compared with a tolerance too.
+
+    Attributes:
+        verification: Bit-equality, the largest error and the measured peaks.
+        outputs_close: Whether all outputs agree within the tolerance; None when they could not be compared.
+    """
+
+    verification: Verification
+    outputs_close: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One model as ONNX Runtime ran it.
+
+    Attributes:
+        peak_bytes: Activation memory requested at most, weights and inputs excluded; None when it could not run.
+        executed: File positions of the main graph's nodes in the order they ran; None when it could not run.
+        reason: Why not, in the runtime's words.
+    """
+
+    peak_bytes: int | None
+    executed: tuple[int, ...] | None
+    reason: str | None
+
+
+def verify(
+    before: str | Path | bytes,
+    after: str | Path | bytes,
+    *,
+    expected_order: Sequence[str] | None = None,
+    guarantee: OrderGuarantee = "session",
+    runs: int = 3,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> Verification:
+    """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
+
+    Args:
+        before: The model as given: a path (external data is found beside it) or the file's bytes.
+        after: The optimised model.
+        expected_order: Names of the nodes of ``after`` (a node without a name: of one of its outputs) in the wanted
+            order; None for the order of its file.
+        guarantee: "pins" and "default": the order is looked for in sessions without options, graph optimisation off
+            (for pins also on), and both peaks are measured in sessions without options; otherwise all of that is done
+            in sessions with the options of ``session_instructions``.
+        runs: Input sets to compare.
+        seed: Of the inputs.
+        input_shapes: Dimensions of inputs that the model leaves open.
+        dims: Values of its symbolic dimensions.
+        data_folder: Where the external data of models given as bytes lies.
+        timeout_seconds: For everything.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    return compare_models(
+        before,
+        after,
+        expected_order=expected_order,
+        guarantee=guarantee,
+        runs=runs,
+        seed=seed,
+        input_shapes=input_shapes,
+        dims=dims,
+        data_folder=data_folder,
+        timeout_seconds=timeout_seconds,
+    ).verification
+
+
+def compare_models(
+    before: str | Path | bytes,
+    after: str | Path | bytes,
+    *,
+    expected_order: Sequence[str] | None = None,
+    guarantee: OrderGuarantee = "session",
+    runs: int = 3,
+    seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> Comparison:
+    """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    _require_runtime()
+    first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
+    request = {
+        **_request(
+            [_model(before, data_folder), _model(after, data_folder)],
+            [
+                {"model": 0, "options": dict(first), "required": True, "reference": 0},
+                {"model": 1, "options": dict(first), "required": True, "reference": 0},
+                {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 0},
+                {"model": 1, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 2},
+            ],
+            seed=seed,
+            input_shapes=input_shapes,
+            dims=dims,
+        ),
+        "runs": max(runs, 1),
+        "rtol": rtol,
+        "atol": atol,
+        "pinned": guarantee == "pins",
+        "expected": None if expected_order is None else list(expected_order),
+    }
+    result = run_in_child(_EXECUTE, request, timeout_seconds)
+    if not result.ok:
+        return Comparison(_died(result, request, timeout_seconds), None)
+    answer = result.value
+    if answer["failed"] is not None:
+        return Comparison(_failed(answer["failed"], answer["message"], _runtime(answer)), None)
+    return _judged(answer, guarantee, request["runs"])
+
+
+def try_other_sizes(
+    before: bytes,
+    after: bytes,
+    *,
+    guarantee: OrderGuarantee = "session",
+    tolerance: float = 0.0,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
+    """Run both models at two further sizes of every dimension of an input that ``before`` leaves open.
+
+    Both are run with the options of ``session_instructions`` and in a session without options.
+
+    Args:
+        tolerance: Relative error that is permitted.
+
+    Returns:
+        What came of each size, and notes for the report.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    _require_runtime()
+    first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
+    request: dict[str, Any] = {
+        "models": [_model(before, data_folder), _model(after, data_folder)],
+        "sessions": [dict(first), dict(_WITHOUT_OPTIONS)],
+        "tolerance": tolerance,
+        "far": _FAR,
+        "seed": seed,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
+    }
+    result = run_in_child(_OTHER_SIZES, request, timeout_seconds)
+    if result.status == "crash":
+        return (OtherSize("sizes", 0, "wrong", f"onnxruntime: {_shorten(result.reason or '')}"),), ()
+    if not result.ok:
+        return (), (f"other sizes were not tried: {_shorten(result.reason or 'they did not run')}",)
+    notes = [f"no other size of {name} was found that the model as given accepts" for name in result.value["untried"]]
+    return tuple(OtherSize(**size) for size in result.value["sizes"]), tuple(notes)
+
+
+def measure(
+    model: str | Path | bytes,
+    *,
+    seed: int = 0,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    data_folder: str | Path | None = None,
+    level: Literal["disabled", "basic", "extended", "all"] = "basic",
+    order: Literal["file", "default"] = "file",
+    reuse: bool | None = None,
+    timeout_seconds: float | None = 600.0,
+) -> Measurement:
+    """Run one model once on random inputs, with the options of `session_instructions` where none is stated.
+
+    Args:
+        level: Of ONNX Runtime's graph optimisation.
+        order: "file" sets the session option that honours the file; "default" does not.
+        reuse: Whether dead buffers are handed on (``enable_mem_reuse``); None for what goes with the order: not with
+            the options that `session_instructions` lists, otherwise as in any session.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    _require_runtime()
+    handed_on = order == "default" if reuse is None else reuse
+    options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
+    session = {"model": 0, "options": options, "required": True, "reference": 0}
+    request = _request([_model(model, data_folder)], [session], seed=seed, input_shapes=input_shapes, dims=dims)
+    result = run_in_child(_EXECUTE, request, timeout_seconds)
+    if not result.ok:
+        return Measurement(None, None, _shorten(result.reason or "it did not run"))
+    if result.value["failed"] is not None:
+        return Measurement(None, None, _shorten(result.value["message"]))
+    shown = result.value["sessions"][0]
+    return Measurement(shown["peak_bytes"], tuple(shown["order"]), None)
+
+
+def offline_optimized(
+    path: str | Path, level: Literal["basic", "extended"], timeout_seconds: float | None = 600.0
+) -> bytes:
+    """Return the model as ONNX Runtime's graph optimisation of this level rewrites it.
+
+    Reordered afterwards, its file order holds in a session with ``PRIORITY_BASED`` at this level or a lower one,
+    because there is nothing left to rewrite.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        ModelError: ONNX Runtime cannot load the model.
+    """
+    _require_runtime()
+    request = {"path": str(Path(path).absolute()), "level": level}
+    result = run_in_child(_OPTIMIZE, request, timeout_seconds)
+    if not result.ok:
+        raise ModelError(f"{path}: onnxruntime cannot optimise it: {_shorten(result.reason or 'it did not run')}")
+    optimized: bytes = result.value["bytes"]
+    return optimized
+
+
+def session_instructions(guarantee: OrderGuarantee) -> list[str]:
+    """Return the lines of Python by which an ONNX Runtime session executes the file's order."""
+    if guarantee == "pins":
+        return ["session = onnxruntime.InferenceSession(path)  # the order is in the model: no option is needed"]
+    if guarantee == "default":
+        return ["session = onnxruntime.InferenceSession(path)  # its default order is the wanted one: no option"]
+    return [
+        "options = onnxruntime.SessionOptions()",
+        "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
+        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC",
+        "options.enable_mem_reuse = False",
+        "options.enable_mem_pattern = False",
+        f"kept = [{', '.join(f'{name!r}' for name in _DISABLED)}]".replace("'", '"'),
+        "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
+    ]
+
+
+def _require_runtime() -> None:
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-verify")
+
+
+def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:
+    """Describe a model to the child; "folder" is where its external data lies."""
+    if isinstance(model, bytes):
+        return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
+    path = Path(model).absolute()
+    return {"path": str(path), "folder": str(path.parent)}
+
+
+def _request(
+    models: Sequence[Mapping[str, Any]],
+    sessions: Sequence[Mapping[str, Any]],
+    *,
+    seed: int,
+    input_shapes: Mapping[str, Sequence[int]] | None,
+    dims: Mapping[str, int] | None,
+) -> dict[str, Any]:
+    """Return what the child is asked to run once: the models in these sessions, with no order that is looked for."""
+    return {
+        "models": list(models),
+        "sessions": list(sessions),
+        "runs": 1,
+        "seed": seed,
+        "rtol": 0.0,
+        "atol": 0.0,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
+        "pinned": False,
+        "expected": None,
+    }
+
+
+def _runtime(answer: Mapping[str, Any]) -> str:
+    return f"onnxruntime {answer['version']}"
+
+
+def _died(result: ChildResult, request: dict[str, Any], timeout_seconds: float | None) -> Verification:
+    """Judge a comparison whose process died: run the first model alone to see which of the two it was."""
+    reason = f"onnxruntime: {_shorten(result.reason or 'it did not run')}"
+    if result.status != "timeout":
+        alone = {**request, "models": request["models"][:1], "sessions": request["sessions"][:1]}
+        if run_in_child(_EXECUTE, alone, timeout_seconds).ok:
+            return _verdict("onnxruntime", equal=False, reason=f"the optimised model does not run: {reason}")
+    return _verdict("onnxruntime", equal=None, reason=reason)
+
+
+def _failed(session: int, message: str, runtime: str) -> Verification:
+    if session == 0:
+        return _verdict(runtime, equal=None, reason=_shorten(message))
+    return _verdict(runtime, equal=False, reason=f"the optimised model does not run: {_shorten(message)}")
+
+
+def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
+    return Verification(runtime, 0, equal, None, None, None, None, reason)
+
+
+def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> Comparison:
+    before, after, given, default = answer["sessions"]
+    notes: list[str] = []
+    reasons: list[str] = []
+    equal: bool | None = after["equal"]
+    near: bool | None = after["close"]
+    error: float | None = after["max_abs_error"]
+    if not equal and answer["random"] is not None:
+        equal = near = error = None
+        reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
+    elif not equal:
+        reasons.append(f"outputs differ by up to {error:g}")
+    matches = _order_matches(answer["models"][1], after["order"], notes)
+    if not matches:
+        reasons.append("onnxruntime did not execute the wanted order")
+    relative: float | None = None if equal is None else after["relative_error"]
+    if default["order"] is None:
+        notes.append(f"without options it does not run: {_shorten(default['message'])}")
+    else:
+        if guarantee == "pins" and not _order_matches(answer["models"][1], default["order"], []):
+            matches = False
+            reasons.append("with graph optimisation, onnxruntime did not execute the wanted order")
+        apart = default["relative_error"]
+        if given["order"] is not None and answer["random"] is None and apart:
+            # What is merged differs from model to model, and with it the last bits.
+            text = f"without options, outputs differ by up to {apart:.1e} of their largest magnitude"
+            notes.append(text)
+            if after["relative_error"] < _FAR < apart < math.inf:
+                equal, near, relative = False, False, apart
+                reasons.append(text)
+    measured = (given, default) if guarantee in _PLAIN else (before, after)
+    if after["peak_bytes"] is None:
+        reasons.append("peaks are not measured: profiles of ONNX Runtime before 1.29 carry no memory figures")
+    verification = Verification(
+        _runtime(answer),
+        runs,
+        equal,
+        error,
+        measured[0]["peak_bytes"],
+        measured[1]["peak_bytes"],
+        matches,
+        "; ".join(reasons) or None,
+        tuple(notes),
+        relative_error=relative,
+        outputs_vary=answer["vary"],
+        default_session="a session without options, as InferenceSession(path) opens it,",
+        default_peak_before_bytes=given["lasting_bytes"],
+        default_peak_after_bytes=default["lasting_bytes"],
+        measured_with=tuple(session_instructions(guarantee)),
+    )
+    return Comparison(verification, near)
+
+
+def _order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
+    """Whether the nodes that ran under their own names ran in the wanted order, as far as order means anything."""
+    free = set(model["free"])
+    hoisted = {at for at, (_, kind) in enumerate(model["nodes"]) if kind in _HOISTED}
+    ran = set(executed)
+    if hoisted - free:
+        notes.append("Shape and Size nodes are disregarded in the order: onnxruntime runs them as soon as it can")
+    wanted = [at for at in model["expected"] if at not in free and at not in hoisted]
+    missing = sum(at not in ran for at in wanted)
+    if missing:
+        notes.append(
+            f"{missing} of {len(wanted)} nodes are disregarded in the order: onnxruntime expanded or merged them"
+        )
+    relevant = set(wanted)
+    return [at for at in wanted if at in ran] == [at for at in executed if at in relevant]
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_CHARACTERS else line[: _REASON_CHARACTERS - 3] + "..."

@@ -1,0 +1,396 @@
+"""A file for TensorFlow Lite Micro: what its arena takes, a memory plan of our own, and tensors that only cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memsched.allocate.portfolio import pack
+from memsched.errors import InternalError, ModelError, UsageError
+from memsched.formats.files import describe
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.tflite import metadata as tflite_metadata
+from memsched.formats.tflite import writer
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.formats.tflite.reader import TfliteNative
+from memsched.graph.addresses import view_distances
+from memsched.graph.model import Graph, Schedule
+from memsched.graph.packing import Block, Part
+from memsched.lowering.apply import with_workspaces
+from memsched.planning.orders import GraphPlan, Lowered
+from memsched.planning.write import Written, check_written
+from memsched.runtimes.tflm.dead_tensors import Dropped, drop_dead_tensors
+from memsched.runtimes.tflm.limits import Refusal, new_refusals, refusals
+from memsched.runtimes.tflm.persistent import estimates
+from memsched.runtimes.tflm.plan import (
+    Scratch,
+    Wanted,
+    encode_plan,
+    executed_subgraphs,
+    given_plan,
+    inline_bodies,
+    kernel_scratch,
+    must_stay_online,
+    predict,
+    wanted_buffers,
+)
+from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
+from memsched.targets.load import Target
+
+__all__ = [
+    "TflmFacts",
+    "analyzed",
+    "applies",
+    "check_kernels",
+    "finish",
+    "required_bytes",
+    "wants_plan",
+    "whole_arena_bytes",
+    "with_scratch",
+]
+
+Key = tuple[int, int]
+"""A tensor of a file: (subgraph, index)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TflmFacts:
+    """What TFLM makes of the file as given and as written; all figures are heads of its arena in bytes.
+
+    Attributes:
+        file_head: The file as given, with the plan that it brings; None where TFLM refuses that plan.
+        order_head: The new order, planned by TFLM itself; None where nothing was written.
+        plan_head: The new order with our plan; None without one.
+        dropped: Tensors that no operator refers to, no longer in the written file.
+        offsets: Our plan, per (subgraph, tensor); empty without one.
+        names: The names of the tensors in ``offsets``.
+        refusals: Operators of the file as given that TFLM is known to refuse.
+    """
+
+    file_head: int | None
+    order_head: int | None = None
+    plan_head: int | None = None
+    dropped: tuple[Dropped, ...] = ()
+    offsets: Mapping[Key, int] = field(default_factory=dict)
+    names: Mapping[Key, str] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+
+
+def applies(module: Module, target: Target) -> bool:
+    """Return whether ``module`` is for TFLM's planner."""
+    return module.format == "tflite" and target.planner == "tflm"
+
+
+def wants_plan(module: Module, target: Target, asked: bool) -> bool:
+    """Return whether a plan is to be written: asked for, or implied by a target that lets tensors share bytes.
+
+    Raises:
+        UsageError: One is asked for where there is no TFLM.
+    """
+    if not applies(module, target):
+        if asked:
+            raise UsageError(
+                "--tflm-plan is for TFLite models and a target with TensorFlow Lite Micro's planner: "
+                "add --target tflm or --target tflm-reference"
+            )
+        return False
+    # TFLM shares bytes only where a plan tells it to.
+    return asked or bool(target.views or target.part_views or target.in_place)
+
+
+def with_scratch(module: Module, lowered: Sequence[Lowered]) -> tuple[Lowered, ...]:
+    """Return the lowered graphs with the scratch buffers of TFLM's reference kernels as workspaces."""
+    native = _native(module)
+    scratch = kernel_scratch(native.model)
+    result = []
+    for index, (one, mapping) in enumerate(zip(lowered, native.mappings, strict=True)):
+        found = {
+            op: sum(map(round_up, scratch[index, number]))
+            for op, number in enumerate(mapping.operators)
+            if (index, number) in scratch
+        }
+        result.append(Lowered.of(with_workspaces(one.graph, found)) if found else one)
+    return tuple(result)
+
+
+def analyzed(module: Module) -> TflmFacts:
+    """Return what TFLM makes of the file as given."""
+    model = _native(module).model
+    try:
+        head: int | None = predict(model, kernel_scratch(model)).head
+    except ModelError:
+        head = None
+    return TflmFacts(head, refusals=refusals(model))
+
+
+def check_kernels(given: Module, written: Module) -> None:
+    """Check that TFLM refuses no operator of ``written`` unless it refuses such a one of ``given``.
+
+    Raises:
+        ModelError: It does; the message names the first.
+    """
+    found = new_refusals(_native(given).model, _native(written).model)
+    if found:
+        raise ModelError(f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}")
+
+
+def required_bytes(module: Module, plans: Sequence[GraphPlan], *, plan: bool) -> int | None:
+    """Return the head of TFLM's arena for ``module`` written in the plans' orders, as `finish` reports it.
+
+    Args:
+        plan: With a memory plan of our own.
+
+    Returns:
+        Bytes; None where TFLM could not load that file, or it cannot be written.
+    """
+    orders = {index: one.stored_order for index, one in enumerate(plans)}
+    try:
+        data, _ = drop_dead_tensors(writer.serialize(module, orders))
+        model = parse(data)
+        scratch = kernel_scratch(model)
+        offsets = _best_offsets(model, module, plans, scratch) if plan else None
+        return predict(model, scratch, plan=offsets).head
+    except ModelError:
+        return None
+
+
+def whole_arena_bytes(module: Module, head: int) -> int:
+    """Return an estimate of the arena, on 32 bit, with a head of so many bytes and all that TFLM keeps beside it."""
+    needs = estimates(_native(module).model)[32]
+    return needs.persistent + max(head, needs.planning)
+
+
+def finish(
+    module: Module,
+    written: Written,
+    plans: Sequence[GraphPlan],
+    options: LoadOptions,
+    target: Target,
+    *,
+    plan: bool,
+    asked: bool,
+    given: Module | None = None,
+) -> tuple[Written, TflmFacts]:
+    """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
+
+    Args:
+        asked: The user asked for the plan; otherwise the target implies it.
+        given: The model before layers of it were rewritten, if they were.
+
+    Raises:
+        ModelError: The file is laid out so that a plan cannot be added, or TFLM could not execute it.
+        InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
+    """
+    try:
+        written, facts = _finish(module, written, plans, options, target, plan=plan, asked=asked, given=given or module)
+        if given is None:
+            return written, facts
+        added = new_refusals(_native(given).model, parse(written.model))
+        if added:
+            raise InternalError(f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written")
+        first = analyzed(given)
+        return written, replace(facts, file_head=first.file_head, refusals=first.refusals)
+    except ModelError as error:
+        raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
+
+
+def _finish(
+    module: Module,
+    written: Written,
+    plans: Sequence[GraphPlan],
+    options: LoadOptions,
+    target: Target,
+    *,
+    plan: bool,
+    asked: bool,
+    given: Module,
+) -> tuple[Written, TflmFacts]:
+    data, dropped = drop_dead_tensors(written.model)
+    model = parse(data)
+    scratch = kernel_scratch(model)
+    facts = analyzed(module)
+    notes = [*written.notes, *_notes(model, dropped)]
+    if facts.file_head is None:
+        notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
+    if not plan:
+        facts = replace(facts, order_head=_own_head(model, scratch), dropped=dropped)
+        return _checked(module, data, written, plans, options, notes), facts
+    offsets = _best_offsets(model, module, plans, scratch)
+    data = _with_plan(data, model, encode_plan(model, offsets))
+    planned = predict(parse(data), scratch)
+    if check_plan(data, target, scratch, _native(given).model) != planned.head:
+        raise InternalError("the written memory plan needs another arena than was planned")
+    notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
+    notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
+    if not asked:
+        notes.append(f"target '{target.name}' lets tensors share bytes, which only a plan achieves: it was written")
+    facts = replace(
+        facts,
+        order_head=predict(model, scratch, own=True).head,
+        plan_head=planned.head,
+        dropped=dropped,
+        offsets=offsets,
+        names={key: model.subgraphs[key[0]].tensors[key[1]].name for key in offsets},
+    )
+    return _checked(module, data, written, plans, options, notes), facts
+
+
+def _native(module: Module) -> TfliteNative:
+    if not isinstance(module.native, TfliteNative):
+        raise InternalError("a model that was not read from TFLite has no memory plan for TensorFlow Lite Micro")
+    return module.native
+
+
+def _own_head(model: FileModel, scratch: Scratch) -> int | None:
+    try:
+        return predict(model, scratch).head
+    except ModelError:
+        return None
+
+
+def _checked(
+    module: Module,
+    data: bytes,
+    written: Written,
+    plans: Sequence[GraphPlan],
+    options: LoadOptions,
+    notes: Iterable[str],
+) -> Written:
+    if data == written.model:
+        return replace(written, notes=tuple(notes))
+    check_written(module, data, {index: plan.stored_order for index, plan in enumerate(plans)}, options)
+    return replace(written, model=data, unchanged=False, notes=tuple(notes))
+
+
+def _notes(model: FileModel, dropped: tuple[Dropped, ...]) -> list[str]:
+    notes = []
+    if dropped:
+        size = sum(one.size for one in dropped)
+        notes.append(
+            f"dropped {len(dropped)} tensors that no operator refers to, such as '{dropped[0].name}': "
+            f"TensorFlow Lite Micro would have given them {size} B"
+        )
+    never = [index for index, reached in enumerate(executed_subgraphs(model)) if not reached]
+    if never:
+        size = sum(one.size for one in wanted_buffers(model, {}) if one.subgraph in never)
+        notes.append(
+            f"TensorFlow Lite Micro never executes subgraphs {', '.join(map(str, never))}, "
+            f"but gives their tensors memory: {size} B, unless a memory plan lays them over each other"
+        )
+    return notes
+
+
+def _with_plan(data: bytes, model: FileModel, payload: bytes) -> bytes:
+    """Return the file with the plan, written over the one that it has where that is of the same length."""
+    buffers = [index for name, index in model.metadata if name == tflite_metadata.OFFLINE_PLAN]
+    tensors = {tensor.buffer for subgraph in model.subgraphs for tensor in subgraph.tensors}
+    others = {index for name, index in model.metadata if name != tflite_metadata.OFFLINE_PLAN}
+    if len(buffers) == 1 and buffers[0] not in tensors | others:
+        place = model.buffers[buffers[0]]
+        if place.size == len(payload) and not place.outside and place.start % 4 == 0:
+            changed = data[: place.start] + payload + data[place.start + place.size :]
+            if given_plan(parse(changed)) is not None:
+                return changed
+    return tflite_metadata.with_metadata(data, model, tflite_metadata.OFFLINE_PLAN, payload)[0]
+
+
+def _best_offsets(model: FileModel, module: Module, plans: Sequence[GraphPlan], scratch: Scratch) -> dict[Key, int]:
+    """Return the plan with which TFLM needs the smallest head, simulated: it lays scratch buffers around the plan.
+
+    Room for an operator's scratch buffers is kept in one piece: whatever order the runtime lays them in, they fit.
+    The runtime's own offsets are a plan, too, so that none is worse than that.
+    """
+    wanted = wanted_buffers(model, scratch)
+    online = must_stay_online(model)
+    groups = _groups(model, module, plans)
+    candidates = [
+        {key: offset for key, offset in found.items() if key not in online}
+        for found in (
+            _packed(wanted, groups, online, merged=True),
+            _packed(wanted, groups, online, merged=False),
+            dict(predict(model, scratch, own=True).offsets),
+        )
+    ]
+    # What is never executed may lie anywhere, so it lies at the bottom.
+    for one in wanted:
+        if one.tensor >= 0 and one.last < 0:
+            for candidate in candidates:
+                candidate.update({(one.subgraph, one.tensor): 0} if (one.subgraph, one.tensor) not in online else {})
+    return min(candidates, key=lambda candidate: predict(model, scratch, plan=candidate).head)
+
+
+def _groups(model: FileModel, module: Module, plans: Sequence[GraphPlan]) -> dict[Key, tuple[Key, int]]:
+    """Return per tensor that shares bytes its group's first tensor and its distance from that in bytes."""
+    found: dict[Key, tuple[Key, int]] = {}
+    callers = [0] * len(model.subgraphs)
+    for subgraph in model.subgraphs:
+        for operator in subgraph.operators:
+            for body in inline_bodies(operator):
+                callers[body] += 1
+    reached = executed_subgraphs(model)
+    for index, (plan, mapping) in enumerate(zip(plans, _native(module).mappings, strict=True)):
+        # What is executed twice lives from the first time to the last in TFLM: nothing dies in between.
+        if reached[index] and callers[index] <= 1:
+            for tensor, (head, distance) in _distances(plan.graph, plan.schedule).items():
+                found[index, mapping.tensors[tensor]] = ((index, mapping.tensors[head]), distance)
+    return found
+
+
+def _distances(graph: Graph, schedule: Schedule) -> dict[int, tuple[int, int]]:
+    """Return per tensor in shared bytes the tensor that stands for them and the distance from its address, bytes."""
+    found: dict[int, tuple[int, int]] = {}
+    members: dict[int, list[int]] = {}
+
+    def join(tensor: int, other: int, distance: int) -> None:
+        """Lay ``other`` so many bytes behind ``tensor``."""
+        (head, at), (gone, inner) = found.get(tensor, (tensor, 0)), found.get(other, (other, 0))
+        if head == gone:
+            return
+        moved = members.pop(gone, [gone])
+        for one in moved:
+            found[one] = (head, at + distance + found.get(one, (one, 0))[1] - inner)
+        found[head] = (head, 0)
+        members.setdefault(head, [head]).extend(moved)
+
+    choices = {choice.op: choice for choice in schedule.in_place}
+    for number in schedule.order:
+        op = graph.ops[number]
+        for output, read, distance in view_distances(graph, op) if op.views else ():
+            join(read, output, distance)
+        if number in choices:
+            join(choices[number].input, choices[number].output, 0)
+    return found
+
+
+def _packed(
+    wanted: Sequence[Wanted], groups: Mapping[Key, tuple[Key, int]], online: set[Key], *, merged: bool
+) -> dict[Key, int]:
+    """Return offsets for all tensors, groups in one piece, with room for scratch buffers."""
+    parts: dict[object, list[tuple[int, Wanted]]] = {}
+    for number, one in enumerate(wanted):
+        key = (one.subgraph, one.tensor)
+        if one.last < 0:
+            continue
+        if one.tensor < 0:
+            name = ("scratch", one.subgraph, one.operator, 0 if merged else number)
+            held = parts.setdefault(name, [])
+            held.append((sum(other.size for _, other in held), one))
+        elif key in groups and key not in online:
+            parts.setdefault(groups[key][0], []).append((groups[key][1], one))
+        else:
+            parts.setdefault((key, "alone") if key in groups else key, []).append((0, one))
+    lows = [min(distance for distance, _ in held) for held in parts.values()]
+    blocks = [_block(held, low) for held, low in zip(parts.values(), lows, strict=True)]
+    packing = pack(blocks, None)
+    return {
+        (one.subgraph, one.tensor): offset + distance - low
+        for held, low, offset in zip(parts.values(), lows, packing.offsets, strict=True)
+        for distance, one in held
+        if one.tensor >= 0
+    }
+
+
+def _block(held: Sequence[tuple[int, Wanted]], low: int) -> Block:
+    parts = tuple(Part(one.first, one.last + 1, distance - low, distance - low + one.size) for distance, one in held)
+    return Block(round_up(max(part.high for part in parts)), parts, ALIGNMENT)

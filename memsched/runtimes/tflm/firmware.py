@@ -1,0 +1,60 @@
+"""What a firmware with TensorFlow Lite Micro must bring for a TFLite model, beside room for the planned tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from memsched.formats.module import Module
+from memsched.formats.tflite.model import FileModel
+from memsched.formats.tflite.reader import TfliteNative
+from memsched.runtimes.tflm.kernels import scratch_requests
+from memsched.runtimes.tflm.persistent import ASSUMPTIONS, Estimate, estimates, unknown_kernels
+from memsched.runtimes.tflm.resolver import Resolver, resolver
+
+__all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Buffers that a reference kernel requests for its own operator's time, in bytes."""
+
+    subgraph: int
+    operator: int
+    type: str
+    requests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwareNeeds:
+    """What a firmware needs for a model beside the planned tensors.
+
+    Attributes:
+        estimates: Bytes by bits of a pointer.
+        assumptions: What must hold for the estimates.
+    """
+
+    resolver: Resolver
+    estimates: Mapping[int, Estimate]
+    scratch: tuple[Scratch, ...]
+    assumptions: tuple[str, ...]
+
+
+def firmware_needs(module: Module) -> FirmwareNeeds | None:
+    """Return what a firmware needs; None for a module that was not read from TFLite."""
+    if not isinstance(module.native, TfliteNative):
+        return None
+    model = module.native.model
+    lacking = unknown_kernels(model)
+    assumptions = list(ASSUMPTIONS)
+    if lacking:
+        assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
+    return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions))
+
+
+def _scratch(model: FileModel) -> Iterator[Scratch]:
+    for graph, subgraph in enumerate(model.subgraphs):
+        for index, operator in enumerate(subgraph.operators):
+            requests = scratch_requests(model, graph, index)
+            if requests:
+                yield Scratch(graph, index, operator.type, tuple(requests))

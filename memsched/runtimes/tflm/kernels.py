@@ -1,0 +1,204 @@
+"""Scratch buffers that TensorFlow Lite Micro's reference kernels ask for while they prepare: no model file shows them.
+
+Each is laid out with the tensors in the planned part of the arena and lives at its own operator only. The rules were
+read in the kernels' sources (tensorflow/lite/micro/kernels/, the file is named at each rule) and compared with the
+arenas of a TFLM build of October 2026. Optimised kernels (CMSIS-NN, ESP-NN) ask for others.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+
+from memsched.errors import ModelError
+from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
+from memsched.formats.tflite.schema import OperatorSlot
+
+__all__ = ["DETECTION_POSTPROCESS", "operator_tensor", "scratch_requests"]
+
+DETECTION_POSTPROCESS = "CUSTOM:TFLite_Detection_PostProcess"
+
+_POINTER = 8
+"""Bytes of a pointer: kernels that ask for room by pointers ask for half of this on 32 bit."""
+
+
+def scratch_requests(model: FileModel, subgraph: int, operator: int) -> tuple[int, ...]:
+    """Return the bytes of each scratch buffer that an operator's reference kernel requests, in its order.
+
+    Args:
+        model: The file.
+        subgraph: Index of a subgraph.
+        operator: Index of one of its operators, in the file's order.
+    """
+    graph = model.subgraphs[subgraph]
+    op = graph.operators[operator]
+    if op.type == DETECTION_POSTPROCESS:
+        return _detection_postprocess(model, graph, op)
+    rule = _RULES.get(op.type)
+    return () if rule is None else rule(graph, op)
+
+
+def operator_tensor(graph: FileSubgraph, op: FileOperator, position: int, *, output: bool = False) -> FileTensor | None:
+    """Return the tensor that an operator reads (or writes) at a position; None where it has none there."""
+    places = op.outputs if output else op.inputs
+    if position >= len(places) or places[position] < 0:
+        return None
+    return graph.tensors[places[position]]
+
+
+def _elements(tensor: FileTensor | None) -> int:
+    return 0 if tensor is None else math.prod(tensor.shape)
+
+
+def _dtype(tensor: FileTensor | None) -> str:
+    return "" if tensor is None else tensor.dtype
+
+
+def _unpacked_weights(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # conv_common.cc, depthwise_conv_common.cc, fully_connected.cc: 4-bit weights are unpacked, a byte to an element.
+    weights = operator_tensor(graph, op, 1)
+    return (_elements(weights),) if _dtype(weights) == "int4" else ()
+
+
+def _transpose_conv(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # transpose_conv.cc: an accumulator per output element; 16-bit biases are widened.
+    data, bias = operator_tensor(graph, op, 2), operator_tensor(graph, op, 3)
+    outputs = _elements(operator_tensor(graph, op, 0, output=True))
+    if _dtype(data) == "int8":
+        return (4 * outputs,)
+    if _dtype(data) == "int16":
+        return (8 * outputs, *((8 * _elements(bias),) if _dtype(bias) == "int16" else ()))
+    return ()
+
+
+def _svdf(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # svdf_common.cc: 4 bytes per filter and, where quantized, 4 per unit (a unit is `rank` filters).
+    data, features = operator_tensor(graph, op, 0), operator_tensor(graph, op, 1)
+    if data is None or features is None or not data.shape or not features.shape:
+        return ()
+    per_filter = 4 * data.shape[0] * features.shape[0]
+    rank = op.attributes.get("rank", 1)
+    if data.dtype != "int8" or not isinstance(rank, int) or rank < 1:
+        return (per_filter,)
+    return (per_filter, per_filter // rank)
+
+
+def _lstm(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # unidirectional_sequence_lstm.cc: four gates, each of batch x state elements of the cell state's type.
+    data, recurrent, cell = (operator_tensor(graph, op, position) for position in (0, 6, 19))
+    if data is None or recurrent is None or cell is None or len(data.shape) != 3 or len(recurrent.shape) != 2:
+        return ()
+    batch = data.shape[1 if op.attributes.get("time_major") else 0]
+    width = 2 if cell.dtype == "int16" else 4
+    return (batch * recurrent.shape[1] * width,) * 4
+
+
+def _mean_or_sum(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # reduce_common.cc: quantized sums are collected in 32 bits; the walk needs what that of a maximum does.
+    walk = _minimum_or_maximum(graph, op)
+    if _dtype(operator_tensor(graph, op, 0)) not in {"int8", "uint8", "int16"}:
+        return walk
+    return (4 * _elements(operator_tensor(graph, op, 0, output=True)), *walk)
+
+
+def _minimum_or_maximum(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # reduce_common.cc: an index per dimension of the data, and the resolved axes.
+    data, axes = operator_tensor(graph, op, 0), operator_tensor(graph, op, 1)
+    return () if data is None or axes is None else (4 * len(data.shape), 4 * _elements(axes))
+
+
+def _add_n(_: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # add_n.cc: a pointer to each input.
+    return (_POINTER * len(op.inputs),)
+
+
+_RULES: Mapping[str, Callable[[FileSubgraph, FileOperator], tuple[int, ...]]] = {
+    "ADD_N": _add_n,
+    "CONV_2D": _unpacked_weights,
+    "DEPTHWISE_CONV_2D": _unpacked_weights,
+    "FULLY_CONNECTED": _unpacked_weights,
+    "MEAN": _mean_or_sum,
+    "REDUCE_ALL": _minimum_or_maximum,
+    "REDUCE_MAX": _minimum_or_maximum,
+    "REDUCE_MIN": _minimum_or_maximum,
+    "SUM": _mean_or_sum,
+    "SVDF": _svdf,
+    "TRANSPOSE_CONV": _transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+}
+
+
+def _detection_postprocess(model: FileModel, graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # detection_postprocess.cc: eleven buffers by boxes, classes and detections.
+    boxes_tensor, scores = operator_tensor(graph, op, 0), operator_tensor(graph, op, 1)
+    if boxes_tensor is None or scores is None or len(boxes_tensor.shape) != 3 or len(scores.shape) != 3:
+        return ()
+    options = _custom_integers(model, op)
+    detections, classes = options.get("max_detections", 0), options.get("num_classes", 0)
+    boxes = boxes_tensor.shape[1]
+    return (
+        boxes,
+        16 * boxes,
+        4 * scores.shape[1] * scores.shape[2],
+        4 * boxes,
+        4 * boxes,
+        4 * boxes * detections,
+        4 * boxes * detections,
+        4 * boxes,
+        4 * boxes * detections,
+        4 * boxes * max(classes, detections),
+        4 * boxes * min(boxes, detections),
+    )
+
+
+_WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+_SIGNED = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
+_INTEGER_TYPES = (1, 2)
+_MAP_TYPE = 9
+
+
+def _custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
+    """Return the integers of a custom operator's options, a flexbuffers map; empty where they are none.
+
+    Flexbuffers end with the root's value, its type (two bits of width below) and its width; a map's keys are a vector
+    of its own, sorted, which the three fields before its values tell about.
+    """
+    try:
+        vector = Table(FlatFile(model.data), op.table).vector(OperatorSlot.CUSTOM_OPTIONS, 1)
+    except ModelError:
+        return {}
+    if vector is None:
+        return {}
+    data = model.data[vector.start : vector.start + vector.count]
+    try:
+        return _map_integers(data)
+    except (struct.error, KeyError, ValueError):
+        return {}
+
+
+def _map_integers(data: bytes) -> dict[str, int]:
+    if len(data) < 3 or data[-2] >> 2 != _MAP_TYPE:
+        return {}
+    end = len(data) - 2 - data[-1]
+    values = end - _number(data, end, data[-1])
+    width = 1 << (data[-2] & 3)
+    keys = values - 3 * width
+    keys -= _number(data, keys, width)
+    key_width, count = _number(data, values - 2 * width, width), _number(data, values - width, width)
+    found: dict[str, int] = {}
+    for index in range(min(count, len(data))):
+        place = keys + index * key_width
+        start = place - _number(data, place, key_width)
+        name = data[start : data.index(0, start)].decode("ascii", "replace") if start >= 0 else ""
+        kind, place = _number(data, values + count * width + index, 1) >> 2, values + index * width
+        if kind in _INTEGER_TYPES:
+            found[name] = max(0, _number(data, place, width, signed=kind == 1))
+    return found
+
+
+def _number(data: bytes, place: int, width: int, *, signed: bool = False) -> int:
+    if place < 0:
+        raise ValueError(place)
+    return int(struct.unpack_from((_SIGNED if signed else _WIDTHS)[width], data, place)[0])

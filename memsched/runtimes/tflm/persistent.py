@@ -1,0 +1,300 @@
+"""What TensorFlow Lite Micro keeps in an arena beside the planned tensors, as an estimate: its own data structures.
+
+The persistent part grows from the arena's end: each allocation is aligned, and nothing is given back. This follows
+the allocations of MicroInterpreter::AllocateTensors one by one (tensorflow/lite/micro/micro_interpreter.cc,
+micro_allocator.cc and each kernel's Init and Prepare), with sizes of structures on 64 and 32 bit. Sizes of kernels'
+data were read in the kernels' headers and compared, on 64 bit, with a TFLM build of October 2026. The results are those
+of builds of August 2026 to the byte, on 64 and 32 bit; the one of October keeps 16 bytes more per FULLY_CONNECTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import ModelError
+from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
+from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, operator_tensor, scratch_requests
+
+__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "unknown_kernels"]
+
+ASSUMPTIONS = (
+    "TensorFlow Lite Micro of August 2026, reference kernels; no compression, resource variables or profiler",
+    "one MicroInterpreter with the default planner in an arena that begins and ends at multiples of 16",
+)
+"""What must hold for the estimates."""
+
+_ALIGNMENT = 16
+
+_Counts = dict[int, tuple[int, int]]
+"""Per quantized tensor of a subgraph its numbers of scales and of zero points."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Sizes in bytes that depend on the pointer's: objects of the interpreter, in the order of their allocation."""
+
+    pointer: int
+    interpreter: tuple[int, ...]
+    eval_tensor: int
+    node: int
+    tensor: int
+    quantization: int
+    request: int
+    record: int
+
+
+# SingleArenaBufferAllocator, GreedyMemoryPlanner, MicroAllocator, MicroBuiltinDataAllocator; then TfLiteEvalTensor,
+# NodeAndRegistration, TfLiteTensor, TfLiteAffineQuantization, ScratchBufferRequest and AllocationInfo.
+_WIDTHS = {
+    64: _Widths(8, (72, 72, 72, 16), 24, 64, 64, 24, 16, 32),
+    32: _Widths(4, (36, 44, 36, 8), 12, 32, 40, 12, 12, 24),
+}
+
+_REQUESTS_OF_ONE_KERNEL = 12
+_PLANNED_BUFFER = 40
+
+_OPTIONS: Mapping[str, int] = {
+    "ADD": 8, "ARG_MAX": 4, "ARG_MIN": 4, "AVERAGE_POOL_2D": 40, "BATCH_MATMUL": 3, "CALL_ONCE": 4, "CAST": 8,
+    "CONCATENATION": 8, "CONV_2D": 28, "CUMSUM": 2, "DEPTHWISE_CONV_2D": 28, "DEPTH_TO_SPACE": 4, "DIV": 4,
+    "FULLY_CONNECTED": 16, "GATHER": 8, "IF": 8, "L2_NORMALIZATION": 4, "L2_POOL_2D": 40, "LEAKY_RELU": 4,
+    "MAX_POOL_2D": 40, "MEAN": 1, "MIRROR_PAD": 4, "MUL": 4, "PACK": 8, "REDUCE_ALL": 1, "REDUCE_MAX": 1,
+    "REDUCE_MIN": 1, "RESHAPE": 36, "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SHAPE": 4, "SOFTMAX": 4,
+    "SPACE_TO_DEPTH": 4, "SPLIT": 4, "SPLIT_V": 4, "SQUEEZE": 36, "STRIDED_SLICE": 24, "SUB": 8, "SUM": 1, "SVDF": 12,
+    "TRANSPOSE_CONV": 20, "UNIDIRECTIONAL_SEQUENCE_LSTM": 16, "UNPACK": 8, "VAR_HANDLE": 16, "WHILE": 8,
+}  # fmt: skip
+"""Bytes of the parsed options that each operator keeps (builtin_op_data.h); others keep none."""
+
+_DATA: Mapping[str, tuple[int, int]] = {
+    **{kind: (size, size) for kind, size in {
+        "ABS": 28, "ADD": 60, "AVERAGE_POOL_2D": 32, "CALL_ONCE": 8, "DEPTH_TO_SPACE": 20, "DEQUANTIZE": 32, "DIV": 28,
+        "ELU": 256, "EMBEDDING_LOOKUP": 28, "EQUAL": 32, "GATHER": 12, "GATHER_ND": 12, "GREATER": 32,
+        "GREATER_EQUAL": 32, "HARD_SWISH": 20, "IF": 8, "L2_NORMALIZATION": 4, "L2_POOL_2D": 20, "LEAKY_RELU": 24,
+        "LESS": 32, "LESS_EQUAL": 32, "LOGISTIC": 16, "MAX_POOL_2D": 32, "MEAN": 44, "MIRROR_PAD": 20, "MUL": 36,
+        "NOT_EQUAL": 32, "PAD": 56, "PADV2": 56, "PRELU": 28, "QUANTIZE": 32, "REDUCE_ALL": 44, "REDUCE_MAX": 44,
+        "REDUCE_MIN": 44, "RELU": 28, "RELU6": 8, "RSQRT": 28, "SELECT_V2": 1, "SPACE_TO_BATCH_ND": 4,
+        "SPACE_TO_DEPTH": 20, "SQUARED_DIFFERENCE": 112, "STRIDED_SLICE": 84, "SUB": 52, "SUM": 44, "SVDF": 36,
+        "TANH": 16, "UNIDIRECTIONAL_SEQUENCE_LSTM": 688, "WHILE": 8, DETECTION_POSTPROCESS: 112,
+    }.items()},
+    "BATCH_MATMUL": (32, 16),
+    "CONCATENATION": (40, 24),
+    "CONV_2D": (72, 56),
+    "DEPTHWISE_CONV_2D": (72, 56),
+    "FULLY_CONNECTED": (64, 48),
+    "SOFTMAX": (80, 56),
+    "TRANSPOSE_CONV": (80, 72),
+}  # fmt: skip
+"""Bytes of each kernel's own data on 64 and 32 bit; the second is smaller where it holds pointers."""
+
+_NAMES_WITHOUT_DATA = """
+    ARG_MAX ARG_MIN BATCH_TO_SPACE_ND BROADCAST_ARGS BROADCAST_TO CAST CEIL COS EXP EXPAND_DIMS FILL FLOOR FLOOR_DIV
+    FLOOR_MOD LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR MAXIMUM MINIMUM NEG PACK RESHAPE RESIZE_BILINEAR
+    RESIZE_NEAREST_NEIGHBOR REVERSE_V2 ROUND SHAPE SIN SLICE SPLIT SPLIT_V SQRT SQUARE SQUEEZE TRANSPOSE UNPACK
+    ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX
+"""
+_WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
+
+_SOFTMAX_TABLE = 2 * 513
+"""Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
+
+
+class _Tail:
+    """The bytes used at an arena's end."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def take(self, size: int, alignment: int = _ALIGNMENT) -> None:
+        """Allocate: the new begin of the tail is rounded down."""
+        self.used = -(-(self.used + size) // alignment) * alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes that an arena must hold beside the planned tensors.
+
+    Attributes:
+        persistent: What stays at the arena's end.
+        planning: What planning takes for a moment where tensors lie later. An arena must hold the persistent part and
+            the larger of this and of the planned tensors.
+    """
+
+    persistent: int
+    planning: int
+
+
+def estimates(model: FileModel) -> dict[int, Estimate]:
+    """Return estimates for pointers of 64 and of 32 bits.
+
+    While it plans, TFLM holds the requests that one more kernel might make, a record per tensor and request and one
+    per planned buffer; inputs and outputs get their persistent part only afterwards. Measured as the smallest arenas
+    that work.
+    """
+    counts = _quantization_counts(model)
+    requests = _requests(model)
+    tensors = [tensor for subgraph in model.subgraphs for tensor in subgraph.tensors]
+    planned = sum(not tensor.has_data and not tensor.variable for tensor in tensors) + requests
+    found = {}
+    for bits, widths in _WIDTHS.items():
+        room = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.record * (len(tensors) + requests)
+        room = -(-(room + _PLANNED_BUFFER * planned) // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
+        tail = _until_planning(model, bits, counts, requests)
+        before = tail.used
+        _inputs_and_outputs(tail, model, widths, counts[0])
+        found[bits] = Estimate(tail.used, max(0, room + before - tail.used))
+    return found
+
+
+def _until_planning(model: FileModel, bits: int, counts: Sequence[_Counts], requests: int) -> _Tail:
+    widths = _WIDTHS[bits]
+    tail = _Tail()
+    for size in widths.interpreter:
+        tail.take(size, widths.pointer)
+    tail.take(2 * widths.pointer * len(model.subgraphs), widths.pointer)
+    for subgraph in model.subgraphs:
+        tail.take(widths.eval_tensor * len(subgraph.tensors), widths.pointer)
+    for subgraph in model.subgraphs:
+        tail.take(widths.node * len(subgraph.operators), widths.pointer)
+    # Options of all operators come first, then what kernels keep when they are made, then what they prepare.
+    for step in (_options, _init):
+        for subgraph in model.subgraphs:
+            for operator in subgraph.operators:
+                step(tail, operator, bits)
+    for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
+        for operator in subgraph.operators:
+            _prepare(tail, subgraph, operator, of_subgraph, bits)
+    tail.take(widths.pointer * requests, widths.pointer)
+    for subgraph in model.subgraphs:
+        for tensor in subgraph.tensors:
+            if tensor.variable:
+                tail.take(tensor.size)
+    return tail
+
+
+def _requests(model: FileModel) -> int:
+    return sum(
+        len(scratch_requests(model, graph, op))
+        for graph, subgraph in enumerate(model.subgraphs)
+        for op in range(len(subgraph.operators))
+    )
+
+
+def unknown_kernels(model: FileModel) -> tuple[str, ...]:
+    """Return the operators whose kernels' own data is not known, so that an estimate lacks it, sorted."""
+    kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
+    return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA))
+
+
+def _options(tail: _Tail, operator: FileOperator, bits: int) -> None:
+    size = _OPTIONS.get(operator.type, 0)
+    if operator.type == "VAR_HANDLE":
+        size = size * bits // 64
+    if size:
+        tail.take(size, 4 if size % 4 == 0 else 1)
+
+
+def _init(tail: _Tail, operator: FileOperator, bits: int) -> None:
+    known = _DATA.get(operator.type)
+    if known is not None:
+        tail.take(known[0 if bits == 64 else 1])
+
+
+def _prepare(tail: _Tail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:
+    rule = _PREPARED.get(operator.type)
+    sizes = rule(graph, operator, bits) if rule is not None else ()
+    if operator.type == "FULLY_CONNECTED" and len(operator.inputs) > 1:
+        # fully_connected_common.cc: a multiplier and a shift per channel where the weights are quantized by channel.
+        data, (scales, _) = operator_tensor(graph, operator, 0), counts.get(operator.inputs[1], (0, 0))
+        sizes = (4 * scales,) * 2 if scales > 1 and data is not None and data.dtype != "float32" else ()
+    for size in sizes:
+        tail.take(size)
+
+
+def _per_channel(axis: int) -> Callable[[FileSubgraph, FileOperator, int], tuple[int, ...]]:
+    def sizes(graph: FileSubgraph, operator: FileOperator, _: int) -> tuple[int, ...]:
+        # conv_common.cc, depthwise_conv_common.cc, transpose_conv.cc: a multiplier and a shift per channel.
+        weights = operator_tensor(graph, operator, 1)
+        return () if weights is None or len(weights.shape) != 4 else (4 * weights.shape[axis],) * 2
+
+    return sizes
+
+
+def _softmax(graph: FileSubgraph, operator: FileOperator, _: int) -> tuple[int, ...]:
+    # softmax_common.cc
+    data = operator_tensor(graph, operator, 0)
+    return (_SOFTMAX_TABLE,) * 2 if data is not None and data.dtype == "int16" else ()
+
+
+def _only_quantized(size: int) -> Callable[[FileSubgraph, FileOperator, int], tuple[int, ...]]:
+    def sizes(graph: FileSubgraph, operator: FileOperator, _: int) -> tuple[int, ...]:
+        # add_n.cc, cumsum.cc
+        data = operator_tensor(graph, operator, 0)
+        return (size,) if data is not None and data.dtype == "int8" else ()
+
+    return sizes
+
+
+def _batch_matmul(graph: FileSubgraph, operator: FileOperator, bits: int) -> tuple[int, ...]:
+    # batch_matmul.cc: the output's shape; parameters where quantized; a copy of each input that is to be transposed.
+    left, right = operator_tensor(graph, operator, 0), operator_tensor(graph, operator, 1)
+    if left is None or right is None:
+        return ()
+    sizes = [28] if left.dtype in {"int8", "int16"} else []
+    transposed = [left] if operator.attributes.get("adj_x") else []
+    transposed += [] if operator.attributes.get("adj_y") else [right]
+    for tensor in transposed:
+        sizes += [_WIDTHS[bits].eval_tensor, 4 + 4 * len(tensor.shape), tensor.size]
+    return (*sizes, 4 + 4 * max(len(left.shape), len(right.shape)))
+
+
+_PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, ...]]] = {
+    "ADD_N": _only_quantized(40),
+    "BATCH_MATMUL": _batch_matmul,
+    "CONV_2D": _per_channel(0),
+    "CUMSUM": _only_quantized(36),
+    "DEPTHWISE_CONV_2D": _per_channel(3),
+    "SOFTMAX": _softmax,
+    "TRANSPOSE_CONV": _per_channel(0),
+}
+
+
+def _inputs_and_outputs(tail: _Tail, model: FileModel, widths: _Widths, counts: _Counts) -> None:
+    """The main graph's inputs and outputs get a full tensor each, with their quantization."""
+    for tensors in (model.subgraphs[0].inputs, model.subgraphs[0].outputs):
+        tail.take(widths.pointer * len(tensors))
+        for tensor in tensors:
+            tail.take(widths.tensor, widths.pointer)
+            scales, zero_points = counts.get(tensor, (0, 0))
+            if scales and zero_points:
+                tail.take(widths.quantization, widths.pointer)
+                tail.take(4 + 4 * zero_points, 4)
+
+
+def _quantization_counts(model: FileModel) -> list[_Counts]:
+    """Return the counts of tensors that are asked for here: inputs, outputs and weights; none if damaged."""
+    try:
+        tables = [
+            table.tables(SubgraphSlot.TENSORS) for table in FlatFile(model.data).root().tables(ModelSlot.SUBGRAPHS)
+        ]
+        found = []
+        for index, subgraph in enumerate(model.subgraphs):
+            wanted = [*subgraph.inputs, *subgraph.outputs] if index == 0 else []
+            wanted += [op.inputs[1] for op in subgraph.operators if op.type == "FULLY_CONNECTED" and len(op.inputs) > 1]
+            found.append({tensor: _counts_of(tables[index][tensor]) for tensor in dict.fromkeys(wanted) if tensor >= 0})
+    except ModelError:
+        return [{} for _ in model.subgraphs]
+    return found
+
+
+def _counts_of(tensor: Table) -> tuple[int, int]:
+    table = tensor.table(TensorSlot.QUANTIZATION)
+    if table is None:
+        return 0, 0
+    return _count(table, QuantizationSlot.SCALE, 4), _count(table, QuantizationSlot.ZERO_POINT, 8)
+
+
+def _count(table: Table, slot: int, width: int) -> int:
+    vector = table.vector(slot, width)
+    return 0 if vector is None else vector.count
