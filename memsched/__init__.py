@@ -2,7 +2,8 @@
 
 The commands as functions: `optimize`, `analyze`, `verify`, `allocate_buffers`, `compare_reports`. For passes of your
 own: `load` gives a model's graph, `Storage` and `evaluate` say what an order costs, and `reorder` writes one back.
-``memsched.commands.pipeline.pipeline.pipeline`` and ``memsched.commands.distribute.distribute.distribute`` share a model out to several devices.
+`memsched.commands.pipeline.pipeline` and `memsched.commands.distribute.distribute` share a model out to several
+devices.
 
 All of them, and what they return, are imported on first use, so that importing the package costs nothing.
 """
@@ -18,9 +19,7 @@ from memsched.errors import MemschedError
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult, allocate_buffers
     from memsched.commands.diff import compare_reports, load_report
-    from memsched.commands.distribute import distribute
     from memsched.commands.optimize.optimize import analyze, load, optimize, verify
-    from memsched.commands.pipeline import pipeline
     from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
     from memsched.commands.verify import ModelComparison
     from memsched.formats.module import Module
@@ -53,12 +52,10 @@ __all__ = [
     "allocate_buffers",
     "analyze",
     "compare_reports",
-    "distributing",
     "evaluate",
     "load",
     "load_report",
     "optimize",
-    "pipelining",
     "reorder",
     "verify",
 ]
@@ -77,12 +74,9 @@ _HOMES = {
 """Module to what is taken from it."""
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("distributing", "pipelining")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"memsched.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'memsched' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -14,7 +14,7 @@ import memsched
 from memsched.errors import ModelError, OutputError, UsageError
 from memsched.formats.module import Body, Module
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.planning.orders import bottom_up
+from memsched.runtimes.graph_plan import bottom_up
 from tests import small_models
 from tests.formats import tflite_builder
 

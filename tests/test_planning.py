@@ -10,7 +10,8 @@ from memsched.allocate.arena import allocate
 from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
-from memsched.planning.orders import Baseline, GraphPlan, plan_together
+from memsched.planning.orders import Baseline, plan_together
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 

@@ -18,7 +18,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from memsched.allocate.buffers import blocks as blocks_of
 from memsched.allocate.buffers import buffers
@@ -31,10 +30,10 @@ from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Block
 from memsched.search.limits import Limits
 from memsched.targets.model import Pool
+from memsched.targets.pool_plan import PoolPlan, PoolStatus
 
-__all__ = ["PoolPacking", "PoolPlan", "PoolProblem", "greedy_pools", "place_in_pools", "solve_pools"]
+__all__ = ["PoolPacking", "PoolProblem", "greedy_pools", "place_in_pools", "solve_pools"]
 
-PoolStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 _MOST_TERMS = 2_000_000
 """Live blocks, summed over the crowded moments, up to which CP-SAT gets a model; above only the greedy is run."""
@@ -98,34 +97,6 @@ class PoolPacking:
     traffic: int
     lower_bound: int
     greedy_traffic: int | None
-    status: PoolStatus
-    proof: str
-    method: str
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """Addresses in pools for all buffers of a schedule.
-
-    Attributes:
-        pools: The cheapest first.
-        allocations: One per pool; none when nothing was found.
-        bytes_accessed: Per pool the bytes written and read in it.
-        traffic: Bytes accessed x the cost of their pool, summed.
-        lower_bound: No placement of this schedule's buffers costs less.
-        greedy_traffic: What the greedy placement costs; None when it found none.
-        dearest_traffic: What it costs with every buffer in the last pool.
-        status: As of `PoolPacking`.
-    """
-
-    pools: tuple[Pool, ...]
-    allocations: tuple[Allocation, ...]
-    bytes_accessed: tuple[int, ...]
-    traffic: int
-    lower_bound: int
-    greedy_traffic: int | None
-    dearest_traffic: int
     status: PoolStatus
     proof: str
     method: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
-from memsched.allocate.pools import PoolPlan
 from memsched.check.schedule import check_allocation
 from memsched.errors import InternalError
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
+from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["check_pool_plan"]
 

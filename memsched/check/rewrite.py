@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memsched.errors import InternalError
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op, Tensor
 
-__all__ = ["CONSTANT_SHAPE", "check_rewrite", "check_written"]
+__all__ = ["check_rewrite", "check_written"]
 
-CONSTANT_SHAPE = "constant_shape_"
-"""Attributes that begin so state the shapes of an op's constants; no file holds them as attributes."""
 
 _CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.formats.files import STANDARD_STREAM, detect_format, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.planning.write import Written
+from memsched.runtimes.output import Written
 from memsched.runtimes.values import Verification
 
 __all__ = ["ModelComparison", "compare", "verify_written"]

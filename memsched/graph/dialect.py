@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from memsched.graph.model import AttributeValue, Op
 
-__all__ = ["Attributes", "Dialect", "Pads"]
+__all__ = ["CONSTANT_SHAPE", "Attributes", "Dialect", "Pads"]
 
 Attributes = Mapping[str, AttributeValue]
 Pads = tuple[tuple[int, int], ...]
@@ -50,3 +50,7 @@ class Dialect:
     pads_by_size: Callable[[Op], bool]
     copy_attributes: Callable[[Op, int], Attributes]
     most_joined: int | None = None
+
+
+CONSTANT_SHAPE = "constant_shape_"
+"""Attributes that begin so state the shapes of an op's constants; no file holds them as attributes."""

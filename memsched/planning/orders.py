@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memsched.allocate.arena import allocate
-from memsched.check.schedule import CheckedSchedule, check_allocation, check_schedule
-from memsched.errors import ModelError
-from memsched.formats.module import Body, Module
-from memsched.fusion.iterate import FusedGraph
+from memsched.check.schedule import check_allocation, check_schedule
+from memsched.formats.module import Module
 from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.joint.improve import JointProgress, improve
 from memsched.joint.layout import live_bytes
-from memsched.lowering.apply import apply_target, with_workspaces
+from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
 from memsched.schedule.orders import file_order, reverse_post_order
-from memsched.schedule.portfolio import PassRecord, Progress, ScheduleResult, schedule_graph
+from memsched.schedule.portfolio import Progress, ScheduleResult, schedule_graph
 from memsched.search.limits import Limits
 from memsched.targets.load import Target
 
@@ -27,17 +25,11 @@ __all__ = [
     "BASELINES",
     "SMALLER_ARENA",
     "Baseline",
-    "GraphPlan",
-    "Lowered",
     "baselines",
-    "bodies_by_parent",
-    "bottom_up",
     "known_orders",
-    "lower_module",
     "plan_allocation",
     "plan_module",
     "plan_together",
-    "with_bodies",
 ]
 
 _ALLOCATION_ROUNDS = 3
@@ -49,37 +41,6 @@ SMALLER_ARENA = ", for its smaller arena"
 _Order = tuple[int, ...]
 OrderRule = Callable[[Graph, Storage], _Order]
 """What gives a graph's order: its own, or one of the baselines."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphPlan:
-    """One graph with the order found for it.
-
-    Attributes:
-        graph: With the target's rules, and its bodies' peaks in their new orders as workspaces.
-        schedule: The best order; the file's own when none is better.
-        checked: The checker's figures for it.
-        file_peak: Peak of the file's order on ``graph``, bytes.
-        stored: The order in which the file must store the ops for that order to run; None where it is the same.
-    """
-
-    graph: Graph
-    schedule: Schedule
-    checked: CheckedSchedule
-    file_peak: int
-    fused: FusedGraph | None
-    passes: tuple[PassRecord, ...]
-    stored: tuple[int, ...] | None = None
-
-    @property
-    def stored_order(self) -> tuple[int, ...]:
-        """The order in which the file stores the ops."""
-        return self.schedule.order if self.stored is None else self.stored
-
-    @property
-    def reordered(self) -> bool:
-        """Whether the stored order differs from the given file's."""
-        return self.stored_order != tuple(range(len(self.graph.ops)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,68 +56,6 @@ class Baseline:
     schedule: Schedule
     allocation: Allocation
     footprints: tuple[int, ...]
-
-
-def bottom_up(module: Module) -> list[int]:
-    """Return the graphs' indices so that each comes after those that its ops execute.
-
-    Raises:
-        ModelError: A graph executes itself, directly or through others.
-    """
-    waiting = [0] * len(module.graphs)
-    parents: list[list[int]] = [[] for _ in module.graphs]
-    for body in module.bodies:
-        waiting[body.parent] += 1
-        parents[body.graph].append(body.parent)
-    ready = [index for index, count in enumerate(waiting) if not count]
-    for graph in ready:
-        for parent in parents[graph]:
-            waiting[parent] -= 1
-            if not waiting[parent]:
-                ready.append(parent)
-    if len(ready) != len(module.graphs):
-        name = next(module.graphs[index].name for index, count in enumerate(waiting) if count)
-        raise ModelError(f"'{module.path}': graph '{name}' executes itself, so its memory has no bound")
-    return ready
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A graph with a target's rules applied, and its buffers."""
-
-    graph: Graph
-    storage: Storage
-
-    @staticmethod
-    def of(graph: Graph) -> Lowered:
-        """Lower ``graph``, to which the target's rules were applied, to buffers."""
-        return Lowered(graph, Storage.of(graph))
-
-
-def lower_module(module: Module, target: Target) -> tuple[Lowered, ...]:
-    """Return the module's graphs with the target's rules applied."""
-    return tuple(Lowered.of(apply_target(graph, target)) for graph in module.graphs)
-
-
-def bodies_by_parent(module: Module) -> Mapping[int, Sequence[Body]]:
-    """Return the bodies of each graph that has any."""
-    result: dict[int, list[Body]] = {}
-    for body in module.bodies:
-        result.setdefault(body.parent, []).append(body)
-    return result
-
-
-def with_bodies(lowered: Lowered, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Lowered:
-    """Return a graph with the peaks of its ``bodies`` as workspaces: an op needs the largest, as one runs at a time.
-
-    Args:
-        peaks: By graph, those that are known so far.
-    """
-    needed: dict[int, int] = {}
-    for body in bodies:
-        if body.graph in peaks:
-            needed[body.op] = max(needed.get(body.op, 0), peaks[body.graph] - body.handed)
-    return Lowered.of(with_workspaces(lowered.graph, needed)) if needed else lowered
 
 
 def plan_module(

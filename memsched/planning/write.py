@@ -4,62 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
 
 from memsched import __version__
-from memsched.check.schedule import check_reordering
-from memsched.errors import InternalError, MemschedError, ModelError, UsageError
-from memsched.formats.files import load_module
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.formats.read_back import check_written
 from memsched.graph import dag
 from memsched.graph.model import Graph
-from memsched.planning.orders import GraphPlan
+from memsched.runtimes.graph_plan import GraphPlan
+from memsched.runtimes.output import Guarantee, Written
 
-__all__ = ["Guarantee", "Written", "check_request", "check_written", "fixed_dimensions", "reorder"]
+__all__ = ["check_request", "fixed_dimensions", "reorder"]
 __all__ += ["sizes_can_be_refused", "write_model"]
-
-
-@dataclass(frozen=True, slots=True)
-class Guarantee:
-    """What makes the runtime keep the order; the report's section of that name.
-
-    Attributes:
-        predicted: ONNX Runtime's peak by guarantee, bytes; None where nothing predicts it.
-        requested: What a verification should measure before and after, bytes; None where nothing predicts it.
-        executed: Names of the main graph's ops as they run; None where that is the file's order.
-    """
-
-    kind: OrderGuarantee | Literal["file", "control_dependencies"]
-    session_options: tuple[str, ...] = ()
-    pins: int | None = None
-    predicted: Mapping[str, int] | None = None
-    requested: tuple[int, int] | None = None
-    executed: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A model's bytes.
-
-    Attributes:
-        unchanged: They are the input's.
-        notes: What the report must say of the writing.
-        promised: What a session with the options of the guarantee needs is told of the file, changed or not.
-        fixed: Dimensions that the model as given leaves open, names to sizes; another size would be wrong.
-    """
-
-    model: bytes
-    unchanged: bool
-    guarantee: Guarantee
-    notes: tuple[str, ...] = ()
-    fixed: Mapping[str, int] = field(default_factory=dict)
-    promised: bool = False
-
-    @property
-    def opened_with_options(self) -> bool:
-        """Whether the figures that are told of the file hold for the options of its guarantee."""
-        return not self.unchanged or (self.promised and self.guarantee.kind == "session")
 
 
 def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
@@ -215,50 +171,6 @@ def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mappin
         "memsched.peak_bytes": str(main.checked.peak),
         "memsched.lower_bound_bytes": str(main.schedule.lower_bound),
     }
-
-
-def _places(module: Module) -> list[tuple[int | str, ...]]:
-    """Return what tells each graph apart in whatever order the ops are stored.
-
-    An ONNX body is numbered where its op stands: it goes by the names of the ops around it.
-    """
-    result: list[tuple[int | str, ...]] = [(index,) for index in range(len(module.graphs))]
-    count: dict[tuple[int, int], int] = {}
-    for body in module.bodies if module.format == "onnx" else ():  # parents come first
-        number = count[body.parent, body.op] = count.get((body.parent, body.op), 0) + 1
-        result[body.graph] = (*result[body.parent], module.graphs[body.parent].ops[body.op].name, number)
-    return result
-
-
-def check_written(
-    module: Module, model: bytes, orders: Mapping[int, Sequence[int]], options: LoadOptions, *, added: bool = False
-) -> None:
-    """Read ``model`` back and compare it with the given module and the planned orders.
-
-    Args:
-        orders: Per graph the order in which its ops are stored; absent: as in the module.
-        added: Ops of memsched's own may stand between the planned ones.
-    """
-    try:
-        again = load_module(model, module.path, dataclasses.replace(options, settled=True))
-    except MemschedError as error:
-        raise InternalError(f"the reordered model cannot be read back: {error}") from error
-    if len(again.graphs) != len(module.graphs):
-        raise InternalError("the reordered model does not hold the same graphs")
-    places = _places(again)
-    for index, place in enumerate(_places(module)):
-        if place not in places:
-            raise InternalError("the reordered model does not hold the same graphs")
-        before, after = module.graphs[index], again.graphs[places.index(place)]
-        planned = [before.ops[op].name for op in orders.get(index, range(len(before.ops)))]
-        found = [op.name for op in after.ops]
-        if added:
-            known = set(planned)
-            found = [name for name in found if name in known]
-        else:
-            check_reordering(before, after)
-        if found != planned:
-            raise InternalError(f"graph '{before.name}' was not written in the planned order")
 
 
 def _write_pinned(

@@ -12,7 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from memsched.check.rewrite import CONSTANT_SHAPE
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Graph
 
 __all__ = [

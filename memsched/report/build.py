@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from memsched.allocate.pools import PoolPlan
 from memsched.check.schedule import CheckedSchedule
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.addresses import addresses
@@ -41,6 +40,7 @@ from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSec
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
 from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.schedule.portfolio import PassRecord
+from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "peak_tensors"]
 

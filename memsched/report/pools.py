@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from memsched.allocate.pools import PoolPlan
 from memsched.graph.model import Allocation
 from memsched.report.values.optimize import BufferRow, PoolRow, PoolsSection, WorkspaceRow
+from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["pool_lines", "pools_section", "rows_in_pools"]
 

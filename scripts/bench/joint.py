@@ -19,7 +19,8 @@ from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
 from memsched.joint.improve import JointProgress, improve
 from memsched.joint.layout import Layout, live_bytes
-from memsched.planning.orders import baselines, lower_module, plan_module
+from memsched.planning.orders import baselines, plan_module
+from memsched.runtimes.graph_plan import lower_module
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.targets.load import default_target, load_target

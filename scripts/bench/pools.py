@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from memsched.allocate.pools import PoolPlan, place_in_pools
+from memsched.allocate.pools import place_in_pools
 from memsched.check.pools import check_pool_plan
 from memsched.commands.optimize.optimize import load
-from memsched.planning.orders import GraphPlan, lower_module, plan_module
+from memsched.planning.orders import plan_module
+from memsched.runtimes.graph_plan import GraphPlan, lower_module
 from memsched.search.limits import Limits
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Pool
+from memsched.targets.pool_plan import PoolPlan
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional, time_limit
 
 _NAMES = ("mobilenetv2_035_96_int8.tflite", "nasnetmobile_int8.tflite", "networks/nasnet_a.onnx")

@@ -1,4 +1,4 @@
-"""What runs in the process of one model of a batch: ``python -m memsched.commands.batch.child``; see `batch_process`."""
+"""What runs in the process of one model of a batch: ``python -m memsched.commands.batch.child``; see `process`."""
 
 from __future__ import annotations
 

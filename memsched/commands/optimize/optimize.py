@@ -21,11 +21,12 @@ from memsched.commands.verify import ModelComparison, compare, verify_written
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.planning.orders import GraphPlan, plan_allocation, plan_module
+from memsched.planning.orders import plan_allocation, plan_module
 from memsched.planning.write import check_request, fixed_dimensions, sizes_can_be_refused, write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.litert import requirement
 from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
 from memsched.runtimes.tflm import arena

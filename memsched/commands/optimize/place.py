@@ -18,15 +18,13 @@ from memsched.graph.model import Allocation
 from memsched.planning.orders import (
     BASELINES,
     SMALLER_ARENA,
-    GraphPlan,
-    Lowered,
     baselines,
     known_orders,
-    lower_module,
     plan_allocation,
     plan_module,
     plan_together,
 )
+from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
 from memsched.runtimes.litert import requirement
 from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
 from memsched.runtimes.tflm import arena as tflm

@@ -6,11 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from memsched.allocate.pools import PoolPlan, place_in_pools
+from memsched.allocate.pools import place_in_pools
 from memsched.check.pools import check_pool_plan
-from memsched.planning.orders import GraphPlan
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.search.limits import Limits
 from memsched.targets.model import Target
+from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["plan_pools"]
 

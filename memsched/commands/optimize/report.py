@@ -11,13 +11,11 @@ from typing import Literal
 from msgspec import UNSET
 
 from memsched import __version__
-from memsched.allocate.pools import PoolPlan
 from memsched.commands.results import Report
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
-from memsched.planning.orders import SMALLER_ARENA, Baseline, GraphPlan, Lowered
-from memsched.planning.write import Written
+from memsched.planning.orders import SMALLER_ARENA, Baseline
 from memsched.report.build import Facts, build_report
 from memsched.report.values.optimize import (
     BaselinesSection,
@@ -53,10 +51,13 @@ from memsched.report.values.runtime import (
     TflmSection,
 )
 from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
+from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.output import Written
 from memsched.runtimes.tflm.arena import TflmFacts, whole_arena_bytes
 from memsched.runtimes.tflm.firmware import firmware_needs
 from memsched.runtimes.values import Verification
 from memsched.targets.load import Target
+from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["Outcome", "Prepared", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
 

@@ -21,7 +21,8 @@ from memsched.commands.optimize.report import Prepared
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage, evaluate
-from memsched.planning.orders import GraphPlan, plan_allocation
+from memsched.planning.orders import plan_allocation
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.tflm import arena
 from memsched.search.limits import Limits
 from memsched.targets.model import Target

@@ -32,9 +32,9 @@ from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
 from memsched.pipeline.prices import StageMemory
 from memsched.pipeline.simulate import Simulation, simulate
-from memsched.planning.orders import GraphPlan
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.values import Verification
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.check.rewrite import CONSTANT_SHAPE
 from memsched.errors import InternalError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
 from memsched.formats.onnx.constants import INPUT_SLICES, Constants
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
 if TYPE_CHECKING:

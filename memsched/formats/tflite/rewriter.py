@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.check.rewrite import CONSTANT_SHAPE
 from memsched.errors import InternalError, ModelError
 from memsched.formats.files import describe
 from memsched.formats.module import Module
@@ -31,7 +30,7 @@ from memsched.formats.tflite.schema import (
     TensorSlot,
 )
 from memsched.formats.tflite.tables import copied, moved_root
-from memsched.graph.dialect import Attributes, Dialect, Pads
+from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect, Pads
 from memsched.graph.model import AttributeValue, Graph, Op
 
 __all__ = ["dialect", "serialize"]

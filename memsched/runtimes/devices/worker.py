@@ -280,7 +280,7 @@ def _share_arena(onnxruntime: Any) -> None:
 
 
 def _open_session(onnxruntime: Any, model: str | bytes, threads: int, number: int) -> Any:
-    """Open a session that executes the file's order and measures, as `memsched.runtimes.onnxruntime.verification` does."""
+    """Open a session that executes the file's order and measures, as verification does."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads

@@ -1,4 +1,4 @@
-"""Runs two models in LiteRT on the same random inputs: the child process's side of `memsched.runtimes.litert.verification`."""
+"""Two models run in LiteRT on the same random inputs: the child process's side of `verification`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Orders that ONNX Runtime's default rule can produce: the best file order for sessions that set no option.
 
-The rule (`memsched.runtimes.onnxruntime.orders.default_order`) walks depth first against the edges and visits leaves and
+The rule (`orders.default_order`) walks depth first against the edges and visits leaves and
 inputs by falling index. A file may store its ops in any topological order, so what can be chosen is which of the
 unvisited predecessors of an op is visited next, with one exception: one that another of them needs comes with that
 one. A *walk* is such a sequence of choices; the file order that makes the runtime take it is a topological order

@@ -15,12 +15,12 @@ from memsched.check.schedule import check_schedule
 from memsched.errors import UsageError
 from memsched.formats.module import Body, Module, OrderGuarantee
 from memsched.graph.liveness import evaluate
-from memsched.planning.orders import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
-from memsched.planning.write import Guarantee
+from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
 from memsched.runtimes.onnxruntime.default_rule import best_default_order
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order, walk_backwards
 from memsched.runtimes.onnxruntime.reuse import Planned, ReuseProfile, simulate_reuse
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
+from memsched.runtimes.output import Guarantee
 from memsched.schedule.orders import ORDERS
 from memsched.targets.load import Target
 

@@ -1,4 +1,4 @@
-"""Orders for sessions that hand dead buffers on: the least peak by `memsched.runtimes.onnxruntime.reuse`, among good orders.
+"""Orders for sessions that hand dead buffers on: the least peak by `reuse`, among good orders.
 
 There the peak is not a matter of which ops were executed alone, so the exact search's argument does not hold. Orders
 found otherwise are tried as they are; the best are then changed op by op in a seeded local search. The optimum of

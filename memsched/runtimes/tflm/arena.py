@@ -9,6 +9,7 @@ from memsched.allocate.portfolio import pack
 from memsched.errors import InternalError, ModelError, UsageError
 from memsched.formats.files import describe
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.read_back import check_written
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import writer
 from memsched.formats.tflite.model import FileModel, parse
@@ -17,8 +18,8 @@ from memsched.graph.addresses import view_distances
 from memsched.graph.model import Graph, Schedule
 from memsched.graph.packing import Block, Part
 from memsched.lowering.apply import with_workspaces
-from memsched.planning.orders import GraphPlan, Lowered
-from memsched.planning.write import Written, check_written
+from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.output import Written
 from memsched.runtimes.tflm.dead_tensors import Dropped, drop_dead_tensors
 from memsched.runtimes.tflm.limits import Refusal, new_refusals, refusals
 from memsched.runtimes.tflm.persistent import estimates
