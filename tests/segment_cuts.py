@@ -11,7 +11,8 @@ import onnxruntime
 
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.segments import Segment, check_segments, cutter, extract, read_options, together
+from memsched.formats.segment import Segment
+from memsched.formats.segments import check_segments, cutter, extract, read_options, together
 from memsched.formats.weights import weights
 
 LEVELS = onnxruntime.GraphOptimizationLevel

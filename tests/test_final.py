@@ -17,7 +17,7 @@ from memsched.commands.optimize import optimize as compiler
 from memsched.commands.results import OutputsDifferError
 from memsched.errors import UsageError
 from memsched.runtimes.values import Verification
-from memsched.schedule.portfolio import Progress
+from memsched.search.progress import Progress
 from tests.small_models import floats, model_of
 
 SIDE = 32

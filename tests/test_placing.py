@@ -11,8 +11,8 @@ import pytest
 
 import memsched
 from memsched.commands.optimize.place import GivenUpError, Request
-from memsched.schedule.portfolio import Progress
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
 from tests.test_final import convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
 

@@ -53,8 +53,8 @@ def command(**options: Any) -> int:
     """
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.commands.allocate import allocate_buffers, save_allocation
-    from memsched.schedule.portfolio import Progress
     from memsched.search.memory_limit import memory_limited
+    from memsched.search.progress import Progress
 
     output, report, print_report = _outputs(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
@@ -94,7 +94,7 @@ def _outputs(options: dict[str, Any]) -> tuple[str, str | None, bool]:
         UsageError: Both would go to standard output, or into one file.
         OutputError: A file cannot be written, or is the input.
     """
-    from memsched.formats.files import check_writable, is_regular, same_file
+    from memsched.formats.staging import check_writable, is_regular, same_file
 
     source, output, report = (options[name] for name in ("buffers", "output", "report"))
     if output is None:

@@ -92,7 +92,7 @@ def _exit_code(report: OptimizeReport, quiet: bool) -> int:
 
 def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
     """Return the extension of the picture that is to be drawn; refuse what cannot work before anything costs time."""
-    from memsched.formats.files import check_writable, is_regular, same_file
+    from memsched.formats.staging import check_writable, is_regular, same_file
     from memsched.report.frontier import PICTURES, check_drawing
 
     if plot is None:

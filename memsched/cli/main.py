@@ -11,18 +11,18 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from memsched import __version__
 from memsched.cli.completion import add_completion, completion_option
 from memsched.cli.examples import closing
+from memsched.cli.state import State
 from memsched.errors import MemschedError, UnknownShapeError, UsageError
 from memsched.report.text import error_line
 from memsched.suggestions import did_you_mean
 
-__all__ = ["State", "main"]
+__all__ = ["main"]
 
 _INTERRUPTED = 130
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -40,19 +40,6 @@ _COMMANDS = {
     "schema": ("memsched.cli.schema", "The form of reports and other files, as JSON Schema."),
 }
 """Name to module and help: what `memsched --help` shows without importing any of them."""
-
-
-@dataclass(slots=True)
-class State:
-    """What a subcommand tells the entry, and the entry it.
-
-    Attributes:
-        debug: An internal error shall show its traceback.
-        words: The command line without the program's name.
-    """
-
-    debug: bool = False
-    words: tuple[str, ...] = ()
 
 
 class _InterruptedError(Exception):

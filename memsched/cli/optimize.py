@@ -102,7 +102,7 @@ def command(**options: Any) -> int:
 def _outputs(options: dict[str, Any]) -> _Outputs:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
     from memsched.commands.results import check_outputs
-    from memsched.formats.files import is_regular
+    from memsched.formats.staging import is_regular
 
     source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
     if output is None:

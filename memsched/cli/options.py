@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
-from memsched.cli.main import State
+from memsched.cli.allowed import ALLOWED
+from memsched.cli.state import State
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
 
 __all__ = [
-    "ALLOWED",
     "allow_option",
     "budget_option",
     "check_extra_work",
@@ -37,8 +37,6 @@ __all__ = [
     "size_option",
 ]
 
-ALLOWED = ("reorder", "inplace", "tile", "remat")
-"""What ``--allow`` may name."""
 
 _ALL = "all"
 

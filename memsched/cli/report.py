@@ -27,7 +27,7 @@ def command(**options: Any) -> int:
     The page is one file that needs nothing else, no network either: memory over time before and after, where every
     buffer lies, what lives at the peak, the proof in words, and all tables. '-' is standard input or output.
     """
-    from memsched.formats.files import check_writable, staged_files
+    from memsched.formats.staging import check_writable, staged_files
     from memsched.report.page import check_page, render_page
     from memsched.report.reading import parse_report
 
@@ -56,7 +56,7 @@ def command(**options: Any) -> int:
 
 def _output(source: str, output: str | None) -> str:
     """Return where the page goes; refuse to overwrite the report."""
-    from memsched.formats.files import is_regular, same_file
+    from memsched.formats.staging import is_regular, same_file
 
     if output is None:
         if source == _STANDARD:

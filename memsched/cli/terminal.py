@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from memsched.schedule.portfolio import Progress
+    from memsched.search.progress import Progress
 
 __all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console", "start_live", "write_standard_output"]
 

@@ -15,7 +15,7 @@ from memsched.check.packing import check_packing
 from memsched.commands.results import Report
 from memsched.errors import OutputError, UsageError
 from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
-from memsched.formats.files import STANDARD_STREAM, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.search.limits import Limits

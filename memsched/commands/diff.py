@@ -18,7 +18,7 @@ from typing import Any
 from memsched import __version__
 from memsched.commands.results import Report
 from memsched.errors import ModelError, UsageError
-from memsched.formats.files import STANDARD_STREAM, describe
+from memsched.formats.staging import STANDARD_STREAM, describe
 from memsched.report.reading import worded
 from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
 from memsched.report.values.diff import (

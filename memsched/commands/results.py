@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from memsched.errors import OutputError, UsageError, VerificationError
-from memsched.formats.files import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.formats.module import Module
+from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.build import dump_report
 from memsched.report.header import arena_header

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memsched.errors import RuntimeUnavailableError, UsageError
-from memsched.formats.files import STANDARD_STREAM, detect_format, read_source
+from memsched.formats.files import detect_format, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.formats.staging import STANDARD_STREAM
 from memsched.runtimes.output import Written
 from memsched.runtimes.values import Verification
 

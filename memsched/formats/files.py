@@ -1,40 +1,21 @@
-"""Models in and results out: files read by content, and written whole or not at all."""
+"""Models read from files, each by its content."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import stat
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from memsched.errors import ModelError, OutputError, UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import Format, LoadOptions, Module
+from memsched.formats.staging import STANDARD_STREAM, describe, reason
 
 __all__ = [
-    "STANDARD_STREAM",
-    "TEMPORARY_PREFIX",
-    "TEMPORARY_SUFFIX",
-    "StagedFiles",
-    "check_writable",
-    "describe",
     "detect_format",
-    "is_regular",
     "load_module",
     "read_source",
-    "same_file",
-    "staged_files",
 ]
 
-STANDARD_STREAM = "-"
-"""The path that means standard input or standard output."""
-
-TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".memsched-", ".tmp"
-"""Of the names of files on their way, beside what they become. A process that is killed leaves them behind."""
 
 _TFLITE_IDENTIFIER = b"TFL3"
 
@@ -55,11 +36,6 @@ def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
     return data, path
 
 
-def describe(path: str) -> str:
-    """Return how messages name ``path``."""
-    return "standard input" if path == STANDARD_STREAM else f"'{path}'"
-
-
 def _read_stream() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("standard input is a terminal: give a model file, or send one in with '< model.onnx'")
@@ -74,11 +50,7 @@ def _read_file(path: str) -> bytes:
     except FileNotFoundError:
         raise ModelError(f"'{path}' does not exist: check the path of the model") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"'{path}' cannot be read: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+        raise ModelError(f"'{path}' cannot be read: {reason(error)}") from None
 
 
 def detect_format(data: bytes) -> Format:
@@ -100,162 +72,3 @@ def load_module(data: bytes, path: str, options: LoadOptions) -> Module:
     from memsched.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read(data, path, options)
-
-
-def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
-    """Return whether both paths name one file, through links too, or would if they existed."""
-    try:
-        return Path(first).samefile(second)
-    except OSError:
-        return os.path.realpath(first) == os.path.realpath(second)
-
-
-def is_regular(path: str) -> bool:
-    """Return whether ``path`` is a regular file or would become one: no device, pipe or folder."""
-    return not os.path.exists(path) or os.path.isfile(path)  # noqa: PTH110, PTH113 - these never raise
-
-
-def check_writable(target: str) -> None:
-    """Check, without writing anything, that a file can probably be written to ``target``.
-
-    Raises:
-        OutputError: It is a folder, its folder does not exist, or there is no permission.
-    """
-    try:
-        path = os.path.realpath(target)
-        folder = Path(path).parent
-        if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder: give the name of a file in it")
-        if not folder.exists():
-            raise FileNotFoundError
-        if not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
-        if _mode(path) is not None and not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, "its folder is write-protected")
-    except (OSError, ValueError) as error:
-        raise _output_error(target, error) from None
-
-
-@dataclass(slots=True)
-class _Staged:
-    """One file on its way: complete in ``temporary``, to be renamed to ``target``."""
-
-    temporary: str
-    target: str
-    existed: bool
-
-
-class StagedFiles:
-    """Files written completely under temporary names beside their targets, then renamed together.
-
-    Until `commit` nothing has changed under the targets' names; what was not committed is removed by `discard`.
-    """
-
-    def __init__(self) -> None:
-        self._staged: list[_Staged] = []
-        self._direct: list[tuple[str, bytes]] = []
-
-    def add(self, target: str | os.PathLike[str], data: bytes) -> str:
-        """Write ``data`` under a temporary name in the folder of ``target`` and return that name.
-
-        A target that exists and is no regular file (a device, a pipe) is written by `commit`, directly.
-
-        Raises:
-            OutputError: The folder is missing, the disk is full, the target is a folder, or there is no permission.
-        """
-        try:
-            path = os.path.realpath(target)
-            mode = _mode(path)
-            if mode is None:
-                self._direct.append((path, data))
-                return path
-            return self._write(os.fspath(target), path, data, mode)
-        except (OSError, ValueError) as error:
-            raise _output_error(os.fspath(target), error) from None
-
-    def _write(self, target: str, path: str, data: bytes, mode: int) -> str:
-        if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder: give the name of a file in it")
-        descriptor, temporary = tempfile.mkstemp(
-            prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent
-        )
-        self._staged.append(_Staged(temporary, path, Path(path).exists()))
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            Path(temporary).chmod(mode)
-            os.fsync(stream.fileno())
-        return temporary
-
-    def commit(self) -> None:
-        """Rename all files to their targets; when one fails, those that did not exist before are removed again.
-
-        Raises:
-            OutputError: A rename or a direct write failed.
-        """
-        done: list[_Staged] = []
-        try:
-            for path, data in self._direct:
-                current = path
-                Path(path).write_bytes(data)
-            for staged in self._staged:
-                current = staged.target
-                Path(staged.temporary).replace(staged.target)
-                done.append(staged)
-        except OSError as error:
-            for staged in done:
-                if not staged.existed:
-                    Path(staged.target).unlink(missing_ok=True)
-            self._staged = [staged for staged in self._staged if staged not in done]
-            raise _output_error(current, error) from None
-        self._staged, self._direct = [], []
-        for folder in dict.fromkeys(str(Path(staged.target).parent) for staged in done):
-            _sync_folder(folder)
-
-    def discard(self) -> None:
-        """Remove every file that was not committed."""
-        for staged in self._staged:
-            with contextlib.suppress(OSError):
-                Path(staged.temporary).unlink(missing_ok=True)
-        self._staged, self._direct = [], []
-
-
-@contextlib.contextmanager
-def staged_files() -> Iterator[StagedFiles]:
-    """Give a `StagedFiles` that discards on exit whatever was not committed."""
-    files = StagedFiles()
-    try:
-        yield files
-    finally:
-        files.discard()
-
-
-def _mode(path: str) -> int | None:
-    """Return the permissions that a file written to ``path`` gets; None for what is no regular file or folder."""
-    try:
-        existing = Path(path).stat().st_mode
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
-    if stat.S_ISREG(existing):
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, "it exists and is write-protected")
-        return stat.S_IMODE(existing)
-    return 0o666 if stat.S_ISDIR(existing) else None
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the renames themselves durable, where the system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _output_error(path: str, error: Exception) -> OutputError:
-    if isinstance(error, FileNotFoundError):
-        return OutputError(f"'{path}' cannot be written: its folder does not exist; create it first")
-    return OutputError(f"'{path}' cannot be written: {_reason(error)}")

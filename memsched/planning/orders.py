@@ -17,8 +17,9 @@ from memsched.joint.improve import JointProgress, improve
 from memsched.joint.layout import live_bytes
 from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
 from memsched.schedule.orders import file_order, reverse_post_order
-from memsched.schedule.portfolio import Progress, ScheduleResult, schedule_graph
+from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
 from memsched.targets.load import Target
 
 __all__ = [

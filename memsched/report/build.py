@@ -39,7 +39,7 @@ from memsched.report.values.optimize import (
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
 from memsched.report.values.shared import ModelSection, VerificationSection
-from memsched.schedule.portfolio import PassRecord
+from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "peak_tensors"]

@@ -12,7 +12,7 @@ from memsched.fusion.iterate import FusedGraph
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
 from memsched.lowering.apply import apply_target, with_workspaces
-from memsched.schedule.portfolio import PassRecord
+from memsched.search.progress import PassRecord
 from memsched.targets.load import Target
 
 __all__ = ["GraphPlan", "Lowered", "bodies_by_parent", "bottom_up", "lower_module", "with_bodies"]

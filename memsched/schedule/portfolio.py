@@ -21,36 +21,12 @@ from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, Search
 from memsched.search.limits import Limits
+from memsched.search.progress import PassRecord, Progress
 
-__all__ = ["SOLVERS", "PassRecord", "Progress", "ScheduleResult", "schedule_graph"]
+__all__ = ["SOLVERS", "ScheduleResult", "schedule_graph"]
 
 SOLVERS = ("auto", "exact", "cpsat", "backtrack", "greedy", "file")
 """Names that ``solver`` may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the search is: the best peak and the proven bound in bytes, seconds since its start.
-
-    The bound is None while layers are rewritten: what is proven of orders does not hold for other layers.
-    """
-
-    stage: str
-    best_peak: int
-    lower_bound: int | None
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class PassRecord:
-    """What one stage did."""
-
-    name: str
-    seconds: float
-    ops_before: int
-    ops_after: int
-    peak_before_bytes: int
-    peak_after_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

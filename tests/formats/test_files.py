@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from memsched.errors import ModelError, OutputError
-from memsched.formats.files import check_writable, detect_format, is_regular, read_source, same_file, staged_files
+from memsched.formats.files import detect_format, read_source
+from memsched.formats.staging import check_writable, is_regular, same_file, staged_files
 
 
 def test_detect_format() -> None:

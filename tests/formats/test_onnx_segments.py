@@ -16,7 +16,8 @@ from memsched.errors import InternalError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import segments as onnx_segments
-from memsched.formats.segments import Segment, annotate_stages, extract, read_options
+from memsched.formats.segment import Segment
+from memsched.formats.segments import annotate_stages, extract, read_options
 from tests import onnx_dags
 from tests.segment_cuts import LEVELS, assert_same, cut, load, random_stages, run, segments_of
 from tests.small_models import floats, model_of

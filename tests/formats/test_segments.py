@@ -6,7 +6,8 @@ import pytest
 
 from memsched.errors import InternalError
 from memsched.formats.module import Module
-from memsched.formats.segments import Segment, annotate_stages, check_segments, read_options, together
+from memsched.formats.segment import Segment
+from memsched.formats.segments import annotate_stages, check_segments, read_options, together
 from memsched.graph.model import Graph, Op, Tensor
 from tests.formats.tflite_builder import branches, build
 from tests.segment_cuts import load

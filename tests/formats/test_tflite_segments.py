@@ -10,7 +10,8 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from memsched.errors import InternalError, ModelError
-from memsched.formats.segments import Segment, extract, together
+from memsched.formats.segment import Segment
+from memsched.formats.segments import extract, together
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import model as tflite_model
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, int32s, options, pack, unpack

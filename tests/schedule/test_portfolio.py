@@ -10,8 +10,9 @@ import pytest
 from memsched.check.schedule import check_schedule
 from memsched.errors import GraphError, UsageError
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.schedule.portfolio import SOLVERS, Progress, schedule_graph
+from memsched.schedule.portfolio import SOLVERS, schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains
 

@@ -24,7 +24,7 @@ from memsched.search.memory_limit import MemoryWatch, memory_limited
 
 if TYPE_CHECKING:
     from memsched.commands.results import OptimizeResult
-    from memsched.schedule.portfolio import Progress
+    from memsched.search.progress import Progress
 
 __all__ = ["main"]
 

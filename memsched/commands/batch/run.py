@@ -16,7 +16,7 @@ from typing import Protocol
 from memsched.commands.batch.inputs import BatchModel, check_apart
 from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError
 from memsched.errors import OutputError, UsageError
-from memsched.formats.files import staged_files
+from memsched.formats.staging import staged_files
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchReport, SavedModel
 

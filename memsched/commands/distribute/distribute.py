@@ -22,10 +22,11 @@ from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
-from memsched.formats.files import describe, load_module, read_source
+from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.parts import PartsWriter
 from memsched.formats.onnx.rewriter import dialect
+from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.search.limits import Limits

@@ -18,7 +18,7 @@ from memsched.commands.optimize.report import model_section
 from memsched.commands.results import Report
 from memsched.distribute.orders import InOrder, Ordered
 from memsched.errors import OutputError
-from memsched.formats.files import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.cover import Cover, leaves

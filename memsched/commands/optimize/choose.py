@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from memsched.commands.optimize.place import Placed, Request, place
-from memsched.commands.optimize.report import Prepared, Rewrites
+from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.tile import Rewritten
 from memsched.formats.module import LoadOptions, Module
+from memsched.planning.values import Prepared
 
 __all__ = ["MOST_EXTRA_MACS", "Final", "Permitted", "find"]
 

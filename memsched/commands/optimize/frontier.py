@@ -11,9 +11,9 @@ from typing import Literal
 
 from memsched.commands.optimize.choose import Permitted
 from memsched.commands.optimize.place import Placed, Request, place
-from memsched.commands.optimize.report import Prepared
 from memsched.formats.module import Module
 from memsched.graph.model import Graph
+from memsched.planning.values import Prepared
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import FrontierRow
 from memsched.tiling.pieces import Group

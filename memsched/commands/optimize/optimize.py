@@ -14,7 +14,7 @@ from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Final, Permitted,
 from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.place import Placed, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
-from memsched.commands.optimize.report import Outcome, Prepared, build, on_chip_section
+from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.trials import Asked, Given, suggestions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare, verify_written
@@ -22,6 +22,7 @@ from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.planning.orders import plan_allocation, plan_module
+from memsched.planning.values import Prepared
 from memsched.planning.write import check_request, fixed_dimensions, sizes_can_be_refused, write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.optimize import SuggestionRow
@@ -31,8 +32,8 @@ from memsched.runtimes.litert import requirement
 from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
 from memsched.runtimes.tflm import arena
 from memsched.runtimes.values import Verification
-from memsched.schedule.portfolio import Progress
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
 from memsched.units import Percentage, parse_budget

@@ -12,7 +12,6 @@ from typing import Literal
 import msgspec
 
 from memsched.check.schedule import check_allocation, check_schedule
-from memsched.commands.optimize.report import Prepared
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.graph.model import Allocation
 from memsched.planning.orders import (
@@ -24,12 +23,13 @@ from memsched.planning.orders import (
     plan_module,
     plan_together,
 )
+from memsched.planning.values import Prepared
 from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
 from memsched.runtimes.litert import requirement
 from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
 from memsched.runtimes.tflm import arena as tflm
-from memsched.schedule.portfolio import Progress
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
 from memsched.targets.model import Target
 
 __all__ = [

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 from memsched.commands.optimize.candidates import try_points
 from memsched.commands.optimize.place import GivenUpError, Placed, Request, place, prepare_again
-from memsched.commands.optimize.report import Prepared
 from memsched.commands.optimize.tile import Rewritten, dialect_of, in_order, read_back
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
+from memsched.planning.values import Prepared
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import SMALL, Found, Point, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
-from memsched.schedule.portfolio import Progress
+from memsched.search.progress import Progress
 
 __all__ = ["attempt", "frontier", "recompute"]
 

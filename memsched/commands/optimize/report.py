@@ -16,6 +16,7 @@ from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
 from memsched.planning.orders import SMALLER_ARENA, Baseline
+from memsched.planning.values import Prepared
 from memsched.report.build import Facts, build_report
 from memsched.report.values.optimize import (
     BaselinesSection,
@@ -51,25 +52,14 @@ from memsched.report.values.runtime import (
     TflmSection,
 )
 from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
-from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import Written
 from memsched.runtimes.tflm.arena import TflmFacts, whole_arena_bytes
 from memsched.runtimes.tflm.firmware import firmware_needs
 from memsched.runtimes.values import Verification
-from memsched.targets.load import Target
 from memsched.targets.pool_plan import PoolPlan
 
-__all__ = ["Outcome", "Prepared", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A module under the rules of one target."""
-
-    target: Target
-    lowered: tuple[Lowered, ...]
-    baselines: Mapping[str, Baseline]
-    in_place: bool
+__all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,17 +26,17 @@ from memsched.commands.optimize.place import (
     planner_is_known,
     prepare_again,
 )
-from memsched.commands.optimize.report import Prepared
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
+from memsched.planning.values import Prepared
 from memsched.regions.geometry import has_windows
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.runtimes.tflm import arena as tflm
-from memsched.schedule.portfolio import Progress
+from memsched.search.progress import Progress
 from memsched.targets.model import Target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Group, Pieces, plan_pieces

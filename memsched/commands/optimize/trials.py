@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from memsched.check.schedule import check_schedule
 from memsched.commands.optimize.choose import Permitted
 from memsched.commands.optimize.place import Placed, Request, place, prepare, required_as_given, required_for
-from memsched.commands.optimize.report import Prepared
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
+from memsched.planning.values import Prepared
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.tflm import arena
 from memsched.search.limits import Limits

@@ -14,15 +14,8 @@ from memsched.commands.optimize.place import Request, prepare
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.segments import (
-    Cutter,
-    Segment,
-    annotate_stages,
-    check_segments,
-    cutter,
-    read_options,
-    together,
-)
+from memsched.formats.segment import Segment
+from memsched.formats.segments import Cutter, annotate_stages, check_segments, cutter, read_options, together
 from memsched.formats.weights import weights
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph

@@ -12,7 +12,7 @@ from memsched.commands.optimize.report import model_section, verification_sectio
 from memsched.commands.pipeline.pipeline import SegmentFile, Staged
 from memsched.commands.results import Report
 from memsched.errors import OutputError
-from memsched.formats.files import STANDARD_STREAM, check_writable, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, check_writable, same_file, staged_files
 from memsched.pipeline.simulate import Simulation, StageTime
 from memsched.report.values.pipeline import (
     AnnotatedSection,

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from memsched.errors import ModelError, OutputError
-from memsched.formats.files import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from memsched.formats.module import Module
+from memsched.formats.staging import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 
 __all__ = ["copy_external_files", "external_files", "folder_of", "resolve"]
 

@@ -11,12 +11,12 @@ from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.structure import analyse, domain_of, graphs_of, initializers, sparse_name
 from memsched.formats.onnx.value_types import ValueTypes
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, list_initializers, set_metadata
-from memsched.formats.segments import check_fit
+from memsched.formats.segment import check_fit
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto, NodeProto
 
-    from memsched.formats.segments import Segment
+    from memsched.formats.segment import Segment
 
 __all__ = ["OnnxCutter", "annotate_stages"]
 

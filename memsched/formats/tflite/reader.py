@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from memsched.errors import GraphError, ModelError, UsageError
-from memsched.formats.files import describe
 from memsched.formats.module import Body, LoadOptions, Module
+from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
 from memsched.formats.tflite.flatbuffer import FlatFile, Table
 from memsched.formats.tflite.macs import macs

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from memsched.errors import InternalError, ModelError
-from memsched.formats.files import describe
 from memsched.formats.module import Module
+from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite.assembly import Blob, Item, Numbers, Old, References, Scalar, TableItem, Text, assemble
 from memsched.formats.tflite.constants import Constants

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
-from memsched.formats.files import describe
 from memsched.formats.module import Module
-from memsched.formats.segments import check_fit
+from memsched.formats.segment import check_fit
+from memsched.formats.staging import describe
 from memsched.formats.tflite import state
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.new_file import Part, Source, new_file
 from memsched.formats.tflite.reader import TfliteNative
 
 if TYPE_CHECKING:
-    from memsched.formats.segments import Segment
+    from memsched.formats.segment import Segment
 
 __all__ = ["TfliteCutter", "together"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memsched.errors import InternalError, ModelError
-from memsched.formats.files import describe
 from memsched.formats.module import Module
+from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata
 from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
 from memsched.formats.tflite.reader import TfliteNative

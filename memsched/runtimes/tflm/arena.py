@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from memsched.allocate.portfolio import pack
 from memsched.errors import InternalError, ModelError, UsageError
-from memsched.formats.files import describe
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
+from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import writer
 from memsched.formats.tflite.model import FileModel, parse

@@ -1,0 +1,22 @@
+"""A module made ready for planning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memsched.planning.orders import Baseline
+from memsched.runtimes.graph_plan import Lowered
+from memsched.targets.load import Target
+
+__all__ = ["Prepared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A module under the rules of one target."""
+
+    target: Target
+    lowered: tuple[Lowered, ...]
+    baselines: Mapping[str, Baseline]
+    in_place: bool

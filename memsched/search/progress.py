@@ -1,0 +1,32 @@
+"""How far a search has come, and what its passes did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PassRecord", "Progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the search is: the best peak and the proven bound in bytes, seconds since its start.
+
+    The bound is None while layers are rewritten: what is proven of orders does not hold for other layers.
+    """
+
+    stage: str
+    best_peak: int
+    lower_bound: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one stage did."""
+
+    name: str
+    seconds: float
+    ops_before: int
+    ops_after: int
+    peak_before_bytes: int
+    peak_after_bytes: int
