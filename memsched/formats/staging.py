@@ -198,4 +198,5 @@ def _output_error(path: str, error: Exception) -> OutputError:
 
 
 def reason(error: Exception) -> str:
+    """Return why reading or writing failed, in the words of the system where it has any."""
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
