@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from memsched.errors import OutputError, UsageError, VerificationError
+from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
@@ -166,7 +167,7 @@ def save_outputs(
             if model_path is not None:
                 _check_input(result.module.path, model_path, force=force)
                 files.add(model_path, result.model)
-                created = _external_data(result.module, Path(model_path).parent)
+                created = format_of(result.module).copy_external_files(result.module, Path(model_path).parent)
             if report_path is not None:
                 files.add(report_path, result.report.to_json().encode())
             if header_path is not None:
@@ -231,12 +232,3 @@ def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:
     if source != STANDARD_STREAM and not force and same_file(source, target):
         raise OutputError(f"'{os.fspath(target)}' is the input: give another name with -o, or --force to overwrite it")
-
-
-def _external_data(module: Module, folder: Path) -> tuple[Path, ...]:
-    """Put the external data that the model refers to into its new folder, too; return the files created."""
-    if module.format != "onnx":
-        return ()
-    from memsched.formats.onnx.external import copy_external_files, external_files
-
-    return copy_external_files(module, folder) if external_files(module) else ()

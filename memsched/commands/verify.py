@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memsched.errors import RuntimeUnavailableError, UsageError
-from memsched.formats.files import detect_format, read_source
+from memsched.formats.files import read_source
+from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.runtimes.output import Written
@@ -120,10 +121,10 @@ def compare(
 ) -> ModelComparison:
     """Run two models of one format on the same random inputs; see `memsched.commands.optimize.optimize.verify`."""
     (one, one_path), (other, other_path) = read_source(first), read_source(second)
-    format_ = detect_format(one)
-    if detect_format(other) != format_:
+    given = format_in(one)
+    if format_in(other) != given:
         raise UsageError("one model is ONNX, the other TFLite: only models of one format can be compared")
-    if format_ == "tflite":
+    if given.name == "tflite":
         from memsched.runtimes.litert import verification as litert
 
         if rtol:

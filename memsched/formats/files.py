@@ -7,17 +7,14 @@ import sys
 from pathlib import Path
 
 from memsched.errors import ModelError, UsageError
-from memsched.formats.module import Format, LoadOptions, Module
+from memsched.formats.known import format_in
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM, describe, reason
 
 __all__ = [
-    "detect_format",
     "load_module",
     "read_source",
 ]
-
-
-_TFLITE_IDENTIFIER = b"TFL3"
 
 
 def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
@@ -53,22 +50,11 @@ def _read_file(path: str) -> bytes:
         raise ModelError(f"'{path}' cannot be read: {reason(error)}") from None
 
 
-def detect_format(data: bytes) -> Format:
-    """Return the format that ``data`` is in: TFLite has "TFL3" at byte 4; ONNX has no identifier."""
-    return "tflite" if data[4:8] == _TFLITE_IDENTIFIER else "onnx"
-
-
 def load_module(data: bytes, path: str, options: LoadOptions) -> Module:
     """Read the model in ``data``, whatever its format.
 
     Raises:
-        ModelError: It is no model of either format, truncated or contradictory.
+        ModelError: It is no model of any format, truncated or contradictory.
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
-    if detect_format(data) == "tflite":
-        from memsched.formats.tflite import reader as tflite_reader
-
-        return tflite_reader.read(data, path, options)
-    from memsched.formats.onnx import reader as onnx_reader
-
-    return onnx_reader.read(data, path, options)
+    return format_in(data).read(data, path, options)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from memsched.graph.model import Graph
 
-__all__ = ["Body", "Format", "LoadOptions", "Module", "OrderGuarantee"]
+__all__ = ["Body", "FormatName", "LoadOptions", "Module", "OrderGuarantee"]
 
-Format = Literal["onnx", "tflite"]
+FormatName = Literal["onnx", "tflite"]
 OrderGuarantee = Literal["none", "session", "pins", "default"]
 
 
@@ -62,7 +62,7 @@ class Module:
     """
 
     path: str
-    format: Format
+    format: FormatName
     sha256: str
     graphs: tuple[Graph, ...]
     bodies: tuple[Body, ...]

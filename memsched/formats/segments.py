@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
 from memsched.errors import InternalError
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.known import format_of
+from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.graph.model import Graph
 
-__all__ = ["Cutter", "annotate_stages", "check_segments", "cutter", "extract"]
-__all__ += ["read_options", "together"]
-
-
-class Cutter(Protocol):
-    """Makes models of parts of one module, which it has read once."""
-
-    def cut(self, segment: Segment, metadata: Mapping[str, str]) -> bytes:
-        """Return what `extract` returns."""
-
-
-def cutter(module: Module) -> Cutter:
-    """Return what makes many parts of ``module`` with less work than `extract` for each."""
-    if module.format == "onnx":
-        from memsched.formats.onnx.segments import OnnxCutter
-
-        return OnnxCutter(module)
-    from memsched.formats.tflite.segments import TfliteCutter
-
-    return TfliteCutter(module)
+__all__ = ["check_segments", "extract"]
 
 
 def extract(module: Module, segment: Segment, metadata: Mapping[str, str]) -> bytes:
@@ -49,56 +30,7 @@ def extract(module: Module, segment: Segment, metadata: Mapping[str, str]) -> by
         ModelError: A tensor of it has a type that cannot be handed over, a state is shared with ops outside of it, or
             the file would be too large.
     """
-    return cutter(module).cut(segment, metadata)
-
-
-def together(module: Module) -> tuple[tuple[int, ...], ...]:
-    """Return groups of ops of the main graph that use one state, and so must be in one segment; ONNX has none."""
-    if module.format == "onnx":
-        return ()
-    from memsched.formats.tflite import segments as tflite_segments
-
-    return tflite_segments.together(module)
-
-
-def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
-    """Return the whole ONNX model with the stage of every op in its nodes, for runtimes of many devices.
-
-    Each node gets a `NodeDeviceConfigurationProto` with its ``pipeline_stage``; nodes that compute constants get
-    none, as they belong to every stage that needs them. The IR version becomes 11, the first with that field, where
-    it is lower.
-
-    Args:
-        stages: Per op of the main graph, from 0.
-
-    Raises:
-        InternalError: The module is no ONNX model, or ``stages`` does not name a stage for each op.
-        ModelError: The installed onnx knows no IR version 11, or the file would be too large.
-    """
-    if module.format != "onnx":
-        raise InternalError("only ONNX has a place for the stages of nodes")
-    from memsched.formats.onnx import segments as onnx_segments
-
-    return onnx_segments.annotate_stages(module, stages)
-
-
-def read_options(module: Module, segment: Segment) -> LoadOptions:
-    """Return the options with which a file that `extract` made is read, so that all its sizes are those of ``module``.
-
-    They state what was stated when ``module`` was read: segments leave open what the model leaves open.
-    """
-    if module.format == "tflite":
-        return LoadOptions()
-    graph = module.graphs[0]
-    made = {graph.tensors[tensor].name for op in segment.ops for tensor in graph.ops[op].outputs}
-    held = made.union(segment.inputs)
-    return LoadOptions(
-        {
-            tensor.name: tensor.shape
-            for tensor in graph.tensors
-            if tensor.name in held and tensor.sized and tensor.shape is not None
-        }
-    )
+    return format_of(module).cutter(module).cut(segment, metadata)
 
 
 def check_segments(module: Module, segments: Sequence[Segment]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memsched.formats.known import format_of
 from memsched.formats.module import Module
 
 __all__ = ["Weights", "weights"]
@@ -36,14 +37,7 @@ def weights(module: Module) -> Weights:
     Raises:
         ModelError: A constant's shape is negative or absurd.
     """
-    if module.format == "onnx":
-        from memsched.formats.onnx import weights as onnx_weights
-
-        per_op, sizes = onnx_weights.read_constants(module)
-    else:
-        from memsched.formats.tflite import weights as tflite_weights
-
-        per_op, sizes = tflite_weights.read_constants(module)
+    per_op, sizes = format_of(module).constants_read(module)
     names = dict.fromkeys(name for read in per_op for name in read)
     number = {name: at for at, name in enumerate(names)}
     return Weights(

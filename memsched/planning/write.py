@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from memsched import __version__
 from memsched.errors import ModelError, UsageError
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.read_back import check_written
 from memsched.graph import dag
@@ -14,8 +15,7 @@ from memsched.graph.model import Graph
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import Guarantee, Written
 
-__all__ = ["check_request", "fixed_dimensions", "reorder"]
-__all__ += ["sizes_can_be_refused", "write_model"]
+__all__ = ["check_request", "reorder", "write_model"]
 
 
 def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
@@ -24,9 +24,10 @@ def check_request(module: Module, guarantee: OrderGuarantee, control_dependencie
     Raises:
         UsageError: Pins or the default order for TFLite, or control dependencies for ONNX.
     """
-    if module.format == "tflite" and guarantee in {"pins", "default"}:
+    binds = format_of(module).order_binds
+    if binds and guarantee in {"pins", "default"}:
         raise UsageError(f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime")
-    if module.format == "onnx" and control_dependencies:
+    if not binds and control_dependencies:
         raise UsageError("--control-dependencies is for TFLite: use --order-guarantee session or pins for ONNX")
 
 
@@ -51,66 +52,42 @@ def write_model(
     Raises:
         InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
     """
-    if module.format == "tflite":
-        return _write_tflite(module, data, plans, options, control_dependencies)
+    if format_of(module).order_binds:
+        return _write_binding(module, data, plans, options, control_dependencies)
     if keep:
         return Written(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
     if guarantee == "pins":
         return _write_pinned(module, data, plans, options, target)
-    return dataclasses.replace(_write_onnx(module, data, plans, options, guarantee, target), promised=promised)
-
-
-def fixed_dimensions(given: Module, model: bytes) -> dict[str, int]:
-    """Return the dimensions that ``given`` leaves open and ``model``, written from it, does not: names to sizes."""
-    if given.format != "onnx":
-        return {}
-    from onnx import ModelProto
-
-    from memsched.formats.onnx import dimensions
-
-    found = dimensions.fixed(given.native.parse(), ModelProto.FromString(model))
-    return {one.name: one.size for one in found if one.size is not None}
-
-
-def sizes_can_be_refused(module: Module, options: LoadOptions) -> bool:
-    """Whether every size that is stated is an input's: a model cut for it makes a runtime refuse any other."""
-    if module.format != "onnx" or not (options.input_shapes or options.dims):
-        return True
-    from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
-
-    return sizes_follow_from_inputs(module, options)
+    written = _write_for_sessions(module, data, plans, options, guarantee, target)
+    return dataclasses.replace(written, promised=promised)
 
 
 def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
     return {index: plan.stored_order for index, plan in enumerate(plans)}
 
 
-def _write_tflite(
+def _write_binding(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, control_dependencies: bool
 ) -> Written:
-    from memsched.formats.tflite import writer as tflite_writer
-
-    orders = _orders(plans)
+    form, orders = format_of(module), _orders(plans)
     guarantee = Guarantee("control_dependencies" if control_dependencies else "file")
-    model = tflite_writer.serialize(module, orders, control_dependencies=control_dependencies)
+    model = form.reorder(module, orders, {}, control_dependencies=control_dependencies)
     if model == data:
         return Written(data, True, guarantee)
     check_written(module, model, orders, options)
-    notes = tflite_writer.notes(module, orders, control_dependencies=control_dependencies)
-    return Written(model, False, guarantee, notes)
+    return Written(model, False, guarantee, form.notes(module, orders, control_dependencies=control_dependencies))
 
 
-def _write_onnx(
+def _write_for_sessions(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
 ) -> Written:
-    from memsched.formats.onnx import writer as onnx_writer
     from memsched.runtimes.onnxruntime.verification import session_instructions
 
     guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
         return Written(data, True, guarantee)
     orders = _orders(plans)
-    model = onnx_writer.serialize(module, orders, _metadata(kind, plans[0], target))
+    model = format_of(module).reorder(module, orders, _metadata(kind, plans[0], target))
     check_written(module, model, orders, options)
     return Written(model, False, guarantee)
 
@@ -138,14 +115,7 @@ def reorder(
     """
     _check_order(module.graph, order)
     orders = {0: tuple(order)}
-    if module.format == "tflite":
-        from memsched.formats.tflite import writer as tflite_writer
-
-        model = tflite_writer.serialize(module, orders)
-    else:
-        from memsched.formats.onnx import writer as onnx_writer
-
-        model = onnx_writer.serialize(module, orders, {})
+    model = format_of(module).reorder(module, orders, {})
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     check_written(module, model, orders, LoadOptions(shapes, dict(dims or {})))
     return model

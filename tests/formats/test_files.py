@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from memsched.errors import ModelError, OutputError
-from memsched.formats.files import detect_format, read_source
+from memsched.formats.files import read_source
+from memsched.formats.known import format_in
 from memsched.formats.staging import check_writable, is_regular, same_file, staged_files
 
 
-def test_detect_format() -> None:
-    assert detect_format(b"\0\0\0\0TFL3....") == "tflite"
+def test_a_format_is_told_by_its_content() -> None:
+    assert format_in(b"\0\0\0\0TFL3....").name == "tflite"
     for other in (b"", b"TFL3", b"\x08\x09\x12\x00"):
-        assert detect_format(other) == "onnx"
+        assert format_in(other).name == "onnx"
 
 
 def test_read_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from memsched.errors import InternalError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import segments as onnx_segments
+from memsched.formats.onnx.format import OnnxFormat
 from memsched.formats.segment import Segment
-from memsched.formats.segments import annotate_stages, extract, read_options
+from memsched.formats.segments import extract
 from tests import onnx_dags
 from tests.segment_cuts import LEVELS, assert_same, cut, load, random_stages, run, segments_of
 from tests.small_models import floats, model_of
@@ -134,7 +135,11 @@ def test_a_stated_bound_of_what_depends_on_data_is_not_written() -> None:
     files, segments = in_two(data, 1, input_shapes=shapes)
     assert_same(data, files, {"x": np.eye(3, 4, dtype=np.float32)})
     module = load(data, input_shapes=shapes)
-    assert read_options(module, segments[1]).input_shapes == {"places": (2, 12), "a": (2, 12), "y": (2, 12)}
+    assert OnnxFormat().segment_options(module, segments[1]).input_shapes == {
+        "places": (2, 12),
+        "a": (2, 12),
+        "y": (2, 12),
+    }
 
 
 def test_values_are_passed_through_under_their_names() -> None:
@@ -326,7 +331,7 @@ def test_annotations_and_sparse_weights_stay_with_what_they_describe() -> None:
 def test_stages_are_written_into_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     data = branching()
     module = load(data)
-    written = annotate_stages(module, [0, 0, 1, 2])
+    written = OnnxFormat().annotate_stages(module, [0, 0, 1, 2])
     model = proto(written)
     onnx.checker.check_model(model, full_check=True)
     assert model.ir_version == 11
@@ -342,7 +347,7 @@ def test_stages_are_written_into_the_nodes(monkeypatch: pytest.MonkeyPatch) -> N
     onnx.checker.check_model(proto(part), full_check=True)
     assert len(proto(part).configuration) == 1
     with pytest.raises(InternalError, match="one for each op"):
-        annotate_stages(module, [0])
+        OnnxFormat().annotate_stages(module, [0])
     monkeypatch.setattr(onnx, "IR_VERSION", 10)
     with pytest.raises(ModelError, match="update onnx"):
         onnx_segments.annotate_stages(module, [0, 0, 1, 2])

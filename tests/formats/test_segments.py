@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from memsched.errors import InternalError
+from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
-from memsched.formats.segments import annotate_stages, check_segments, read_options, together
+from memsched.formats.segments import check_segments
 from memsched.graph.model import Graph, Op, Tensor
 from tests.formats.tflite_builder import branches, build
 from tests.segment_cuts import load
@@ -74,7 +75,6 @@ def test_an_order_that_no_tensor_states_is_checked() -> None:
 
 def test_formats_say_what_only_they_know() -> None:
     tflite = load(build(branches()))
-    assert read_options(tflite, Segment((0,), ("x",), ("wide0",))).input_shapes == {}
-    assert (together(tflite), together(module())) == ((), ())
-    with pytest.raises(InternalError, match="only ONNX"):
-        annotate_stages(tflite, [0] * len(tflite.graph.ops))
+    assert format_of(tflite).segment_options(tflite, Segment((0,), ("x",), ("wide0",))).input_shapes == {}
+    assert (format_of(tflite).together(tflite), format_of(module()).together(module())) == ((), ())
+    assert format_of(tflite).annotate_stages(tflite, [0] * len(tflite.graph.ops)) is None

@@ -10,8 +10,9 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from memsched.errors import InternalError, ModelError
+from memsched.formats.known import format_of
 from memsched.formats.segment import Segment
-from memsched.formats.segments import extract, together
+from memsched.formats.segments import extract
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import model as tflite_model
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, int32s, options, pack, unpack
@@ -300,7 +301,7 @@ def stateful() -> bytes:
 def test_operators_of_one_state_stay_together() -> None:
     data = stateful()
     module = load(data)
-    assert together(module) == ((0, 2, 3, 5),)
+    assert format_of(module).together(module) == ((0, 2, 3, 5),)
     files = cut(module, [Segment((1,), ("x",), ("y",)), Segment((0, 2, 3, 4, 5), ("y",), ("sum",))])
     whole, parts = interpreter(data), [interpreter(file) for file in files]
     for step in range(3):
@@ -321,7 +322,7 @@ def test_operators_of_one_variable_stay_together() -> None:
     tensors = [T("x"), T("state", variable=True), T("a"), T("b"), T("y")]
     ops = [O("SVDF", [0, 1], [2]), O("NEG", [2], [3]), O("SVDF", [3, 1], [4])]
     module = load(build(Sub(tensors, ops, [0], [4])))
-    assert together(module) == ((0, 2),)
+    assert format_of(module).together(module) == ((0, 2),)
     with pytest.raises(ModelError, match=r"'a' and 'y' use one state \('state'\)"):
         extract(module, Segment((0, 1), ("x",), ("b",)), {})
     whole = extract(module, Segment((0, 1, 2), ("x",), ("y",)), {})
@@ -332,7 +333,8 @@ def test_random_generators_may_be_apart() -> None:
     shape = T("shape", (2,), "INT32", int32s(1, 4))
     ops = [O("RANDOM_UNIFORM", [0], [1], options("RandomOptions", seed=1)),
            O("RANDOM_UNIFORM", [0], [2], options("RandomOptions", seed=2))]  # fmt: skip
-    assert together(load(build(Sub([shape, T("a"), T("b")], ops, [], [1, 2])))) == ()
+    other = load(build(Sub([shape, T("a"), T("b")], ops, [], [1, 2])))
+    assert format_of(other).together(other) == ()
 
 
 def test_handles_cannot_be_handed_over() -> None:

@@ -120,11 +120,12 @@ def _missed(result: OptimizeResult) -> bool:
 def _save(result: OptimizeResult, job: Job, into: Path) -> SavedModel:
     """Write model and report, with the paths that the user knows; return the figures for the summary."""
     from memsched.commands.results import Report, save_outputs
+    from memsched.formats.known import format_of
 
     values, output = result.report.values, result.report.values.output
     if output is None:
         raise InternalError("the report of an optimised model names no output")
-    external = result.module.format == "onnx" and bool(result.module.native.external)
+    external = bool(format_of(result.module).external_files(result.module))
     below = PurePath(job.own_folder if external else "")
     (into / below).mkdir(exist_ok=True)
     output = msgspec.structs.replace(output, path=str(Path(job.folder) / below / job.output))

@@ -19,8 +19,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
-from memsched.errors import MemschedError, ModelError, OutputError
-from memsched.formats.files import detect_format, read_source
+from memsched.errors import MemschedError, OutputError
+from memsched.formats.files import read_source
+from memsched.formats.known import format_in
 from memsched.report.values.batch import SavedModel
 from memsched.runtimes.child import temporary_folder
 
@@ -135,7 +136,7 @@ def _carried(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
     data, _ = read_source(job.source)
     folder, name = Path(job.source).parent, Path(job.source).name
     files = {str(_BESIDE / name): data}
-    for location in _references(data, folder):
+    for location in format_in(data).references(data, folder):
         with contextlib.suppress(OSError):  # missing weights are for the reader to judge
             files[str(_BESIDE / location)] = (folder / location).read_bytes()
     options = dataclasses.asdict(job.options)
@@ -146,21 +147,6 @@ def _carried(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
         files[_TARGET] = to_toml(load_target(job.options.target)).encode()
         options["target"] = _TARGET
     return options, files
-
-
-def _references(data: bytes, folder: Path) -> list[str]:
-    """Return the files beside the model that hold its weights; what is wrong with a model its reader says."""
-    if detect_format(data) != "onnx":
-        return []
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    from memsched.formats.onnx.light import lighten
-
-    try:
-        return list(lighten(onnx.ModelProto.FromString(data), folder).locations)
-    except (DecodeError, ModelError, UnicodeDecodeError):
-        return []
 
 
 def _run_carried(

@@ -20,10 +20,11 @@ from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDiff
 from memsched.commands.verify import ModelComparison, compare, verify_written
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.planning.orders import plan_allocation, plan_module
 from memsched.planning.values import Prepared
-from memsched.planning.write import check_request, fixed_dimensions, sizes_can_be_refused, write_model
+from memsched.planning.write import check_request, write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
@@ -237,7 +238,7 @@ def optimize(
     end = _end_of_search(started, limits)
     within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
     request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
-    permitted = Permitted(tile and sizes_can_be_refused(module, options), remat, max_extra_macs)
+    permitted = Permitted(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
     main = plans[0]
@@ -257,7 +258,8 @@ def optimize(
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
-        written = dataclasses.replace(written, unchanged=False, fixed=fixed_dimensions(module, written.model))
+        fixed = format_of(module).fixed_dimensions(module, written.model)
+        written = dataclasses.replace(written, unchanged=False, fixed=fixed)
     facts: arena.TflmFacts | None = None
     if arena.applies(module, prepared.target):
         given = module if final.rewritten else None

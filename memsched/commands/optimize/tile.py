@@ -28,6 +28,7 @@ from memsched.commands.optimize.place import (
 )
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.formats.files import load_module
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
@@ -45,9 +46,6 @@ from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import Found, FrontierPoint, Search
 
 __all__ = ["Rewritten", "attempt", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
-
-_AXES = {"onnx": ("batch", "channels", "rows", "columns"), "tflite": ("batch", "rows", "columns", "channels")}
-"""What the axes of an image are called, by the format's layout; graphs without windows have no images."""
 
 _SEARCH_SHARE = 0.45
 """Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
@@ -77,15 +75,7 @@ class Rewritten:
 
 def dialect_of(module: Module, target: Target) -> Dialect:
     """Return how the module's format says what rewrites add, within what the target's runtime takes."""
-    if module.format == "onnx":
-        from memsched.formats.onnx import rewriter as onnx_rewriter
-
-        dialect = onnx_rewriter.dialect(module)
-    else:
-        from memsched.formats.tflite import rewriter as tflite_rewriter
-
-        dialect = tflite_rewriter.dialect(module)
-    return dataclasses.replace(dialect, most_joined=target.most_join_inputs)
+    return dataclasses.replace(format_of(module).dialect(module), most_joined=target.most_join_inputs)
 
 
 def in_order(graph: Graph, order: Sequence[int]) -> Graph:
@@ -115,15 +105,8 @@ def read_back(
         ModelError: The target's runtime would refuse an operator that ``module`` does not have in such a form.
     """
     check_rewrite(module.graphs[0], graph)
-    order = range(len(graph.ops))
-    if module.format == "onnx":
-        from memsched.formats.onnx import rewriter as onnx_rewriter
-
-        data = onnx_rewriter.serialize(module, graph, order, {})
-    else:
-        from memsched.formats.tflite import rewriter as tflite_rewriter
-
-        data = tflite_rewriter.serialize(module, graph, order)
+    form = format_of(module)
+    data = form.rewrite(module, graph)
     go_on()
     try:
         again = load_module(data, module.path, dataclasses.replace(options, settled=True))
@@ -133,7 +116,7 @@ def read_back(
     if tflm.applies(again, target):
         tflm.check_kernels(module, again)
     found = again.graphs[0]
-    check_written(graph, order, found, named=module.format == "onnx")
+    check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
     ops = tuple(
         dataclasses.replace(op, origin=made.origin, region=made.region)
         for op, made in zip(found.ops, graph.ops, strict=True)
@@ -190,7 +173,7 @@ def tile(
     best, taken = models.taken if models.taken is not None else (None, ())
     if best is None or best.placed.required >= placed.required:
         best, taken = None, ()
-    axes = _AXES[module.format] if has_windows(graph) else ()
+    axes = format_of(module).axes if has_windows(graph) else ()
     kinds = {op.name: op.type for op in graph.ops}
     section = TilingSection(
         applied=best is not None,

@@ -13,9 +13,11 @@ from memsched.commands.optimize.choose import Permitted, find
 from memsched.commands.optimize.place import Request, prepare
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
+from memsched.formats.format import Cutter
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segment import Segment
-from memsched.formats.segments import Cutter, annotate_stages, check_segments, cutter, read_options, together
+from memsched.formats.segments import check_segments
 from memsched.formats.weights import weights
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
@@ -130,7 +132,7 @@ def network_of(module: Module, graph: Graph) -> Network:
             for tensor in _values_of(graph)
         ),
         constants=stored.sizes,
-        together=together(module),
+        together=format_of(module).together(module),
     )
 
 
@@ -210,7 +212,7 @@ def pipeline(
     check_rows(network, schedule, parts)
     permitted = Permitted(tile, remat, max_extra_macs)
     request = Request(started, limits, "auto" if reorder else "file", stop=stop)
-    made = cutter(module)
+    made = format_of(module).cutter(module)
     segments = tuple(
         _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
         for index, part in enumerate(parts)
@@ -238,7 +240,7 @@ def pipeline(
         simulation=simulation,
         baseline=_baseline(network, schedule, constraints, rules.pipeline),
         segments=segments,
-        annotated=annotate_stages(module, schedule.stages) if annotate and module.format == "onnx" else None,
+        annotated=format_of(module).annotate_stages(module, schedule.stages) if annotate else None,
         verification=verification,
         notes=notes,
         interrupted=stop is not None and stop(),
@@ -356,7 +358,7 @@ def _segment(
     )
     metadata = {"memsched.pipeline_stage": f"{index + 1}/{count}"}
     data = made.cut(segment, metadata)
-    options = read_options(module, segment)
+    options = format_of(module).segment_options(module, segment)
     read = load_module(data, module.path, options)
     prepared = prepare(read, target, in_place=in_place)
     final = find(read, data, prepared, options, request.within(1 / (count - index)), None, permitted)

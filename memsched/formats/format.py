@@ -1,0 +1,116 @@
+"""What memsched asks of a file format; `memsched.formats.known` has those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.formats.segment import Segment
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+
+__all__ = ["Cutter", "Format"]
+
+
+class Cutter(Protocol):
+    """Makes models of parts of one module, which it has read once."""
+
+    def cut(self, segment: Segment, metadata: Mapping[str, str]) -> bytes:
+        """Return what `memsched.formats.segments.extract` returns."""
+
+
+class Format(Protocol):
+    """Reads a file into a `Module`, describes it, rewrites it, and writes it back.
+
+    Attributes:
+        name: As reports and targets have it.
+        axes: What the axes of an image are called, by the format's layout.
+        order_binds: Every runtime executes the ops in the order in which the file stores them.
+        names_kept: An op keeps its name through writing and reading.
+    """
+
+    @property
+    def name(self) -> FormatName: ...  # noqa: D102 - above
+    @property
+    def axes(self) -> tuple[str, ...]: ...  # noqa: D102 - above
+    @property
+    def order_binds(self) -> bool: ...  # noqa: D102 - above
+    @property
+    def names_kept(self) -> bool: ...  # noqa: D102 - above
+
+    def recognises(self, data: bytes) -> bool:
+        """Return whether ``data`` begins as a file of this format."""
+
+    def read(self, data: bytes, path: str, options: LoadOptions) -> Module:
+        """Read a model.
+
+        Raises:
+            ModelError: It is truncated or contradictory.
+            UnknownShapeError: A size is unknown; the message names the option that states it.
+        """
+
+    def references(self, data: bytes, folder: Path) -> tuple[str, ...]:
+        """Return the files in ``folder`` that hold weights of the model; none where it cannot be read."""
+
+    def external_files(self, module: Module) -> tuple[str, ...]:
+        """Return the files beside the model that hold its weights, as it names them."""
+
+    def copy_external_files(self, module: Module, folder: Path) -> tuple[Path, ...]:
+        """Put these files into ``folder``, too; return those that were created."""
+
+    def dialect(self, module: Module) -> Dialect:
+        """Return how the format says what rewrites add."""
+
+    def rewrite(self, module: Module, graph: Graph) -> bytes:
+        """Return ``module`` as a file with its main graph rewritten to ``graph``, in the order of its ops.
+
+        Raises:
+            ModelError: The format cannot say it.
+        """
+
+    def reorder(
+        self,
+        module: Module,
+        orders: Mapping[int, Sequence[int]],
+        metadata: Mapping[str, str],
+        *,
+        control_dependencies: bool = False,
+    ) -> bytes:
+        """Return ``module`` as a file in other orders; the given file, byte for byte, where nothing changes.
+
+        Args:
+            orders: Per graph the order in which its ops are stored; absent: as in the module.
+            metadata: Added where the format has a place for it.
+            control_dependencies: Write the orders as metadata that delegates respect, too.
+
+        Raises:
+            ModelError: The file is laid out so that it cannot be reordered.
+        """
+
+    def notes(
+        self, module: Module, orders: Mapping[int, Sequence[int]], *, control_dependencies: bool
+    ) -> tuple[str, ...]:
+        """Return what a report must say of a file written in ``orders``."""
+
+    def fixed_dimensions(self, given: Module, written: bytes) -> Mapping[str, int]:
+        """Return the dimensions that ``given`` leaves open and ``written``, made from it, does not: names to sizes."""
+
+    def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
+        """Return whether every size that is stated is an input's: a runtime refuses another for a model cut for it."""
+
+    def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
+        """Return the constants that each op of the main graph reads, and the bytes of each."""
+
+    def cutter(self, module: Module) -> Cutter:
+        """Return what makes models of parts of ``module``."""
+
+    def together(self, module: Module) -> tuple[tuple[int, ...], ...]:
+        """Return groups of ops of the main graph that use one state, and so must be in one segment."""
+
+    def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes | None:
+        """Return the whole model with the stage of every op in it; None where the format has no place for that."""
+
+    def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
+        """Return what to state when a model of ``segment`` is read, so that all its sizes are those of ``module``."""

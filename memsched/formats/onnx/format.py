@@ -1,0 +1,146 @@
+"""ONNX as a `Format`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from memsched.errors import ModelError
+from memsched.formats.format import Cutter
+from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.formats.segment import Segment
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+
+__all__ = ["OnnxFormat"]
+
+
+class OnnxFormat:
+    """ONNX files. The package onnx is imported when there is one."""
+
+    name: Final[FormatName] = "onnx"
+    axes: Final[tuple[str, ...]] = ("batch", "channels", "rows", "columns")
+    order_binds: Final = False
+    names_kept: Final = True
+
+    def recognises(self, data: bytes) -> bool:
+        """Return True: a protocol buffer begins with nothing that would tell it, and reading says what is wrong."""
+        del data
+        return True
+
+    def read(self, data: bytes, path: str, options: LoadOptions) -> Module:
+        """Read a model; see `Format.read`."""
+        from memsched.formats.onnx.reader import read
+
+        return read(data, path, options)
+
+    def references(self, data: bytes, folder: Path) -> tuple[str, ...]:
+        """Return the files in ``folder`` that hold weights; what is wrong with a model its reader says."""
+        import onnx
+        from google.protobuf.message import DecodeError
+
+        from memsched.formats.onnx.light import lighten
+
+        try:
+            return tuple(lighten(onnx.ModelProto.FromString(data), folder).locations)
+        except (DecodeError, ModelError, UnicodeDecodeError):
+            return ()
+
+    def external_files(self, module: Module) -> tuple[str, ...]:
+        """Return the files beside the model that hold its weights."""
+        from memsched.formats.onnx.external import external_files
+
+        return external_files(module)
+
+    def copy_external_files(self, module: Module, folder: Path) -> tuple[Path, ...]:
+        """Put these files into ``folder``, too; return those that were created."""
+        from memsched.formats.onnx.external import copy_external_files
+
+        return copy_external_files(module, folder) if self.external_files(module) else ()
+
+    def dialect(self, module: Module) -> Dialect:
+        """Return how ONNX says what rewrites add, in the model's operator set."""
+        from memsched.formats.onnx.rewriter import dialect
+
+        return dialect(module)
+
+    def rewrite(self, module: Module, graph: Graph) -> bytes:
+        """Return ``module`` with its main graph rewritten; see `Format.rewrite`."""
+        from memsched.formats.onnx.rewriter import serialize
+
+        return serialize(module, graph, range(len(graph.ops)), {})
+
+    def reorder(
+        self,
+        module: Module,
+        orders: Mapping[int, Sequence[int]],
+        metadata: Mapping[str, str],
+        *,
+        control_dependencies: bool = False,
+    ) -> bytes:
+        """Return ``module`` in other orders; see `Format.reorder`. ONNX has no control dependencies."""
+        from memsched.formats.onnx.writer import serialize
+
+        del control_dependencies
+        return serialize(module, orders, metadata)
+
+    def notes(
+        self, module: Module, orders: Mapping[int, Sequence[int]], *, control_dependencies: bool
+    ) -> tuple[str, ...]:
+        """Return nothing: an order costs nothing in the file."""
+        del module, orders, control_dependencies
+        return ()
+
+    def fixed_dimensions(self, given: Module, written: bytes) -> Mapping[str, int]:
+        """Return the dimensions that ``given`` leaves open and ``written`` does not, with their sizes."""
+        from onnx import ModelProto
+
+        from memsched.formats.onnx import dimensions
+
+        found = dimensions.fixed(given.native.parse(), ModelProto.FromString(written))
+        return {one.name: one.size for one in found if one.size is not None}
+
+    def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
+        """Return whether every size that is stated is an input's."""
+        if not (options.input_shapes or options.dims):
+            return True
+        from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
+
+        return sizes_follow_from_inputs(module, options)
+
+    def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
+        """Return the constants that each op of the main graph reads, and the bytes of each."""
+        from memsched.formats.onnx.weights import read_constants
+
+        return read_constants(module)
+
+    def cutter(self, module: Module) -> Cutter:
+        """Return what makes models of parts of ``module``."""
+        from memsched.formats.onnx.segments import OnnxCutter
+
+        return OnnxCutter(module)
+
+    def together(self, module: Module) -> tuple[tuple[int, ...], ...]:
+        """Return nothing: ONNX has no state that ops share."""
+        del module
+        return ()
+
+    def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes:
+        """Return the whole model with the stage of every op in its nodes."""
+        from memsched.formats.onnx.segments import annotate_stages
+
+        return annotate_stages(module, stages)
+
+    def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
+        """State every shape that is known: segments leave open what the model leaves open."""
+        graph = module.graphs[0]
+        made = {graph.tensors[tensor].name for op in segment.ops for tensor in graph.ops[op].outputs}
+        held = made.union(segment.inputs)
+        return LoadOptions(
+            {
+                tensor.name: tensor.shape
+                for tensor in graph.tensors
+                if tensor.name in held and tensor.sized and tensor.shape is not None
+            }
+        )

@@ -1,0 +1,123 @@
+"""TFLite as a `Format`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from memsched.formats.format import Cutter
+from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.formats.segment import Segment
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+
+__all__ = ["TfliteFormat"]
+
+_IDENTIFIER = b"TFL3"
+
+
+class TfliteFormat:
+    """TFLite files. The package tflite, which knows the schema, is imported when there is one."""
+
+    name: Final[FormatName] = "tflite"
+    axes: Final[tuple[str, ...]] = ("batch", "rows", "columns", "channels")
+    order_binds: Final = True
+    names_kept: Final = False
+
+    def recognises(self, data: bytes) -> bool:
+        """Return whether ``data`` has the file identifier of TFLite."""
+        return data[4:8] == _IDENTIFIER
+
+    def read(self, data: bytes, path: str, options: LoadOptions) -> Module:
+        """Read a model; see `Format.read`."""
+        from memsched.formats.tflite.reader import read
+
+        return read(data, path, options)
+
+    def references(self, data: bytes, folder: Path) -> tuple[str, ...]:
+        """Return nothing: the file holds its weights."""
+        del data, folder
+        return ()
+
+    def external_files(self, module: Module) -> tuple[str, ...]:
+        """Return nothing: the file holds its weights."""
+        del module
+        return ()
+
+    def copy_external_files(self, module: Module, folder: Path) -> tuple[Path, ...]:
+        """Do nothing: the file holds its weights."""
+        del module, folder
+        return ()
+
+    def dialect(self, module: Module) -> Dialect:
+        """Return how TFLite says what rewrites add."""
+        from memsched.formats.tflite.rewriter import dialect
+
+        return dialect(module)
+
+    def rewrite(self, module: Module, graph: Graph) -> bytes:
+        """Return ``module`` with its main graph rewritten; see `Format.rewrite`."""
+        from memsched.formats.tflite.rewriter import serialize
+
+        return serialize(module, graph, range(len(graph.ops)))
+
+    def reorder(
+        self,
+        module: Module,
+        orders: Mapping[int, Sequence[int]],
+        metadata: Mapping[str, str],
+        *,
+        control_dependencies: bool = False,
+    ) -> bytes:
+        """Return ``module`` in other orders; see `Format.reorder`. There is no place for ``metadata``."""
+        from memsched.formats.tflite.writer import serialize
+
+        del metadata
+        return serialize(module, orders, control_dependencies=control_dependencies)
+
+    def notes(
+        self, module: Module, orders: Mapping[int, Sequence[int]], *, control_dependencies: bool
+    ) -> tuple[str, ...]:
+        """Return what a report must say of a file written in ``orders``."""
+        from memsched.formats.tflite.writer import notes
+
+        return notes(module, orders, control_dependencies=control_dependencies)
+
+    def fixed_dimensions(self, given: Module, written: bytes) -> Mapping[str, int]:
+        """Return nothing: no dimension is open but a batch that inputs may be resized to."""
+        del given, written
+        return {}
+
+    def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
+        """Return True: no size is stated."""
+        del module, options
+        return True
+
+    def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
+        """Return the constants that each op of the main graph reads, and the bytes of each."""
+        from memsched.formats.tflite.weights import read_constants
+
+        return read_constants(module)
+
+    def cutter(self, module: Module) -> Cutter:
+        """Return what makes models of parts of ``module``."""
+        from memsched.formats.tflite.segments import TfliteCutter
+
+        return TfliteCutter(module)
+
+    def together(self, module: Module) -> tuple[tuple[int, ...], ...]:
+        """Return groups of ops of the main graph that use one state, and so must be in one segment."""
+        from memsched.formats.tflite.segments import together
+
+        return together(module)
+
+    def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes | None:
+        """Return None: the format has no place for stages."""
+        del module, stages
+        return None
+
+    def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
+        """State nothing: all sizes are in the file."""
+        del module, segment
+        return LoadOptions()
