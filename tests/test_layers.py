@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,30 +22,47 @@ FLOORS = {
     "suggestions": 0,
     "typed": 0,
     "units": 0,
-    "graph": 0,
-    "targets": 1,
-    "lowering": 2,
-    "fusion": 2,
-    "regions": 2,
-    "schedule": 3,
-    "allocate": 3,
-    "joint": 4,
-    "tiling": 4,
-    "remat": 4,
-    "pipeline": 4,
-    "distribute": 4,
-    "formats": 5,
-    "runtimes": 5,
-    "report": 5,
-    "cli": 7,
-    "__main__": 8,
-    "__init__": 8,
+    "graph": 1,
+    "search": 2,
+    "targets": 2,
+    "check": 3,
+    "regions": 3,
+    "fusion": 4,
+    "lowering": 4,
+    "schedule": 5,
+    "allocate": 5,
+    "joint": 6,
+    "tiling": 6,
+    "remat": 6,
+    "onchip": 6,
+    "pipeline": 6,
+    "distribute": 6,
+    "formats": 7,
+    "runtimes": 8,
+    "planning": 9,
+    "report": 10,
+    "commands": 11,
+    "cli": 12,
+    "__main__": 13,
+    "__init__": 13,
 }
-ACROSS = {("runtimes", "formats")}
-"""The one way across a floor: a runtime runs the files that the formats know, and never the other way."""
 
-COMPILER_FLOOR = 6
-"""The modules beside the packages: compiler.py and its parts."""
+ROOMS = {
+    "formats/onnx": {"formats/tflite"},
+    "formats/tflite": {"formats/onnx"},
+    "runtimes/onnxruntime": {"runtimes/litert", "runtimes/tflm", "runtimes/devices", "formats/tflite"},
+    "runtimes/litert": {"runtimes/onnxruntime", "runtimes/tflm", "runtimes/devices", "formats/onnx"},
+    "runtimes/tflm": {"runtimes/onnxruntime", "runtimes/devices", "formats/onnx"},
+    "commands/batch": {"commands/pipeline", "commands/distribute"},
+    "commands/pipeline": {"commands/batch", "commands/distribute"},
+    "commands/distribute": {"commands/batch", "commands/pipeline"},
+    "commands/optimize": {"commands/batch", "commands/pipeline", "commands/distribute"},
+    "schedule": {"allocate"},
+    "allocate": {"schedule"},
+    "check": {"graph/liveness", "graph/contraction"},
+    "search": {"graph"},
+}
+"""What a folder may not know beside the floors above: its neighbours, and what checkers would share with solvers."""
 
 HEAVY = {
     "ai_edge_litert",
@@ -67,46 +85,69 @@ USED_BY_EVERY_COMMAND = {"click"}
 """What the command line itself is made of."""
 
 
-def part_of(path: Path) -> str:
-    """Return the package directly below memsched that a module lies in, or the module's own name."""
-    relative = path.relative_to(ROOT)
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+def name_of(path: Path) -> str:
+    """Return a module's path below memsched without the suffix: "graph/liveness", or "graph" for a package itself."""
+    return str(path.relative_to(ROOT).with_suffix("")).removesuffix("/__init__")
 
 
-def floor_of(part: str) -> int:
-    return FLOORS.get(part, COMPILER_FLOOR)
+KNOWN = {name_of(path) for path in MODULES}
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield the parts of memsched that a module imports anywhere, functions and type checking included."""
+def imported_by(path: Path) -> Iterator[str]:
+    """Yield the modules of memsched that a module imports anywhere, functions and type checking included."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide which floor is meant"
-            module = node.module or ""
-            names = [f"{module}.{alias.name}" for alias in node.names] if module == "memsched" else [module]
-        for name in names:
-            first, _, rest = name.partition(".")
-            if first == "memsched" and rest and rest != "__version__":
-                yield rest.split(".", maxsplit=1)[0]
+            found = [[*(node.module or "").split("."), alias.name] for alias in node.names]
+        else:
+            continue
+        for parts in found:
+            if parts[0] == "memsched" and parts[1:] not in ([], ["__version__"]):
+                below = "/".join(parts[1:])
+                yield below if below in KNOWN else below.rpartition("/")[0] or below
+
+
+def floor_of(name: str) -> int:
+    return FLOORS[name.split("/", maxsplit=1)[0]]
 
 
 def test_there_are_modules_to_check() -> None:
-    assert {"graph", "targets", "lowering", "fusion", "schedule", "allocate"} <= {part_of(path) for path in MODULES}
+    assert {name.split("/", maxsplit=1)[0] for name in KNOWN} - {"."} == set(FLOORS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_imports_only_from_floors_below(path: Path) -> None:
-    part = part_of(path)
-    for imported in imports(path):
-        same = (
-            imported == part
-            or (part, imported) in ACROSS
-            or floor_of(imported) == floor_of(part) in {0, COMPILER_FLOOR}
-        )
-        assert same or floor_of(imported) < floor_of(part), f"{part} may not import {imported}"
+    name = name_of(path)
+    for other in imported_by(path):
+        same = other.split("/", maxsplit=1)[0] == name.split("/", maxsplit=1)[0]
+        assert same or floor_of(other) < floor_of(name) or floor_of(name) == 0, f"{name} may not import {other}"
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_a_room_does_not_know_its_neighbours(room: str) -> None:
+    for path in MODULES:
+        if name_of(path).startswith(f"{room}/"):
+            for other in imported_by(path):
+                forbidden = [one for one in ROOMS[room] if other == one or other.startswith(f"{one}/")]
+                assert not forbidden, f"{name_of(path)} may not import {other}"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    waiting = {name_of(path): {one for one in imported_by(path) if one in KNOWN} for path in MODULES}
+    while leaves := {name for name, others in waiting.items() if not others & waiting.keys() - {name}}:
+        for name in leaves:
+            del waiting[name]
+    assert not waiting, f"in a circle, or above one: {sorted(waiting)}"
+
+
+def test_the_names_of_formats_and_runtimes_decide_only_in_their_rooms() -> None:
+    asks = re.compile(r'\.(?:format|name) *(?:==|!=|in) *[({\["]*(?:onnx|tflite|onnxruntime|litert|tflm)\b')
+    for path in MODULES:
+        if not name_of(path).startswith(("formats/", "runtimes/")):
+            found = asks.search(path.read_text(encoding="utf-8"))
+            assert found is None, f"{name_of(path)} asks {found and found[0]}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
