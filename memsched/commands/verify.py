@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
-from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.runtimes.known import runner_of
 from memsched.runtimes.output import Written
 from memsched.runtimes.values import Verification
 
 __all__ = ["ModelComparison", "compare", "verify_written"]
-
-_GUARANTEES: Mapping[str, OrderGuarantee] = {"none": "none", "pins": "pins", "default": "default"}
-"""Those that do not come with session options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,65 +52,12 @@ def verify_written(
         What was found, and notes for the report; None and the reason where the runtime is not installed.
     """
     try:
-        if module.format == "tflite":
-            from memsched.runtimes.litert import verification as litert
-
-            found = litert.verify(data, written.model, seed=seed, tolerance=tolerance)
-            before, after = predicted or (None, None)
-            return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after), ()
-        return _verify_onnx(module, data, written, options, seed, tolerance), ()
+        found = runner_of(module.format).verify(
+            module, data, written, options, seed=seed, tolerance=tolerance, predicted=predicted
+        )
+        return found, ()
     except RuntimeUnavailableError as error:
         return None, (f"not verified: {error}",)
-
-
-def _verify_onnx(
-    module: Module, data: bytes, written: Written, options: LoadOptions, seed: int, tolerance: float
-) -> Verification:
-    from memsched.formats.onnx.external import external_files, folder_of
-    from memsched.runtimes.onnxruntime import verification as onnxruntime
-
-    folder: Path | None = folder_of(module.path) if external_files(module) else None
-    promised = written.guarantee
-    found = onnxruntime.verify(
-        data,
-        written.model,
-        expected_order=promised.executed,
-        guarantee=_GUARANTEES.get(promised.kind, "session"),
-        seed=seed,
-        input_shapes=options.input_shapes,
-        dims=options.dims,
-        data_folder=folder,
-    )
-    before, after = promised.requested or (None, None)
-    found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
-    if found.outputs_equal is None:
-        return found
-    if written.unchanged:
-        return found if promised.kind in {"pins", "default"} or written.opened_with_options else _as_opened(found)
-    sizes, notes = onnxruntime.try_other_sizes(
-        data,
-        written.model,
-        guarantee=_GUARANTEES.get(promised.kind, "session"),
-        tolerance=tolerance,
-        seed=seed,
-        input_shapes=options.input_shapes,
-        dims=options.dims,
-        data_folder=folder,
-    )
-    return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
-
-
-def _as_opened(found: Verification) -> Verification:
-    """Return ``found`` for a file that stays as it is: no option is asked for, so a session without any counts."""
-    return replace(
-        found,
-        measured_peak_before_bytes=found.default_peak_before_bytes,
-        measured_peak_after_bytes=found.default_peak_after_bytes,
-        predicted_peak_before_bytes=None,
-        predicted_peak_after_bytes=None,
-        executed_order_matches=None,
-        measured_with=("session = onnxruntime.InferenceSession(path)",),
-    )
 
 
 def compare(
@@ -124,27 +68,9 @@ def compare(
     given = format_in(one)
     if format_in(other) != given:
         raise UsageError("one model is ONNX, the other TFLite: only models of one format can be compared")
-    if given.name == "tflite":
-        from memsched.runtimes.litert import verification as litert
-
-        if rtol:
-            raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
-        found = litert.verify(one, other, runs=runs, seed=seed)
-        error = found.max_abs_error
-        near = found.outputs_equal or (error is not None and error <= atol)
-        return ModelComparison(None if found.outputs_equal is None else near, rtol, atol, found)
-    from memsched.runtimes.onnxruntime import verification as onnxruntime
-
-    result = onnxruntime.compare_models(
-        # From its path, a model's external data is found beside it.
-        one if one_path == STANDARD_STREAM else Path(one_path),
-        other if other_path == STANDARD_STREAM else Path(other_path),
-        runs=runs,
-        seed=seed,
-        rtol=rtol,
-        atol=atol,
-        input_shapes=options.input_shapes,
-        dims=options.dims,
+    # From its path, a model's external data is found beside it.
+    before, after = (
+        data if path == STANDARD_STREAM else Path(path) for data, path in ((one, one_path), (other, other_path))
     )
-    close = None if result.verification.outputs_equal is None else result.outputs_close
-    return ModelComparison(result.verification.outputs_equal or close, rtol, atol, result.verification)
+    close, found = runner_of(given.name).compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed)
+    return ModelComparison(close, rtol, atol, found)

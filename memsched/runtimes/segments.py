@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.errors import RuntimeUnavailableError
 from memsched.formats.module import Module
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.known import runner_of
 from memsched.runtimes.values import Verification
 
 __all__ = ["run_in_a_row"]
 
-_PACKAGES: Final = {
-    "onnx": ("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime"),
-    "tflite": ("ai_edge_litert", "litert", "ai-edge-litert", "'memsched[litert]'"),
-}
-"""Format to the module, the name and the package of its runtime, and what pip is asked for to get it."""
-_OTHER_MODE: Final = {"onnx": "with graph optimisation", "tflite": "with LiteRT's default delegates"}
 _REASON_CHARACTERS: Final = 400
 
 
@@ -51,44 +43,35 @@ def run_in_a_row(
     Raises:
         RuntimeUnavailableError: The runtime is not installed.
     """
-    package, name, distribution, wanted = _PACKAGES[module.format]
-    if importlib.util.find_spec(package) is None:
-        raise RuntimeUnavailableError(f"{distribution} is not installed: pip install {wanted}, or use --no-verify")
-    runtime = f"{name} {importlib.metadata.version(distribution)}"
+    runner = runner_of(module.format)
+    runtime = runner.installed()
     data = first if isinstance(first, bytes) else Path(first).read_bytes()
-    request = {**_request(module), "model": data, "segments": list(segments), "runs": max(runs, 1), "seed": seed}
-    result = run_in_child(f"memsched.runtimes.segments_sessions:run_{module.format}", request, timeout_seconds)
+    request = {
+        **runner.row_request(module),
+        "model": data,
+        "segments": list(segments),
+        "runs": max(runs, 1),
+        "seed": seed,
+    }
+    result = run_in_child(runner.row, request, timeout_seconds)
     if not result.ok:
-        return _died(runtime, module, request, result, timeout_seconds)
-    return _judged(runtime, module, result.value, request["runs"])
-
-
-def _request(module: Module) -> dict[str, Any]:
-    graph = module.graphs[0]
-    if module.format == "onnx":
-        shapes = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
-        folder = None if module.path == "-" else str(Path(module.path).absolute().parent)
-        return {"folder": folder, "input_shapes": {name: list(one) for name, one in shapes.items() if one is not None}}
-    # Names in the file may be missing or double; the module's are not.
-    names = [
-        [tensor, value.name] for tensor, value in zip(module.native.mappings[0].tensors, graph.tensors, strict=True)
-    ]
-    return {"names": names}
+        return _died(runtime, runner.row, request, result, timeout_seconds)
+    return _judged(runtime, runner.other_mode, result.value, request["runs"])
 
 
 def _died(
-    runtime: str, module: Module, request: Mapping[str, Any], result: ChildResult, timeout_seconds: float | None
+    runtime: str, row: str, request: Mapping[str, Any], result: ChildResult, timeout_seconds: float | None
 ) -> Verification:
     """Judge a comparison whose process died: run the whole model alone to see which of the two it was."""
     reason = _shorten(result.reason or "it did not run")
     if result.status != "timeout":
         alone = {**request, "segments": []}
-        if run_in_child(f"memsched.runtimes.segments_sessions:run_{module.format}", alone, timeout_seconds).ok:
+        if run_in_child(row, alone, timeout_seconds).ok:
             return _verdict(runtime, equal=False, reason=f"the segments do not run: {reason}")
     return _verdict(runtime, equal=None, reason=reason)
 
 
-def _judged(runtime: str, module: Module, answer: Mapping[str, Any], runs: int) -> Verification:
+def _judged(runtime: str, mode: str, answer: Mapping[str, Any], runs: int) -> Verification:
     plain, other = answer["plain"], answer["other"]
     if plain["failed"] is not None:
         whole = plain["failed"] == 0
@@ -101,7 +84,6 @@ def _judged(runtime: str, module: Module, answer: Mapping[str, Any], runs: int) 
             runtime, equal=None, reason=f"outputs cannot be compared: {answer['random']} draws random numbers"
         )
     notes = [f"output '{name}' is a constant, which no segment hands out" for name in plain["absent"]]
-    mode = _OTHER_MODE[module.format]
     if other["failed"] is not None:
         notes.append(_shorten(f"{mode}, not everything runs: {other['message']}"))
     elif other["equal"]:

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 from memsched.errors import RuntimeUnavailableError
 from memsched.runtimes import segments as runner
-from memsched.runtimes import segments_sessions
 from memsched.runtimes.child import ChildResult
+from memsched.runtimes.onnxruntime import row
 from memsched.runtimes.segments import run_in_a_row
 from tests.formats.test_onnx_segments import branching, constant, node
 from tests.formats.test_tflite_segments import stateful
@@ -182,7 +182,7 @@ def test_the_child_runs_in_this_process_too() -> None:
         "runs": 1,
         "seed": 0,
     }
-    answer = segments_sessions.run_onnx(request)
+    answer = row.run(request)
     assert answer["plain"]["equal"] is True
     assert answer["other"]["equal"] is False
     assert module.format == "onnx"

@@ -1,0 +1,138 @@
+"""A TFLite model and its segments run in LiteRT: the child process's side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from memsched.runtimes.inputs import random_values
+from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
+
+__all__ = ["run"]
+
+_INVOKES: Final = 2
+"""Runs in a row of a TFLite model on one input: state that one leaves behind is the next one's input."""
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what `memsched.runtimes.onnxruntime.row.run` does in LiteRT, without and with its delegates.
+
+    Args:
+        request: Also "names": pairs of the index of a tensor of the whole model and the name that segments give it.
+    """
+    plain = result(lambda: _run_tflite(request, "plain"))
+    random = None
+    if plain["failed"] is None and not plain["equal"]:
+        again = result(lambda: (_run_tflite(request, "plain")[0], _run_tflite(request, "plain")[0]))
+        random = None if again["equal"] else "an operator"
+    return {"random": random, "plain": plain, "other": result(lambda: _run_tflite(request, "default"))}
+
+
+def _run_tflite(request: Mapping[str, Any], mode: str) -> tuple[list[Values], list[Values]]:
+    """Return per invocation the outputs of the whole model, and everything that its segments hand out."""
+    names = {int(tensor): str(name) for tensor, name in request["names"]}
+    models = [request["model"], *request["segments"]]
+    loaded = [_load(model, mode, {} if number else names, number) for number, model in enumerate(models)]
+    failure: RunError | None = None
+    for bound in INTEGER_BOUNDS:
+        found = _attempt(loaded, request, bound)
+        if not isinstance(found, RunError):
+            return found
+        # The first message is about usual inputs; on inputs that suit the whole model the segments must run too.
+        failure = found if failure is None or found.number else failure
+        if found.number:
+            break
+    raise failure or ValueError("no bound was tried")
+
+
+def _attempt(
+    loaded: Sequence[_Interpreter], request: Mapping[str, Any], bound: int
+) -> tuple[list[Values], list[Values]] | RunError:
+    try:
+        return _run_loaded(loaded, request, bound)
+    except RunError as error:
+        return error
+
+
+def _load(model: bytes, mode: str, names: Mapping[int, str], number: int) -> _Interpreter:
+    try:
+        return _Interpreter(model, mode, names)
+    except (ValueError, RuntimeError) as error:
+        raise RunError(number, error) from error
+
+
+def _run_loaded(
+    loaded: Sequence[_Interpreter], request: Mapping[str, Any], bound: int
+) -> tuple[list[Values], list[Values]]:
+    import numpy as np
+
+    expected: list[Values] = []
+    found: list[Values] = []
+    for run in range(request["runs"]):
+        rng = np.random.default_rng(np.random.SeedSequence([request["seed"], run]))
+        for one in loaded:
+            one.reset()
+        for _ in range(_INVOKES):
+            values = loaded[0].random(rng, bound)
+            expected.append(_invoke(loaded[0], 0, values))
+            held = dict(values)
+            for number, one in enumerate(loaded[1:], 1):
+                held.update(_invoke(one, number, held))
+            found.append(held)
+    return expected, found
+
+
+def _invoke(interpreter: _Interpreter, number: int, values: Values) -> Values:
+    try:
+        return interpreter.invoke(values)
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise RunError(number, error) from error
+
+
+class _Interpreter:
+    """One model in LiteRT, fed and asked by names."""
+
+    def __init__(self, model: bytes, mode: str, names: Mapping[int, str]) -> None:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
+        self._interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+        self._interpreter.allocate_tensors()
+        self._names = names
+
+    def reset(self) -> None:
+        """Forget all state."""
+        self._interpreter.reset_all_variables()
+
+    def random(self, rng: Any, bound: int) -> Values:
+        """Return random values for all inputs; integers that are not quantised lie below ``bound``."""
+        import numpy as np
+
+        values = {}
+        for detail in self._interpreter.get_input_details():
+            dtype = "S4" if np.dtype(detail["dtype"]).kind in "OSU" else detail["dtype"]
+            quantized = detail["quantization"][0] != 0
+            values[self._name(detail)] = random_values(dtype, detail["shape"], rng, full_range=quantized, high=bound)
+        return values
+
+    def invoke(self, values: Values) -> Values:
+        """Run once; the inputs take the shapes of the values that are given."""
+        details: Sequence[Mapping[str, Any]] = self._interpreter.get_input_details()
+        changed = False
+        for detail in details:
+            value = values[self._name(detail)]
+            if tuple(detail["shape"]) != value.shape:
+                self._interpreter.resize_tensor_input(detail["index"], value.shape)
+                changed = True
+        if changed:
+            self._interpreter.allocate_tensors()
+        for detail in details:
+            self._interpreter.set_tensor(detail["index"], values[self._name(detail)])
+        self._interpreter.invoke()
+        return {
+            self._name(detail): self._interpreter.get_tensor(detail["index"])
+            for detail in self._interpreter.get_output_details()
+        }
+
+    def _name(self, detail: Mapping[str, Any]) -> str:
+        return self._names.get(detail["index"], detail["name"])

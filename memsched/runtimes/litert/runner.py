@@ -1,0 +1,80 @@
+"""LiteRT as a `Runner`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.errors import RuntimeUnavailableError, UsageError
+from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.runtimes.output import Written
+from memsched.runtimes.values import Verification
+
+__all__ = ["LiteRtRunner"]
+
+
+class LiteRtRunner:
+    """Runs TFLite files, those for TensorFlow Lite Micro, too."""
+
+    format: Final[FormatName] = "tflite"
+    row: Final = "memsched.runtimes.litert.row:run"
+    other_mode: Final = "with LiteRT's default delegates"
+
+    def installed(self) -> str:
+        """Return the runtime's name and version; see `Runner.installed`."""
+        if importlib.util.find_spec("ai_edge_litert") is None:
+            raise RuntimeUnavailableError(
+                "ai-edge-litert is not installed: pip install 'memsched[litert]', or use --no-verify"
+            )
+        return f"litert {importlib.metadata.version('ai-edge-litert')}"
+
+    def verify(
+        self,
+        module: Module,
+        data: bytes,
+        written: Written,
+        options: LoadOptions,
+        *,
+        seed: int,
+        tolerance: float,
+        predicted: tuple[int, int] | None,
+    ) -> Verification:
+        """Compare both models; see `Runner.verify`."""
+        from memsched.runtimes.litert import verification
+
+        del module, options
+        found = verification.verify(data, written.model, seed=seed, tolerance=tolerance)
+        before, after = predicted or (None, None)
+        return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+
+    def compare(
+        self,
+        first: Path | bytes,
+        second: Path | bytes,
+        options: LoadOptions,
+        *,
+        runs: int,
+        rtol: float,
+        atol: float,
+        seed: int,
+    ) -> tuple[bool | None, Verification]:
+        """Run two models on the same random inputs; see `Runner.compare`."""
+        from memsched.runtimes.litert import verification
+
+        del options
+        if rtol:
+            raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
+        one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
+        found = verification.verify(one, other, runs=runs, seed=seed)
+        error = found.max_abs_error
+        near = found.outputs_equal or (error is not None and error <= atol)
+        return None if found.outputs_equal is None else near, found
+
+    def row_request(self, module: Module) -> Mapping[str, Any]:
+        """Return the names that segments give the tensors: those in the file may be missing or double."""
+        tensors = module.native.mappings[0].tensors
+        return {"names": [[number, one.name] for number, one in zip(tensors, module.graph.tensors, strict=True)]}

@@ -1,0 +1,110 @@
+"""An ONNX model and its segments run in ONNX Runtime: the child process's side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from memsched.runtimes.onnxruntime.inputs import random_feed
+from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once, unseeded
+from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
+
+__all__ = ["run"]
+
+_PACKED: Final = re.compile(r"\b(u?int[24]|float4)")
+"""Types of less than a byte, which ONNX Runtime's Python interface does not give out."""
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run "model" and "segments" on "runs" inputs drawn with "seed", without and with graph optimisation.
+
+    Args:
+        request: Also "folder" of external data (or None) and "input_shapes".
+
+    Returns:
+        "random": an op that draws random numbers without a seed, or None; "plain" and "other", each with "failed"
+        (the number of the model that did not run, 0 being the whole one, or None), its "message", "equal",
+        "max_abs_error", "relative_error", and "absent": outputs of the model that no segment hands out.
+    """
+    import onnx
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    proto = onnx.load_model_from_string(request["model"])
+    random = next(iter(unseeded(proto)), None)
+    del proto.graph.node[:], proto.graph.initializer[:]
+    return {
+        "random": random,
+        "plain": result(lambda: _run_onnx(onnxruntime, request, proto, "disabled")),
+        "other": result(lambda: _run_onnx(onnxruntime, request, proto, "all")),
+    }
+
+
+def _open(onnxruntime: Any, request: Mapping[str, Any], model: bytes, level: str) -> Any:
+    """Open a session of one thread, so that runs can be compared; it follows the file's order."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[level])
+    if level == "disabled":
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+        options.enable_mem_reuse = False
+    find_data(options, request["folder"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _run_onnx(
+    onnxruntime: Any, request: Mapping[str, Any], proto: Any, level: str
+) -> tuple[list[Values], list[Values]]:
+    """Return per run the outputs of the whole model, and everything that its segments hand out."""
+    feeds, expected = _run_whole(onnxruntime, request, proto, level)
+    values = [dict(feed) for feed in feeds]
+    for number in range(1, len(request["segments"]) + 1):
+        _run_segment(onnxruntime, request, number, level, values)
+    return expected, values
+
+
+def _run_segment(
+    onnxruntime: Any, request: Mapping[str, Any], number: int, level: str, values: Sequence[Values]
+) -> None:
+    """Add what segment ``number`` hands out to the ``values`` of each run."""
+    try:
+        session = _open(onnxruntime, request, request["segments"][number - 1], level)
+        strange = [
+            value.type for value in (*session.get_inputs(), *session.get_outputs()) if _PACKED.search(value.type)
+        ]
+        if strange:
+            raise RunError(0, ValueError(f"values of type {strange[0]} cannot be handed over in Python"))
+        reads = [value.name for value in session.get_inputs()]
+        made = [value.name for value in session.get_outputs()]
+        for held in values:
+            held.update(zip(made, run_once(session, {name: held[name] for name in reads}), strict=True))
+    except RunError:
+        raise
+    except Exception as error:  # the runtime raises classes of its own
+        raise RunError(number, error) from error
+
+
+def _run_whole(
+    onnxruntime: Any, request: Mapping[str, Any], proto: Any, level: str
+) -> tuple[list[Values], list[Values]]:
+    """Return the inputs of each run, with the largest bound of integers that the model runs on, and its outputs."""
+    import numpy as np
+
+    try:
+        session = _open(onnxruntime, request, request["model"], level)
+        made = [value.name for value in session.get_outputs()]
+    except Exception as error:
+        raise RunError(0, error) from error
+    failure: RunError | None = None
+    for bound in INTEGER_BOUNDS:
+        rng = np.random.default_rng(request["seed"])
+        try:
+            feeds = [random_feed(session, proto, {**request, "dims": {}}, rng, bound) for _ in range(request["runs"])]
+            return feeds, [dict(zip(made, run_once(session, feed), strict=True)) for feed in feeds]
+        except Exception as error:
+            # The first message is about usual inputs.
+            failure = failure or RunError(0, error)
+    raise failure or RunError(0, ValueError("it does not run"))

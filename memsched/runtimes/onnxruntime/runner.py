@@ -1,0 +1,129 @@
+"""ONNX Runtime as a `Runner`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.errors import RuntimeUnavailableError
+from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.runtimes.output import Written
+from memsched.runtimes.values import Verification
+
+__all__ = ["OnnxRuntimeRunner"]
+
+_GUARANTEES: Mapping[str, OrderGuarantee] = {"none": "none", "pins": "pins", "default": "default"}
+"""Those that do not come with session options."""
+
+
+class OnnxRuntimeRunner:
+    """Runs ONNX files."""
+
+    format: Final[FormatName] = "onnx"
+    row: Final = "memsched.runtimes.onnxruntime.row:run"
+    other_mode: Final = "with graph optimisation"
+
+    def installed(self) -> str:
+        """Return the runtime's name and version; see `Runner.installed`."""
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-verify")
+        return f"onnxruntime {importlib.metadata.version('onnxruntime')}"
+
+    def verify(
+        self,
+        module: Module,
+        data: bytes,
+        written: Written,
+        options: LoadOptions,
+        *,
+        seed: int,
+        tolerance: float,
+        predicted: tuple[int, int] | None,
+    ) -> Verification:
+        """Compare both models; see `Runner.verify`. What the sessions should show ``written`` says."""
+        del predicted
+        from memsched.formats.onnx.external import external_files, folder_of
+        from memsched.runtimes.onnxruntime import verification
+
+        folder: Path | None = folder_of(module.path) if external_files(module) else None
+        promised = written.guarantee
+        found = verification.verify(
+            data,
+            written.model,
+            expected_order=promised.executed,
+            guarantee=_GUARANTEES.get(promised.kind, "session"),
+            seed=seed,
+            input_shapes=options.input_shapes,
+            dims=options.dims,
+            data_folder=folder,
+        )
+        before, after = promised.requested or (None, None)
+        found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+        if found.outputs_equal is None:
+            return found
+        if written.unchanged:
+            kept = promised.kind in {"pins", "default"} or written.opened_with_options
+            return found if kept else _as_opened(found)
+        sizes, notes = verification.try_other_sizes(
+            data,
+            written.model,
+            guarantee=_GUARANTEES.get(promised.kind, "session"),
+            tolerance=tolerance,
+            seed=seed,
+            input_shapes=options.input_shapes,
+            dims=options.dims,
+            data_folder=folder,
+        )
+        return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+
+    def compare(
+        self,
+        first: Path | bytes,
+        second: Path | bytes,
+        options: LoadOptions,
+        *,
+        runs: int,
+        rtol: float,
+        atol: float,
+        seed: int,
+    ) -> tuple[bool | None, Verification]:
+        """Run two models on the same random inputs; see `Runner.compare`."""
+        from memsched.runtimes.onnxruntime import verification
+
+        result = verification.compare_models(
+            first,
+            second,
+            runs=runs,
+            seed=seed,
+            rtol=rtol,
+            atol=atol,
+            input_shapes=options.input_shapes,
+            dims=options.dims,
+        )
+        found = result.verification
+        return found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close), found
+
+    def row_request(self, module: Module) -> Mapping[str, Any]:
+        """Return the folder of external data and the shapes of the inputs."""
+        graph = module.graphs[0]
+        shapes = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
+        folder = None if module.path == STANDARD_STREAM else str(Path(module.path).absolute().parent)
+        return {"folder": folder, "input_shapes": {name: list(one) for name, one in shapes.items() if one is not None}}
+
+
+def _as_opened(found: Verification) -> Verification:
+    """Return ``found`` for a file that stays as it is: no option is asked for, so a session without any counts."""
+    return replace(
+        found,
+        measured_peak_before_bytes=found.default_peak_before_bytes,
+        measured_peak_after_bytes=found.default_peak_after_bytes,
+        predicted_peak_before_bytes=None,
+        predicted_peak_after_bytes=None,
+        executed_order_matches=None,
+        measured_with=("session = onnxruntime.InferenceSession(path)",),
+    )

@@ -1,0 +1,83 @@
+"""What runs the files of a format; `memsched.runtimes.known` has those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.runtimes.output import Written
+from memsched.runtimes.values import Verification
+
+__all__ = ["Runner"]
+
+
+class Runner(Protocol):
+    """Runs models in child processes, compares their outputs, and measures what they need.
+
+    Attributes:
+        format: Of the files that it runs.
+        row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
+        other_mode: How they are run the second time, in words.
+    """
+
+    @property
+    def format(self) -> FormatName: ...  # noqa: D102 - above
+    @property
+    def row(self) -> str: ...  # noqa: D102 - above
+    @property
+    def other_mode(self) -> str: ...  # noqa: D102 - above
+
+    def installed(self) -> str:
+        """Return the runtime's name and version.
+
+        Raises:
+            RuntimeUnavailableError: It is not installed; the message says how it would be.
+        """
+
+    def verify(
+        self,
+        module: Module,
+        data: bytes,
+        written: Written,
+        options: LoadOptions,
+        *,
+        seed: int,
+        tolerance: float,
+        predicted: tuple[int, int] | None,
+    ) -> Verification:
+        """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
+
+        Args:
+            module: As it was read from ``data``, or what it was rewritten to.
+            tolerance: Relative error that is permitted, where pieces are added up in another order.
+            predicted: What the runtime should show of both models, bytes; None where ``written`` says so, or nothing.
+
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+        """
+
+    def compare(
+        self,
+        first: Path | bytes,
+        second: Path | bytes,
+        options: LoadOptions,
+        *,
+        runs: int,
+        rtol: float,
+        atol: float,
+        seed: int,
+    ) -> tuple[bool | None, Verification]:
+        """Run two models on the same random inputs.
+
+        Returns:
+            Whether the outputs are equal or within the tolerance, None where that is unknown; and what was seen.
+
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+            UsageError: The runtime knows no such tolerance.
+        """
+
+    def row_request(self, module: Module) -> Mapping[str, Any]:
+        """Return what `row` must know of the model beside its bytes."""
