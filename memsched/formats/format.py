@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.formats.segment import Segment
+from memsched.formats.segment import Part, Segment
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
-__all__ = ["Cutter", "Format"]
+__all__ = ["Cutter", "Format", "PartWriter"]
 
 
 class Cutter(Protocol):
@@ -19,6 +19,21 @@ class Cutter(Protocol):
 
     def cut(self, segment: Segment, metadata: Mapping[str, str]) -> bytes:
         """Return what `memsched.formats.segments.extract` returns."""
+
+
+class PartWriter(Protocol):
+    """Writes models whose ops are made from those of one module, which it has read once."""
+
+    def constant_bytes(self) -> dict[int, dict[int, int]]:
+        """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
+
+    def write(self, graph: Graph, metadata: Mapping[str, str]) -> Part:
+        """Return the model of ``graph``, whose ops are executed as they stand.
+
+        Raises:
+            InternalError: The graph does not fit the module.
+            ModelError: A constant cannot be read or cut, or the result is too large.
+        """
 
 
 class Format(Protocol):
@@ -111,6 +126,9 @@ class Format(Protocol):
 
     def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes | None:
         """Return the whole model with the stage of every op in it; None where the format has no place for that."""
+
+    def part_writer(self, module: Module) -> PartWriter | None:
+        """Return what writes parts of ops of ``module`` as models; None where the format has no such writer."""
 
     def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
         """Return what to state when a model of ``segment`` is read, so that all its sizes are those of ``module``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memsched.errors import InternalError
 from memsched.formats.module import Module
 
-__all__ = ["Segment", "check_fit"]
+__all__ = ["Part", "Segment", "check_fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +50,16 @@ def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> N
     for name in segment.outputs:
         if name not in there and name not in constants:
             raise InternalError(f"a segment hands out '{name}', which it does not have")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A model that computes a part of another.
+
+    Attributes:
+        data: Its file.
+        weights: Bytes of its constants.
+    """
+
+    data: bytes
+    weights: int

@@ -23,8 +23,9 @@ from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
+from memsched.formats.format import PartWriter
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx.parts import PartsWriter
 from memsched.formats.onnx.rewriter import dialect
 from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
@@ -73,7 +74,7 @@ class Models:
     """The models of all devices and steps; each file is made when it is asked for, and always the same."""
 
     steps: tuple[tuple[StepModel | None, ...], ...]
-    writer: PartsWriter
+    writer: PartWriter
     facts: dict[tuple[int, int], FileFacts] = field(default_factory=dict)
 
     def file(self, device: int, step: int) -> bytes:
@@ -185,9 +186,10 @@ def distribute(
     data, name = read_source(source)
     shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
     module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
-    if module.format != "onnx":
+    writer = format_of(module).part_writer(module)
+    if writer is None:
         raise ModelError(f"{describe(name)} is a TFLite model: only ONNX models can be distributed")
-    return _planned(module, PartsWriter(module), left, path, dropped, request, started, stop)
+    return _planned(module, writer, left, path, dropped, request, started, stop)
 
 
 def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None) -> Distributed:
@@ -210,7 +212,7 @@ def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[]
 
 def _planned(
     module: Module,
-    writer: PartsWriter,
+    writer: PartWriter,
     cluster: Cluster,
     path: str,
     dropped: tuple[str, ...],

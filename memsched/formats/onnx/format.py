@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from memsched.errors import ModelError
-from memsched.formats.format import Cutter
+from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
 from memsched.graph.dialect import Dialect
@@ -131,6 +131,12 @@ class OnnxFormat:
         from memsched.formats.onnx.segments import annotate_stages
 
         return annotate_stages(module, stages)
+
+    def part_writer(self, module: Module) -> PartWriter:
+        """Return what writes parts of ops of ``module`` as models."""
+        from memsched.formats.onnx.parts import PartsWriter
+
+        return PartsWriter(module)
 
     def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
         """State every shape that is known: segments leave open what the model leaves open."""

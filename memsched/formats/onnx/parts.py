@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
@@ -15,29 +14,17 @@ from memsched.formats.onnx.nodes import Pieces, opset
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import element_type, tensor_bytes
 from memsched.formats.onnx.writer import set_metadata
+from memsched.formats.segment import Part
 from memsched.graph.model import Graph, Tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["Part", "PartsWriter"]
+__all__ = ["PartsWriter"]
 
 _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 _FREE_INITIALIZERS: Final = 4
 """The IR version since which initializers need not be listed as inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A model that computes a part of another.
-
-    Attributes:
-        data: Its file.
-        weights: Bytes of its constants.
-    """
-
-    data: bytes
-    weights: int
 
 
 class PartsWriter:

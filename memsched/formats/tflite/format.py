@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from memsched.formats.format import Cutter
+from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
 from memsched.graph.dialect import Dialect
@@ -115,6 +115,11 @@ class TfliteFormat:
     def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes | None:
         """Return None: the format has no place for stages."""
         del module, stages
+        return None
+
+    def part_writer(self, module: Module) -> PartWriter | None:
+        """Return None: parts of ops are written as ONNX models only."""
+        del module
         return None
 
     def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
