@@ -31,6 +31,7 @@ from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.litert import requirement
 from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
+from memsched.runtimes.output import Written
 from memsched.runtimes.tflm import arena
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
@@ -258,8 +259,7 @@ def optimize(
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
-        fixed = format_of(module).fixed_dimensions(module, written.model)
-        written = dataclasses.replace(written, unchanged=False, fixed=fixed)
+        written = _with_fixed_dimensions(module, written)
     facts: arena.TflmFacts | None = None
     if arena.applies(module, prepared.target):
         given = module if final.rewritten else None
@@ -324,6 +324,12 @@ def optimize(
         budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=interrupted,
     )
+
+
+def _with_fixed_dimensions(module: Module, written: Written) -> Written:
+    """Return a rewritten model with the dimensions that ``module``, as given, leaves open and it does not."""
+    fixed = format_of(module).fixed_dimensions(module, written.model)
+    return dataclasses.replace(written, unchanged=False, fixed=fixed)
 
 
 def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False) -> tuple[str, ...]:
