@@ -269,7 +269,7 @@ def _planned(
     )
 
 
-def _models(module: Module, writer: PartsWriter, plan: Distribution) -> tuple[Followed, Models]:
+def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[Followed, Models]:
     words = dialect(module)
     followed = follow(module.graph, plan, words)
     steps = tuple(

@@ -29,10 +29,9 @@ from memsched.report.outputs import TOLERANCE
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.litert import requirement
-from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
+from memsched.runtimes.known import runtime_of
 from memsched.runtimes.output import Written
-from memsched.runtimes.tflm import arena
+from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
@@ -124,11 +123,12 @@ def analyze(
     options = _load_options(input_shapes, dims)
     module = load_module(*read_source(source), options)
     prepared = _prepare(module, target, in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
     plans = plan_module(module, prepared.lowered, Limits(), solver="file")
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
-    facts = arena.analyzed(module) if arena.applies(module, prepared.target) else None
+    runtime = runtime_of(module, prepared.target)
+    facts = runtime.facts(module)
     pools = plan_pools(main, prepared.target, Limits(None, effort=_ANALYZE_POOLS_EFFORT), started=time.monotonic())
     found: Frontier | None = None
     if frontier:
@@ -138,9 +138,10 @@ def analyze(
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
-        as_given = Placed(plans, allocation, None, required_as_given(module, prepared))
-        request = Request(started, limits, "file", tflm_plan=arena.wants_plan(module, prepared.target, False))
+        as_given = Placed(plans, allocation, None, required_as_given(module, prepared, AS_TOLD))
+        request = Request(started, limits, "file", opening=Opening(memory_plan=runtime.wants_plan(False)))
         helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
+    figures = _figures(module, prepared, AS_TOLD, None)
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
         notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
@@ -149,8 +150,8 @@ def analyze(
         pools=pools,
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.rows(),
-        litert=_for_litert(module, prepared, None),
-        session=_for_onnxruntime(module, prepared, None, "session"),
+        litert=figures.get("litert"),
+        session=figures.get("session"),
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -234,11 +235,12 @@ def optimize(
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     prepared = _prepare(module, target, in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, order_guarantee)
-    plan = arena.wants_plan(module, prepared.target, tflm_plan)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
+    plan = runtime_of(module, prepared.target).wants_plan(tflm_plan)
+    opening = Opening(order_guarantee, plan)
     end = _end_of_search(started, limits)
     within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
-    request = Request(started, within, solver, partitions, order_guarantee, on_progress, stop, plan, end)
+    request = Request(started, within, solver, partitions, opening, on_progress, stop, end)
     permitted = Permitted(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
@@ -260,14 +262,10 @@ def optimize(
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
         written = _with_fixed_dimensions(module, written)
-    facts: arena.TflmFacts | None = None
-    if arena.applies(module, prepared.target):
-        given = module if final.rewritten else None
-        written, facts = arena.finish(
-            *(final.module, written, plans, options, prepared.target), plan=plan, asked=tflm_plan, given=given
-        )
-    in_litert = _for_litert(module, prepared, final.placed.required)
-    in_session = _for_onnxruntime(module, prepared, final.placed, order_guarantee)
+    given = module if final.rewritten else None
+    runtime = runtime_of(final.module, prepared.target, opening)
+    written, facts = runtime.finish(final.module, written, plans, options, plan=plan, asked=tflm_plan, given=given)
+    figures = _figures(module, prepared, opening, final.placed.required)
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
         asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
@@ -281,7 +279,7 @@ def optimize(
                 *(final.module, data, written, options),
                 seed=seed,
                 tolerance=TOLERANCE if final.rewritten else 0.0,
-                predicted=in_litert,
+                predicted=figures.get("litert"),
             )
         except KeyboardInterrupt:
             if stop is None:
@@ -306,8 +304,8 @@ def optimize(
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
-        litert=in_litert,
-        session=in_session,
+        litert=figures.get("litert"),
+        session=figures.get("session"),
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
@@ -362,22 +360,19 @@ def _suggestions(
     )
 
 
-def _for_litert(module: Module, prepared: Prepared, required: int | None) -> tuple[int, int] | None:
-    """Return what LiteRT takes for the file as given, and for a result that requires so much; None elsewhere."""
-    if not requirement.applies(module, prepared.target):
-        return None
-    given = required_as_given(module, prepared)
-    return given, given if required is None else required
+def _figures(
+    module: Module, prepared: Prepared, opening: Opening, required: int | None
+) -> Mapping[str, tuple[int, int]]:
+    """Return by the runtime's name for it what the file as given and a result require; empty where that is the arena.
 
-
-def _for_onnxruntime(
-    module: Module, prepared: Prepared, placed: Placed | None, guarantee: OrderGuarantee
-) -> tuple[int, int] | None:
-    """Return what the session that is promised needs for the file as given, and for a result; None elsewhere."""
-    if not onnxruntime_plan.applies(module, prepared.target, guarantee):
-        return None
-    given = required_as_given(module, prepared, guarantee)
-    return given, given if placed is None else placed.required
+    Args:
+        required: By the result; None where there is none.
+    """
+    runtime = runtime_of(module, prepared.target, opening)
+    if runtime.figure is None:
+        return {}
+    given = runtime.requires_as_given(module, prepared.lowered, prepared.baselines["file_order"]).total
+    return {runtime.figure: (given, given if required is None else required)}
 
 
 def _end_of_search(started: float, limits: Limits) -> float:
@@ -425,12 +420,12 @@ def _budget(budget: int | str | None) -> int | Percentage | None:
 
 
 def _budget_bytes(
-    budget: int | Percentage | None, module: Module, prepared: Prepared, guarantee: OrderGuarantee = "session"
+    budget: int | Percentage | None, module: Module, prepared: Prepared, opening: Opening
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the budget in bytes, and a note that says where they come from if it was a part."""
     if not isinstance(budget, Percentage):
         return budget, ()
-    given = required_as_given(module, prepared, guarantee)
+    given = required_as_given(module, prepared, opening)
     size = budget.of(given)
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 

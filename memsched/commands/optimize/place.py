@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from memsched.check.schedule import check_allocation, check_schedule
-from memsched.formats.module import Module, OrderGuarantee
+from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.planning.orders import (
     BASELINES,
@@ -24,10 +24,9 @@ from memsched.planning.orders import (
     plan_together,
 )
 from memsched.planning.values import Prepared
-from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
-from memsched.runtimes.litert import requirement
-from memsched.runtimes.onnxruntime import guarantee as onnxruntime_plan
-from memsched.runtimes.tflm import arena as tflm
+from memsched.runtimes.graph_plan import GraphPlan
+from memsched.runtimes.known import runtime_of
+from memsched.runtimes.runtime import AS_TOLD, Choice, Opening, SearchAllowance
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.targets.model import Target
@@ -38,7 +37,6 @@ __all__ = [
     "Request",
     "as_stored",
     "place",
-    "planner_is_known",
     "prepare",
     "prepare_again",
     "required_as_given",
@@ -60,7 +58,7 @@ class Request:
     Attributes:
         started: When the run began, on the clock of `time.monotonic`.
         limits: Of the whole run, or of the part of it that may be taken.
-        tflm_plan: A memory plan of our own is to be written for TensorFlow Lite Micro.
+        opening: How the file that is written will be opened.
         end: Of the whole run, on that clock.
         optional: What is asked for can be done without: it is given up at the end of the run.
         needed: It is optional, but not given up: what was found is placed at the end of the run, too, in the order in
@@ -71,10 +69,9 @@ class Request:
     limits: Limits
     solver: str = "auto"
     partitions: int | Literal["auto"] = "auto"
-    guarantee: OrderGuarantee = "session"
+    opening: Opening = AS_TOLD
     on_progress: Callable[[Progress], None] | None = None
     stop: Callable[[], bool] | None = None
-    tflm_plan: bool = False
     end: float = math.inf
     optional: bool = False
     needed: bool = False
@@ -98,6 +95,10 @@ class Request:
     def seconds(self) -> float | None:
         """Return the seconds that are left, or the work as if it were seconds; None for no limit."""
         return self.limits.effort if self.limits.time_limit is None else self.remaining()
+
+    def allowance(self) -> SearchAllowance:
+        """Return how long the runtime may look for orders that suit it."""
+        return SearchAllowance(self.seconds(), self.limits.seed, self.solver != "file", self.stop)
 
     def deadline(self) -> float:
         """Return when the time of this request is up, on the clock of `time.monotonic`; may be infinite."""
@@ -149,14 +150,14 @@ class Placed:
     """Orders for all graphs of a module, and addresses for the main one.
 
     Attributes:
-        chosen: What ONNX Runtime's planner makes of the orders, where that is known.
+        chosen: The orders that the runtime was led to, where it takes others than those found.
         required: Bytes that a budget is compared with: what the file takes by its runtime's own planner, where that
             is known (TensorFlow Lite Micro, LiteRT, ONNX Runtime by the order guarantee); the arena elsewhere.
     """
 
     plans: tuple[GraphPlan, ...]
     allocation: Allocation
-    chosen: onnxruntime_plan.Chosen | None
+    chosen: Choice | None
     required: int
 
 
@@ -164,19 +165,14 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
     """Return ``module`` under the rules of ``target``, with what the orders cost that need no search."""
     if not in_place:
         target = msgspec.structs.replace(target, in_place=())
-    lowered = _lowered(module, target)
+    lowered = runtime_of(module, target).lower(module)
     return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
 
 
-def required_as_given(module: Module, prepared: Prepared, guarantee: OrderGuarantee = "session") -> int:
+def required_as_given(module: Module, prepared: Prepared, opening: Opening) -> int:
     """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
     given = prepared.baselines["file_order"]
-    if onnxruntime_plan.applies(module, prepared.target, guarantee):
-        return onnxruntime_plan.required_as_stored(module, prepared.lowered, guarantee)
-    if requirement.applies(module, prepared.target):
-        return requirement.required_bytes(given.graph, given.schedule, given.allocation)
-    head = tflm.analyzed(module).file_head if tflm.applies(module, prepared.target) else None
-    return given.allocation.arena if head is None else head
+    return runtime_of(module, prepared.target, opening).requires_as_given(module, prepared.lowered, given).total
 
 
 def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared:
@@ -187,16 +183,11 @@ def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared
     Raises:
         GivenUpError: See `Request.go_on`.
     """
-    lowered = _lowered(module, given.target)
+    lowered = runtime_of(module, given.target).lower(module)
     request.go_on()
     known = baselines(module, lowered, given.target, ("file_order",), stop=request.stop)
     request.go_on()
     return dataclasses.replace(given, lowered=lowered, baselines=known)
-
-
-def _lowered(module: Module, target: Target) -> tuple[Lowered, ...]:
-    lowered = lower_module(module, target)
-    return tflm.with_scratch(module, lowered) if tflm.applies(module, target) else lowered
 
 
 def place(module: Module, prepared: Prepared, request: Request) -> Placed:
@@ -220,9 +211,10 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         stop=request.stop,
     )
     # From here on stopping makes it quick, and what there is would be lost.
-    chosen = _for_onnxruntime(module, prepared, plans, request)
+    runtime = runtime_of(module, prepared.target, request.opening)
+    chosen = runtime.choose(module, prepared.lowered, plans, request.allowance())
     plans = chosen.plans if chosen else plans
-    # ONNX Runtime's figures are those of the orders chosen for it, and it takes no addresses.
+    # A runtime that chooses orders takes no addresses.
     main, allocation = plan_together(
         *(plans[0], prepared.baselines, prepared.target.alignment_bytes, request.limits),
         started=request.started,
@@ -230,67 +222,45 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
         on_progress=request.on_progress,
         stop=request.stop,
     )
+    plans = (main, *plans[1:])
     if chosen is not None:
-        return Placed((main, *plans[1:]), allocation, chosen, chosen.required)
-    placed = Placed((main, *plans[1:]), allocation, None, allocation.arena)
-    needs = _needs(module, prepared.target, request)
-    if needs is None:
-        return placed
-    placed = _by_planner(prepared, placed, request, needs)
+        return Placed(plans, allocation, chosen, chosen.required)
+    if runtime.figure is None:
+        return Placed(plans, allocation, None, allocation.arena)
+    placed = _by_planner(module, prepared, plans, allocation, request)
     return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
-
-
-def planner_is_known(module: Module, target: Target, guarantee: OrderGuarantee) -> bool:
-    """Return whether the target's runtime lays tensors by a planner of its own, which is known here."""
-    return (
-        tflm.applies(module, target)
-        or requirement.applies(module, target)
-        or onnxruntime_plan.applies(module, target, guarantee)
-    )
-
-
-_Needs = Callable[[Sequence[GraphPlan], Allocation], int | None]
-"""What tells the bytes that a runtime's own planner takes for the orders of all graphs; None where it takes none."""
-
-
-def _needs(module: Module, target: Target, request: Request) -> _Needs | None:
-    """Return what the runtime's own planner makes of orders, where that is known."""
-    if tflm.applies(module, target):
-        return lambda plans, _: tflm.required_bytes(module, plans, plan=request.tflm_plan)
-    if requirement.applies(module, target):
-        return lambda plans, allocation: requirement.required_bytes(plans[0].graph, plans[0].schedule, allocation)
-    return None
 
 
 def required_for(
     module: Module, prepared: Prepared, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
 ) -> int | None:
     """Return the bytes that a file in the orders of ``plans`` requires; None where its runtime could not load it."""
-    chosen = _for_onnxruntime(module, prepared, tuple(plans), dataclasses.replace(request, solver="auto"))
-    if chosen is not None:
-        return chosen.required
-    needs = _needs(module, prepared.target, request)
-    return allocation.arena if needs is None else needs(plans, allocation)
+    allowance = dataclasses.replace(request.allowance(), reorder=True)
+    runtime = runtime_of(module, prepared.target, request.opening)
+    required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)
+    return None if required is None else required.total
 
 
-def _by_planner(prepared: Prepared, placed: Placed, request: Request, needs: _Needs) -> Placed:
-    """Return ``placed`` with what its file requires, or a known order where the runtime's planner makes less of it."""
-    required = needs(placed.plans, placed.allocation)
+def _by_planner(
+    module: Module, prepared: Prepared, plans: tuple[GraphPlan, ...], allocation: Allocation, request: Request
+) -> Placed:
+    """Return ``plans`` with what their file requires, or a known order where the runtime's planner makes less of it."""
+    required = required_for(module, prepared, plans, allocation, request)
     if required is None:
-        return placed
-    best = dataclasses.replace(placed, required=required)
-    if required <= placed.allocation.arena or request.solver == "file":
+        return Placed(plans, allocation, None, allocation.arena)
+    best = Placed(plans, allocation, None, required)
+    if required <= allocation.arena or request.solver == "file":
         return best
-    main = placed.plans[0]
-    for schedule, allocation in known_orders(main, prepared.baselines, prepared.target.alignment_bytes):
+    main = plans[0]
+    for schedule, packed in known_orders(main, prepared.baselines, prepared.target.alignment_bytes):
         if request.over():
             break
         plan = dataclasses.replace(main, schedule=schedule, checked=check_schedule(main.graph, schedule))
-        plans = (plan, *placed.plans[1:])
-        required = needs(plans, allocation)
+        others = (plan, *plans[1:])
+        required = required_for(module, prepared, others, packed, request)
         if required is not None and required < best.required:
-            check_allocation(plan.graph, schedule, allocation)
-            best = Placed(plans, allocation, placed.chosen, required)
+            check_allocation(plan.graph, schedule, packed)
+            best = Placed(others, packed, None, required)
     return best
 
 
@@ -298,12 +268,10 @@ def as_stored(module: Module, prepared: Prepared, request: Request) -> Placed:
     """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
     plans = plan_module(module, prepared.lowered, request.limits, solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
-    if onnxruntime_plan.applies(module, prepared.target, request.guarantee):
-        required = onnxruntime_plan.required_as_stored(module, prepared.lowered, request.guarantee)
-        return Placed(plans, allocation, None, required)
-    needs = _needs(module, prepared.target, request)
-    found = needs(plans, allocation) if needs is not None else None
-    return Placed(plans, allocation, None, allocation.arena if found is None else found)
+    allowance = dataclasses.replace(request.allowance(), reorder=False)
+    runtime = runtime_of(module, prepared.target, request.opening)
+    required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)
+    return Placed(plans, allocation, None, allocation.arena if required is None else required.total)
 
 
 def _never_worse(found: Placed, stored: Placed) -> Placed:
@@ -322,21 +290,3 @@ def _never_worse(found: Placed, stored: Placed) -> Placed:
         )
         plans.append(dataclasses.replace(one, schedule=schedule, checked=check_schedule(one.graph, schedule)))
     return dataclasses.replace(stored, plans=tuple(plans))
-
-
-def _for_onnxruntime(
-    module: Module, prepared: Prepared, plans: tuple[GraphPlan, ...], request: Request
-) -> onnxruntime_plan.Chosen | None:
-    """Return what to write for the guarantee where ONNX Runtime's planner is known; None elsewhere."""
-    if not onnxruntime_plan.applies(module, prepared.target, request.guarantee):
-        return None
-    return onnxruntime_plan.choose(
-        module,
-        prepared.lowered,
-        plans,
-        request.guarantee,
-        reorder=request.solver != "file",
-        effort=onnxruntime_plan.effort_for(request.seconds()),
-        seed=request.limits.seed,
-        stop=request.stop,
-    )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from memsched.check.rewrite import check_rewrite, check_written
 from memsched.commands.optimize.candidates import try_points
@@ -23,7 +23,6 @@ from memsched.commands.optimize.place import (
     Request,
     as_stored,
     place,
-    planner_is_known,
     prepare_again,
 )
 from memsched.errors import InternalError, MemschedError, ModelError
@@ -36,7 +35,7 @@ from memsched.planning.values import Prepared
 from memsched.regions.geometry import has_windows
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
-from memsched.runtimes.tflm import arena as tflm
+from memsched.runtimes.known import runtime_of
 from memsched.search.progress import Progress
 from memsched.targets.model import Target
 from memsched.tiling.fold import fold_pads
@@ -113,8 +112,7 @@ def read_back(
     except MemschedError as error:
         raise InternalError(f"the rewritten model cannot be read back: {error}") from error
     go_on()
-    if tflm.applies(again, target):
-        tflm.check_kernels(module, again)
+    runtime_of(again, target).check_kernels(module, again)
     found = again.graphs[0]
     check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
     ops = tuple(
@@ -197,18 +195,20 @@ def _frontier_rows(
 ) -> Iterator[TilingPointRow]:
     """Yield the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
     total = sum(op.macs for op in graph.ops)
+    runtime = runtime_of(module, prepared.target)
+    whole_is_known = runtime.whole_bytes(module, 0) is not None
     for point in found.frontier:
-        whole: int | UnsetType = UNSET
-        if tflm.applies(module, prepared.target) and request.remaining() > 0 and not request.stopped():
+        whole: int | None = None
+        if whole_is_known and request.remaining() > 0 and not request.stopped():
             dialect = dialect_of(module, prepared.target)
             with contextlib.suppress(InternalError, ModelError):
                 pieces = in_pieces(graph, point.groups, dialect)
                 again, _ = read_back(module, pieces.graph, options, prepared.target)
-                whole = tflm.whole_arena_bytes(again, point.peak)
+                whole = runtime.whole_bytes(again, point.peak)
         yield TilingPointRow(
             peak_bytes=point.peak,
             extra_macs_percent=_percent(point.extra_macs, total),
-            whole_arena_bytes_estimate=whole,
+            whole_arena_bytes_estimate=UNSET if whole is None else whole,
         )
 
 
@@ -306,7 +306,7 @@ class _Models:
         self._at_most: dict[FrontierPoint, int] = {}
         self._requires: dict[FrontierPoint, int] = {}
         # Where the runtime's planner is known, what a point requires at most is told without a search.
-        self._planned = planner_is_known(module, prepared.target, request.guarantee)
+        self._planned = runtime_of(module, prepared.target, request.opening).figure is not None
         self.taken: tuple[Rewritten, tuple[Group, ...]] | None = None
 
     def take_best(self, points: Sequence[FrontierPoint], budget: int | None) -> None:

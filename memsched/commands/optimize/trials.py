@@ -23,7 +23,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
 from memsched.planning.values import Prepared
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.tflm import arena
+from memsched.runtimes.known import runtime_of
 from memsched.search.limits import Limits
 from memsched.targets.model import Target
 
@@ -125,12 +125,12 @@ class Given:
 def suggestions(run: Given) -> tuple[Suggestion, ...]:
     """Return what was found to help, the one to name first; nothing where something was gained already."""
     module, request, placed, asked = run.module, run.request, run.placed, run.asked
-    given = required_as_given(module, run.prepared, request.guarantee)
+    given = required_as_given(module, run.prepared, request.opening)
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
     ops = [op for graph in module.graphs for op in graph.ops]
     large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
     large = large or module.weights_bytes > _MOST_BYTES
-    elsewhere = run.target.pools or run.target.on_chip_bytes or request.guarantee == "default"
+    elsewhere = run.target.pools or run.target.on_chip_bytes or request.opening.guarantee == "default"
     if enough or large or elsewhere or request.stopped():
         return ()
     now = time.monotonic()
@@ -161,6 +161,7 @@ def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
 class _Trials:
     def __init__(self, given: Given) -> None:
         self._given = given
+        self._runtime = runtime_of(given.module, given.prepared.target, given.request.opening)
 
     def run(self) -> Iterator[Suggestion]:
         """Yield what helps; what cannot be tried is left out."""
@@ -179,12 +180,10 @@ class _Trials:
         return Suggestion(command, least, extra, what)
 
     def _plan(self) -> Iterator[Suggestion]:
-        """Try the memory plan for TensorFlow Lite Micro."""
-        if not arena.applies(self._given.module, self._given.target) or self._given.request.tflm_plan:
-            return
-        required = arena.required_bytes(self._given.module, self._given.placed.plans, plan=True)
+        """Try a memory plan in the file."""
+        required = self._runtime.with_memory_plan(self._given.module, self._given.placed.plans)
         if required is not None:
-            yield self._suggest(self._given.asked.command(options=("--tflm-plan",)), required, "a memory plan")
+            yield self._suggest(self._given.asked.command(options=("--tflm-plan",)), required.total, "a memory plan")
 
     def _order(self) -> Iterator[Suggestion]:
         """Try other orders, where only the file's was looked at; what follows is tried in the one found."""
@@ -236,11 +235,10 @@ class _Trials:
             )
 
     def _pays(self, module: Module, required: int) -> bool:
-        """Whether a file needs less in all: each piece costs bytes that TensorFlow Lite Micro keeps."""
-        if not arena.applies(module, self._given.target):
-            return True
-        whole = arena.whole_arena_bytes(module, required)
-        return whole < arena.whole_arena_bytes(self._given.module, self._given.placed.required)
+        """Whether a file needs less in all: each piece may cost bytes that a runtime keeps beside the arena."""
+        whole = self._runtime.whole_bytes(module, required)
+        given = self._runtime.whole_bytes(self._given.module, self._given.placed.required)
+        return whole is None or given is None or whole < given
 
     def _again(self) -> Iterator[Suggestion]:
         """Try to compute values again."""

@@ -367,7 +367,7 @@ def _segment(
         final.data,
         final.placed.plans,
         options,
-        guarantee=request.guarantee,
+        guarantee=request.opening.guarantee,
         control_dependencies=False,
         target=target.name,
     )

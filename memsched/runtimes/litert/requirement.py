@@ -7,18 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memsched.formats.module import Module
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.lowering.litert_kernels import is_lasting, lasting_sizes, own_memory
 from memsched.runtimes.litert.planner import ALIGNMENT, MOST_REQUESTS, Request, arena_bytes
-from memsched.targets.model import Target
 
-__all__ = ["applies", "required_bytes"]
-
-
-def applies(module: Module, target: Target) -> bool:
-    """Return whether ``module`` is for LiteRT."""
-    return module.format == "tflite" and target.kernels == "litert"
+__all__ = ["required_bytes"]
 
 
 def required_bytes(graph: Graph, schedule: Schedule, allocation: Allocation) -> int:

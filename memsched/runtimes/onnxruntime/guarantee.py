@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from memsched.check.schedule import check_schedule
-from memsched.errors import UsageError
 from memsched.formats.module import Body, Module, OrderGuarantee
 from memsched.graph.liveness import evaluate
 from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
@@ -22,12 +21,8 @@ from memsched.runtimes.onnxruntime.reuse import Planned, ReuseProfile, simulate_
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
 from memsched.schedule.orders import ORDERS
-from memsched.targets.load import Target
 
-__all__ = ["Chosen", "Predicted", "applies", "choose", "required_as_stored"]
-
-_LARGEST = 20_000
-"""Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
+__all__ = ["Chosen", "Predicted", "choose", "effort_for", "required_as_stored"]
 
 _EFFORT, _OPS_PER_SECOND = 200_000, 300_000
 
@@ -95,23 +90,6 @@ class Chosen:
             requested=(self.predicted.before_requested, self.predicted.after_requested),
             executed=None if main.stored_order == main.schedule.order else names,
         )
-
-
-def applies(module: Module, target: Target, guarantee: OrderGuarantee) -> bool:
-    """Whether the target describes ONNX Runtime's planner, and the module is not too large to look closer.
-
-    Raises:
-        UsageError: The target knows no default order that could be improved.
-    """
-    if guarantee == "default" and target.default_order != "onnxruntime":
-        raise UsageError(
-            f"--order-guarantee default is for targets that take ONNX Runtime's default order, which '{target.name}' "
-            "does not: use --target onnxruntime"
-        )
-    ops = sum(len(graph.ops) for graph in module.graphs)
-    if module.format != "onnx" or target.default_order != "onnxruntime":
-        return False
-    return ops <= _LARGEST or guarantee == "default"
 
 
 def effort_for(seconds: float | None) -> int:

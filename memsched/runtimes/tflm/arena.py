@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memsched.allocate.portfolio import pack
-from memsched.errors import InternalError, ModelError, UsageError
+from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import describe
@@ -42,11 +42,9 @@ from memsched.targets.load import Target
 __all__ = [
     "TflmFacts",
     "analyzed",
-    "applies",
     "check_kernels",
     "finish",
     "required_bytes",
-    "wants_plan",
     "whole_arena_bytes",
     "with_scratch",
 ]
@@ -76,28 +74,6 @@ class TflmFacts:
     offsets: Mapping[Key, int] = field(default_factory=dict)
     names: Mapping[Key, str] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
-
-
-def applies(module: Module, target: Target) -> bool:
-    """Return whether ``module`` is for TFLM's planner."""
-    return module.format == "tflite" and target.planner == "tflm"
-
-
-def wants_plan(module: Module, target: Target, asked: bool) -> bool:
-    """Return whether a plan is to be written: asked for, or implied by a target that lets tensors share bytes.
-
-    Raises:
-        UsageError: One is asked for where there is no TFLM.
-    """
-    if not applies(module, target):
-        if asked:
-            raise UsageError(
-                "--tflm-plan is for TFLite models and a target with TensorFlow Lite Micro's planner: "
-                "add --target tflm or --target tflm-reference"
-            )
-        return False
-    # TFLM shares bytes only where a plan tells it to.
-    return asked or bool(target.views or target.part_views or target.in_place)
 
 
 def with_scratch(module: Module, lowered: Sequence[Lowered]) -> tuple[Lowered, ...]:

@@ -1,0 +1,49 @@
+"""LiteRT as a `Runtime`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsched.formats.module import Module
+from memsched.graph.model import Allocation
+from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.litert.requirement import required_bytes
+from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.target_rules import TargetRules
+from memsched.targets.model import Target
+
+__all__ = ["LiteRt"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiteRt(TargetRules):
+    """Requires what its own planner lays, kernels' temporaries included, without delegates."""
+
+    @staticmethod
+    def judges(module: Module, target: Target, opening: Opening) -> bool:
+        """Return whether ``module`` is for LiteRT."""
+        del opening
+        return module.format == "tflite" and target.kernels == "litert"
+
+    @property
+    def figure(self) -> str | None:
+        """Return the name of its figures in reports."""
+        return "litert"
+
+    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+        """Return what its planner takes for the file's own order."""
+        del module, lowered
+        return Requirement(required_bytes(given.graph, given.schedule, given.allocation))
+
+    def requires(
+        self,
+        module: Module,
+        lowered: Sequence[Lowered],
+        plans: Sequence[GraphPlan],
+        allocation: Allocation,
+        allowance: SearchAllowance,
+    ) -> Requirement | None:
+        """Return what its planner takes for the orders of ``plans``."""
+        del module, lowered, allowance
+        return Requirement(required_bytes(plans[0].graph, plans[0].schedule, allocation))

@@ -1,0 +1,85 @@
+"""ONNX Runtime as a `Runtime`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memsched.errors import UsageError
+from memsched.formats.module import Module
+from memsched.graph.model import Allocation
+from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.onnxruntime.guarantee import Chosen, choose, effort_for, required_as_stored
+from memsched.runtimes.runtime import Choice, Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.target_rules import TargetRules
+from memsched.targets.model import Target
+
+__all__ = ["OnnxRuntime"]
+
+_LARGEST = 20_000
+"""Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxRuntime(TargetRules):
+    """Requires the peak of the session that the order guarantee promises, of what it requests of its allocator."""
+
+    @staticmethod
+    def judges(module: Module, target: Target, opening: Opening) -> bool:
+        """Return whether the target describes ONNX Runtime's planner, and the module is not too large to look closer.
+
+        Raises:
+            UsageError: The target knows no default order that could be improved.
+        """
+        known = target.default_order == "onnxruntime"
+        if opening.guarantee == "default" and not known:
+            raise UsageError(
+                "--order-guarantee default is for targets that take ONNX Runtime's default order, which "
+                f"'{target.name}' does not: use --target onnxruntime"
+            )
+        small = sum(len(graph.ops) for graph in module.graphs) <= _LARGEST
+        return module.format == "onnx" and known and (small or opening.guarantee == "default")
+
+    @property
+    def figure(self) -> str | None:
+        """Return the name of its figures in reports."""
+        return "session"
+
+    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+        """Return the peak of the promised session on the file as it is."""
+        del given
+        return Requirement(required_as_stored(module, lowered, self.opening.guarantee))
+
+    def requires(
+        self,
+        module: Module,
+        lowered: Sequence[Lowered],
+        plans: Sequence[GraphPlan],
+        allocation: Allocation,
+        allowance: SearchAllowance,
+    ) -> Requirement | None:
+        """Return the peak of the promised session on the file that would be written for ``plans``."""
+        del allocation
+        if not allowance.reorder and not any(plan.reordered for plan in plans):
+            return Requirement(required_as_stored(module, lowered, self.opening.guarantee))
+        return Requirement(self._choose(module, lowered, tuple(plans), allowance).required)
+
+    def choose(
+        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> Choice | None:
+        """Return the orders to write for the guarantee."""
+        return self._choose(module, lowered, plans, allowance)
+
+    def _choose(
+        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> Chosen:
+        return choose(
+            module,
+            lowered,
+            plans,
+            self.opening.guarantee,
+            reorder=allowance.reorder,
+            effort=effort_for(allowance.seconds),
+            seed=allowance.seed,
+            stop=allowance.stop,
+        )

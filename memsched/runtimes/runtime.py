@@ -1,0 +1,173 @@
+"""What memsched asks of a runtime about a module; `memsched.runtimes.known` has those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.output import Guarantee, Written
+
+__all__ = ["AS_TOLD", "Choice", "Opening", "OrderInFile", "Requirement", "Runtime", "SearchAllowance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a runtime allocates for a plan: the one figure that decides.
+
+    Attributes:
+        total: Bytes.
+        parts: What they are for, such as "activations", "temporaries" or "slack", where that is known; bytes that add
+            up to ``total``.
+    """
+
+    total: int
+    parts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How the file that is written will be opened.
+
+    Attributes:
+        guarantee: What makes ONNX Runtime keep the order.
+        memory_plan: The file holds a memory plan of our own for TensorFlow Lite Micro.
+    """
+
+    guarantee: OrderGuarantee = "session"
+    memory_plan: bool = False
+
+
+AS_TOLD: Final = Opening()
+"""As the report tells people to open it where nothing else is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAllowance:
+    """How long a runtime may look for orders that suit it.
+
+    Attributes:
+        seconds: Or work as if it were seconds; None for no limit.
+        reorder: Other orders than the one given may be taken.
+        stop: Asked often; True ends it.
+    """
+
+    seconds: float | None = None
+    seed: int = 0
+    reorder: bool = True
+    stop: Callable[[], bool] | None = field(default=None, compare=False)
+
+
+class OrderInFile(Protocol):
+    """The main graph of a file in the order in which it stores its ops, with addresses found without a search."""
+
+    @property
+    def graph(self) -> Graph: ...  # noqa: D102 - above
+    @property
+    def schedule(self) -> Schedule: ...  # noqa: D102 - above
+    @property
+    def allocation(self) -> Allocation: ...  # noqa: D102 - above
+
+
+class Choice(Protocol):
+    """Orders that a runtime was led to, which may be others than those that were found by liveness.
+
+    Attributes:
+        plans: For all graphs of the module.
+        keep: Nothing better was found: the file stays as it is.
+        required: Bytes that the runtime needs for them.
+    """
+
+    @property
+    def plans(self) -> tuple[GraphPlan, ...]: ...  # noqa: D102 - above
+    @property
+    def keep(self) -> bool: ...  # noqa: D102 - above
+    @property
+    def required(self) -> int: ...  # noqa: D102 - above
+
+    def compared_with(self, given: Any) -> Choice:
+        """Return this choice for a rewritten model, held against what the model as ``given`` needs."""
+
+    def describe(self, guarantee: Guarantee) -> Guarantee:
+        """Return ``guarantee`` with what was predicted."""
+
+
+class Runtime(Protocol):
+    """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
+
+    Attributes:
+        figure: What reports call the bytes that it requires; None where that is the arena.
+    """
+
+    @property
+    def figure(self) -> str | None: ...  # noqa: D102 - above
+
+    def lower(self, module: Module) -> tuple[Lowered, ...]:
+        """Return the graphs as the runtime executes them: with its target's rules, and with its kernels' own memory."""
+
+    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+        """Return what the file as given requires: the figure for it that `requires` is for a result."""
+
+    def requires(
+        self,
+        module: Module,
+        lowered: Sequence[Lowered],
+        plans: Sequence[GraphPlan],
+        allocation: Allocation,
+        allowance: SearchAllowance,
+    ) -> Requirement | None:
+        """Return what a file in the orders of ``plans`` requires; None where the runtime could not load it."""
+
+    def choose(
+        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> Choice | None:
+        """Return the orders to write so that the runtime needs the least; None where they are those of ``plans``."""
+
+    def check_kernels(self, given: Module, written: Module) -> None:
+        """Check that the runtime refuses no operator of ``written`` unless it refuses such a one of ``given``.
+
+        Raises:
+            ModelError: It does; the message names the first.
+        """
+
+    def wants_plan(self, asked: bool) -> bool:
+        """Return whether a memory plan is to be written into the file.
+
+        Raises:
+            UsageError: One is asked for where the runtime takes none.
+        """
+
+    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
+        """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
+
+    def whole_bytes(self, module: Module, required: int) -> int | None:
+        """Return an estimate of all that a process needs where that is more than what is required; None elsewhere."""
+
+    def facts(self, module: Module) -> Any:
+        """Return what reports say of the file as given in words of the runtime's own; None where that is nothing."""
+
+    def finish(
+        self,
+        module: Module,
+        written: Written,
+        plans: Sequence[GraphPlan],
+        options: LoadOptions,
+        *,
+        plan: bool,
+        asked: bool,
+        given: Module | None,
+    ) -> tuple[Written, Any]:
+        """Return the written file with what else the runtime must find in it, and what reports say of it.
+
+        Args:
+            plan: Write a memory plan.
+            asked: The user asked for the plan; otherwise the target implies it.
+            given: The model before layers of it were rewritten, if they were.
+
+        Raises:
+            ModelError: The file is laid out so that it cannot be done.
+            InternalError: The written file does not read back as planned.
+        """

@@ -1,0 +1,108 @@
+"""A target's rules alone, for runtimes of which nothing more is known: what is required is the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memsched.errors import UsageError
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.model import Allocation
+from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
+from memsched.runtimes.output import Written
+from memsched.runtimes.runtime import Choice, Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.targets.model import Target
+
+__all__ = ["TargetRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRules:
+    """What any target says; the other runtimes add what they do beyond it.
+
+    Attributes:
+        target: Whose rules hold.
+        opening: How the file that is written will be opened.
+    """
+
+    target: Target
+    opening: Opening
+
+    @property
+    def figure(self) -> str | None:
+        """Return None: what is required is the arena."""
+        return None
+
+    def lower(self, module: Module) -> tuple[Lowered, ...]:
+        """Return the graphs with the target's rules."""
+        return lower_module(module, self.target)
+
+    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+        """Return the arena of the file's own order."""
+        del module, lowered
+        return _arena(given.allocation, given.schedule.peak)
+
+    def requires(
+        self,
+        module: Module,
+        lowered: Sequence[Lowered],
+        plans: Sequence[GraphPlan],
+        allocation: Allocation,
+        allowance: SearchAllowance,
+    ) -> Requirement | None:
+        """Return the arena."""
+        del module, lowered, allowance
+        return _arena(allocation, plans[0].schedule.peak)
+
+    def choose(
+        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> Choice | None:
+        """Return None: the orders found are those that run."""
+        del module, lowered, plans, allowance
+        return None
+
+    def check_kernels(self, given: Module, written: Module) -> None:
+        """Pass: nothing is known of its kernels."""
+
+    def wants_plan(self, asked: bool) -> bool:
+        """Return False; see `Runtime.wants_plan`."""
+        if asked:
+            raise UsageError(
+                "--tflm-plan is for TFLite models and a target with TensorFlow Lite Micro's planner: "
+                "add --target tflm or --target tflm-reference"
+            )
+        return False
+
+    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
+        """Return None: the runtime takes no plan."""
+        del module, plans
+        return None
+
+    def whole_bytes(self, module: Module, required: int) -> int | None:
+        """Return None: nothing is known of what it keeps beside the arena."""
+        del module, required
+        return None
+
+    def facts(self, module: Module) -> Any:
+        """Return None."""
+        del module
+
+    def finish(
+        self,
+        module: Module,
+        written: Written,
+        plans: Sequence[GraphPlan],
+        options: LoadOptions,
+        *,
+        plan: bool,
+        asked: bool,
+        given: Module | None,
+    ) -> tuple[Written, Any]:
+        """Return the file as it is."""
+        del module, plans, options, plan, asked, given
+        return written, None
+
+
+def _arena(allocation: Allocation, peak: int) -> Requirement:
+    return Requirement(allocation.arena, (("activations", peak), ("slack", allocation.arena - peak)))
