@@ -54,7 +54,7 @@ TIMED = (
     ("docs/distribute.md", "python -m scripts.bench cluster_runs resnet50 --save"),
     ("docs/distribute.md", "memsched distribute resnet50.onnx"),
     ("docs/distribute.md", "memsched distribute models/networks/unetpp.onnx"),
-    ("docs/distribute.md", "from memsched import distributing"),
+    ("docs/distribute.md", "from memsched.commands.distribute.distribute import"),
     ("docs/remat.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
     ("docs/remat.md", "memsched optimize models/networks/nasnet_a.onnx --allow reorder,inplace,tile,remat"),
     ("docs/remat.md", "jq -c '.frontier"),

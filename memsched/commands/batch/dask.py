@@ -2,7 +2,7 @@
 
 A task carries the model's bytes, the files that these refer to and the target in full; what comes back are the outputs'
 bytes. The task is the scheduler's, so a worker that dies loses nothing: another one gets it. On the worker the model is
-optimised in a process of its own (`batch_process`), as here.
+optimised in a process of its own (`process`), as here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One model of a batch in a process of its own, which may crash or be killed without harm to the others.
 
-This is the parent's side; `batch_child` is the other. They speak JSON, one object per line: a request to the child's
+This is the parent's side; `child` is the other. They speak JSON, one object per line: a request to the child's
 standard input, news and one answer back. The child's input stays open as long as its parent lives; when it ends, the
 child ends itself and what it started.
 """

@@ -1,6 +1,6 @@
 """The pipeline behind ``memsched batch``: many models, each by itself, and one summary of them all.
 
-Who runs a model is the caller's choice: processes here (`batch_process`) or a cluster (`batch_cluster`). What comes out
+Who runs a model is the caller's choice: processes here (`process`) or a cluster (`dask`). What comes out
 does not depend on it, nor on how many run at a time.
 """
 

@@ -1,7 +1,7 @@
 """The shapes of all values: ONNX's inference, then ONNX Runtime's, helped by what the user states.
 
 The inference works on a copy without weights, and without ONNX's data propagation: that lays out every vector it meets
-as a shape, at 140 bytes per element, and `onnx_folding` follows shape arithmetic instead. What the file declares and
+as a shape, at 140 bytes per element, and `folding` follows shape arithmetic instead. What the file declares and
 what follows from its operators may differ; ONNX Runtime then runs by the operators, so they win and a note says so.
 """
 

@@ -24,7 +24,7 @@ def serialize(module: Module, orders: Mapping[int, Sequence[int]], *, control_de
     -1, "plan it yourself", in place), and the metadata ``model_control_dependencies`` if the file has it.
 
     Args:
-        module: A TFLite model as `tflite_reader.read` returned it.
+        module: A TFLite model as `reader.read` returned it.
         orders: Per graph that is to change, its op indices in order of execution.
         control_dependencies: Write ``model_control_dependencies``, so that a runtime that gives some operators to a
             delegate keeps the order too. It is put in front of the old file, whose bytes stay together.
