@@ -1,7 +1,7 @@
 """Write a rewritten main graph as TFLite: a new subgraph in front of the old file, whose weights and options it uses.
 
 Tensors that the rewrite does not have any more give their places to new ones: firmware allocates tensors that no
-operator refers to as well. The operators of a rewritten graph are found as in ONNX (see `memsched.formats.onnx.rewriter`): untouched
+operator refers to as well. The operators of a rewritten graph are found as in ONNX (see `onnx.rewriter`): untouched
 ones by name, pieces and copies by their origin, helpers by neither.
 """
 
