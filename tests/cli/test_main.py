@@ -116,7 +116,7 @@ def test_allow_all(run: Run, model: Path) -> None:
 
 
 def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, model: Path) -> None:
-    given = json.loads(run("analyze", model, "--json", "-q").out)["baselines"]["file_order"]["arena_bytes"]
+    given = json.loads(run("analyze", model, "--json", "-q").out)["result"]["required_bytes"]
     for command in ("analyze", "optimize"):
         done = run(command, model, "--budget", "12.5%", "--json", "-q")
         assert done.code == 3

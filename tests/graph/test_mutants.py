@@ -1,4 +1,4 @@
-"""Mutation testing reaches every module of `memsched.graph`, and makes the changes that it says."""
+"""Mutation testing reaches every module of `graph/` and `check/`, and makes the changes that it says."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_a_table_counts_what_no_test_noticed() -> None:
 
 
 def test_no_module_is_left_out() -> None:
-    modules = {path.stem: path for path in (ROOT / "memsched/graph").glob("*.py")}
+    modules = {
+        f"{room}/{path.stem}": path for room in ("graph", "check") for path in (ROOT / "memsched" / room).glob("*.py")
+    }
     changeable = {name for name, path in modules.items() if any(mutants_of(path.read_text(encoding="utf-8")))}
     assert not changeable - set(MODULES)
 

@@ -136,7 +136,7 @@ def test_no_process_outlives_this_one(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(
         "import os, sys\n"
-        "from memsched import distributing\n"
+        "from memsched.commands.distribute import distribute as distributing\n"
         "from tests.distributed_nets import classifier, cluster_of\n"
         "def told(numbers):\n"
         "    print(*numbers, flush=True)\n"

@@ -31,7 +31,7 @@ ARENA_UNIT = 256
 SAME_SHAPE_OPS = [
     "Abs", "Ceil", "Celu", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "LeakyRelu", "Log",
     "LogSoftmax", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus",
-    "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Identity", "Dropout", "Clip",
+    "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Identity", "Clip",
 ]  # fmt: skip
 BINARY_OPS = ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu"]
 

@@ -1,4 +1,4 @@
-"""Mutation testing of `memsched.graph`: `python -m tests.tools.mutants --module checker`, or `--all`.
+"""Mutation testing of the meaning of memory and the checkers: `python -m tests.tools.mutants --all`.
 
 Every mutant is one small change of one module: another comparison, constant, operator or condition. It is executed in
 a process of its own, in which (as in those that it starts) the import system gets the changed module instead of the
@@ -32,30 +32,32 @@ __all__ = ["MODULES", "Mutant", "Result", "mutants_of", "replace_module"]
 _ROOT = Path(__file__).resolve().parents[2]
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "checker": ("tests/graph/test_checker.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
-    "liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
-    "stages_checker": ("tests/graph/test_stages.py",),
-    "packing_checker": ("tests/graph/test_packing_checker.py",),
-    "rewrite_checker": (
+    "check/schedule": ("tests/graph/test_checker.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
+    "check/stages": ("tests/graph/test_stages.py",),
+    "check/packing": ("tests/graph/test_packing_checker.py",),
+    "check/rewrite": (
         "tests/graph/test_rewrite_checker.py",
         "tests/tiling/test_rewrite.py",
         "tests/remat/test_rewrite.py",
     ),
-    "distribution_checker": ("tests/graph/test_distribution_checker.py",),
-    "stages": ("tests/graph/test_stages.py",),
-    "addresses": ("tests/graph/test_addresses.py",),
-    "contraction": ("tests/graph/test_contraction.py",),
-    "dag": ("tests/graph/test_dag.py", "tests/graph/test_liveness.py"),
-    "packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
-    "parts": ("tests/graph/test_parts.py",),
-    "reuse": ("tests/graph/test_reuse.py",),
-    "runtime_orders": ("tests/graph/test_runtime_orders.py",),
-    "model": ("tests/graph/test_model.py",),
-    "limits": ("tests/graph/test_limits.py",),
-    "cpsat_run": ("tests/graph/test_cpsat_run.py",),
-    "worker_pool": ("tests/graph/test_worker_pool.py",),
+    "check/distribution": ("tests/graph/test_distribution_checker.py",),
+    "check/pools": ("tests/allocate/test_pools.py",),
+    "graph/liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
+    "graph/stages": ("tests/graph/test_stages.py",),
+    "graph/addresses": ("tests/graph/test_addresses.py",),
+    "graph/contraction": ("tests/graph/test_contraction.py",),
+    "graph/dag": ("tests/graph/test_dag.py", "tests/graph/test_liveness.py"),
+    "graph/packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
+    "graph/parts": ("tests/graph/test_parts.py",),
+    "graph/pools": ("tests/allocate/test_pools.py",),
+    "graph/model": ("tests/graph/test_model.py",),
+    "runtimes/onnxruntime/reuse": ("tests/graph/test_reuse.py",),
+    "runtimes/onnxruntime/orders": ("tests/graph/test_runtime_orders.py",),
+    "search/limits": ("tests/graph/test_limits.py",),
+    "search/cpsat": ("tests/graph/test_cpsat_run.py",),
+    "search/workers": ("tests/graph/test_worker_pool.py",),
 }
-"""Modules of `memsched.graph` that can be changed, and the tests that are meant to notice what is wrong with them."""
+"""Modules that can be changed, and the tests that are meant to notice what is wrong with them."""
 
 _SLOW = "not 100000 and not test_every_node_of_a_chain_separates"
 """Tests of speed say nothing about a mutant that the others do not."""
@@ -233,14 +235,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def replace_module(module: str, text: str) -> None:
-    """Let this process execute the file ``text`` where it imports ``module`` of `memsched.graph`."""
+    """Let this process execute the file ``text`` where it imports ``module`` of memsched."""
     path = _path(module)
     code = compile(Path(text).read_text(encoding="utf-8"), str(path), "exec")
-    sys.meta_path.insert(0, _Finder(f"memsched.graph.{module}", path, code))
+    sys.meta_path.insert(0, _Finder(f"memsched.{module.replace('/', '.')}", path, code))
 
 
 def _path(module: str) -> Path:
-    return _ROOT / "memsched/graph" / f"{module}.py"
+    return _ROOT / "memsched" / f"{module}.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +366,9 @@ def _run(module: str, mutants: Sequence[Mutant], slack: float) -> Result:
 def main() -> int:
     """Test the mutants of the modules that the command line names; 1 where fewer of one are killed than asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--module", choices=MODULES, action="append", help="of memsched.graph; several are possible")
+    parser.add_argument(
+        "--module", choices=MODULES, action="append", help="such as graph/liveness; several are possible"
+    )
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--share", type=float, default=1.0, help="of the mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")

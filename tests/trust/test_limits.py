@@ -173,7 +173,7 @@ def test_native_code_that_does_not_end_is_ended(tmp_path: Path) -> None:
     """No Python code runs in the main thread any more; the process says so in its last words."""
     code = """
 import hashlib
-from memsched import memory_limit
+from memsched.search import memory_limit
 memory_limit._PATIENCE_SECONDS = 0.3
 with memory_limit.memory_limited(2**20):
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
