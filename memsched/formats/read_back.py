@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from memsched.check.schedule import check_reordering
 from memsched.errors import InternalError, MemschedError
 from memsched.formats.files import load_module
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 
 __all__ = ["check_written"]
@@ -16,11 +17,11 @@ __all__ = ["check_written"]
 def _places(module: Module) -> list[tuple[int | str, ...]]:
     """Return what tells each graph apart in whatever order the ops are stored.
 
-    An ONNX body is numbered where its op stands: it goes by the names of the ops around it.
+    A body that is numbered where its op stands goes by the names of the ops around it.
     """
     result: list[tuple[int | str, ...]] = [(index,) for index in range(len(module.graphs))]
     count: dict[tuple[int, int], int] = {}
-    for body in module.bodies if module.format == "onnx" else ():  # parents come first
+    for body in module.bodies if format_of(module).bodies_follow_ops else ():  # parents come first
         number = count[body.parent, body.op] = count.get((body.parent, body.op), 0) + 1
         result[body.graph] = (*result[body.parent], module.graphs[body.parent].ops[body.op].name, number)
     return result

@@ -22,6 +22,7 @@ class OnnxFormat:
     name: Final[FormatName] = "onnx"
     axes: Final[tuple[str, ...]] = ("batch", "channels", "rows", "columns")
     order_binds: Final = False
+    bodies_follow_ops: Final = True
     names_kept: Final = True
 
     def recognises(self, data: bytes) -> bool:

@@ -23,6 +23,7 @@ class TfliteFormat:
     name: Final[FormatName] = "tflite"
     axes: Final[tuple[str, ...]] = ("batch", "rows", "columns", "channels")
     order_binds: Final = True
+    bodies_follow_ops: Final = False
     names_kept: Final = False
 
     def recognises(self, data: bytes) -> bool:
