@@ -49,7 +49,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "graph/dag": ("tests/graph/test_dag.py", "tests/graph/test_liveness.py"),
     "graph/packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
     "graph/parts": ("tests/graph/test_parts.py",),
-    "graph/pools": ("tests/allocate/test_pools.py",),
+    "targets/pool_plan": ("tests/allocate/test_pools.py",),
     "graph/model": ("tests/graph/test_model.py",),
     "runtimes/onnxruntime/reuse": ("tests/graph/test_reuse.py",),
     "runtimes/onnxruntime/orders": ("tests/graph/test_runtime_orders.py",),
