@@ -16,11 +16,14 @@ ANALYZE = Case("analyze", ("analyze", MODEL.name, "--report", "out.json"), (MODE
 
 
 def test_differences_are_named_by_command_and_file() -> None:
-    before = {"a": {"exit code": "0", "x": "1", "y": "2"}, "b": {}}
-    after = {"a": {"exit code": "1", "x": "1", "z": "2"}, "c": {}}
+    report = {"r.json": "1", "r.json / passes": "1", "r.json / result": "1", "r.json / target": "1"}
+    changed = {"r.json": "2", "r.json / passes": "2", "r.json / result": "1", "r.json / tiling": "1"}
+    before = {"a": {"exit code": "0", "x": "1", "y": "2", **report}, "b": {}}
+    after = {"a": {"exit code": "1", "x": "1", "z": "2", **changed}, "c": {}}
     assert freeze.differences(before, before) == []
     assert freeze.differences(before, after) == [
         "a: exit code differs (0, now 1)",
+        "a: r.json differs in passes, target, tiling",
         "a: y is gone",
         "a: z is new",
         "b: gone",

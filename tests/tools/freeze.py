@@ -12,6 +12,7 @@ freezes another checkout's memsched, ``--only PART`` takes commands in which tha
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shlex
 import shutil
@@ -28,7 +29,10 @@ from tests.tools.written import ROOT, Case, World, cases, fix_time, outcome, run
 __all__ = ["differences", "frozen_cases"]
 
 Frozen = Mapping[str, Mapping[str, str]]
-"""By command line: the digest of each file, and the exit code as one of them."""
+"""By command line: the digest of each file and of each section of each report, and the exit code as one of them."""
+
+_PART = " / "
+"""Between a report and one of its sections."""
 
 _EFFORT = ("--effort", "2")
 _ALL = ("--allow", "all", "--max-extra-macs", "50")
@@ -99,12 +103,18 @@ def differences(before: Frozen, after: Frozen) -> list[str]:
             found.append(f"{command}: {'new' if command in after else 'gone'}")
             continue
         old, new = before[command], after[command]
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                how = "differs" if name in old and name in new else "is new" if name in new else "is gone"
-                codes = f" ({old.get(name)}, now {new.get(name)})" if name == "exit code" else ""
-                found.append(f"{command}: {name} {how}{codes}")
+        names = [name for name in sorted({*old, *new}) if _PART not in name and old.get(name) != new.get(name)]
+        found += [f"{command}: {name} {_how(name, old, new)}" for name in names]
     return found
+
+
+def _how(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    if name not in new or name not in old:
+        return "is new" if name in new else "is gone"
+    if name == "exit code":
+        return f"differs ({old[name]}, now {new[name]})"
+    parts = sorted(part for part in {*old, *new} if part.startswith(name + _PART) and old.get(part) != new.get(part))
+    return f"differs in {', '.join(part.partition(_PART)[2] for part in parts)}" if parts else "differs"
 
 
 def _frozen(case: Case, world: World, keep: Path | None) -> dict[str, str]:
@@ -115,7 +125,18 @@ def _frozen(case: Case, world: World, keep: Path | None) -> dict[str, str]:
             path = keep / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-    return {"exit code": str(found.code), **found.digests()}
+    return {"exit code": str(found.code), **found.digests(), **_parts(found.files)}
+
+
+def _parts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the digests of each section of each report, so that a difference can be told by its section."""
+    digests = {}
+    for name, data in files.items():
+        if name.endswith(".json") and isinstance(report := json.loads(data), dict):
+            for key, value in report.items():
+                text = json.dumps(value, sort_keys=True)
+                digests[f"{name}{_PART}{key}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digests
 
 
 def frozen_cases(base: Path, world: World) -> Iterator[Case]:
