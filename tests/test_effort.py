@@ -14,6 +14,7 @@ from memsched.commands.optimize.place import Request
 from memsched.errors import UsageError
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.random_graphs import random_layered_graph
 from tests.test_final import both, convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
@@ -57,7 +58,7 @@ def test_neither_does_it_for_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
         found = []
         for clock in CLOCKS.values():
             monkeypatch.setattr("time.monotonic", clock)
-            schedule = schedule_graph(graph, Limits(None, effort=effort)).schedule
+            schedule = schedule_graph(graph, Run(Limits(None, effort=effort))).schedule
             found.append((schedule.order, schedule.lower_bound, schedule.states))
         assert found[0] == found[1]
         peaks.append(schedule.peak)
@@ -74,11 +75,11 @@ def test_nor_for_the_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_share_of_the_work() -> None:
-    request = Request(0.0, Limits(None, effort=8.0))
+    request = Request(Run(Limits(None, effort=8.0), 0.0))
     assert request.within(0.5).within(0.25).effort() == 1.0
     assert request.within(0.5).remaining() == float("inf")
-    assert Request(0.0, Limits(None)).within(0.5).effort() is None
-    assert Request(5.0, Limits(0.0), end=5.0).effort() == 0.0
+    assert Request(Run(Limits(None), 0.0)).within(0.5).effort() is None
+    assert Request(Run(Limits(0.0), 5.0), end=5.0).effort() == 0.0
 
 
 @pytest.mark.parametrize("effort", [-1.0, float("nan")])

@@ -17,6 +17,7 @@ from onnx import ModelProto, numpy_helper
 from memsched.graph.model import Graph
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.networks import __main__ as command
 from scripts.networks.catalogue import FURTHER, NAMES, PUBLISHED, build
 from scripts.networks.randwire import SEEDS, random_cell, watts_strogatz
@@ -111,7 +112,7 @@ def test_is_the_reference_topology_op_for_op(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_has_the_published_figures(name: str) -> None:
-    result = schedule_graph(graph(name), Limits(time_limit=60))
+    result = schedule_graph(graph(name), Run(Limits(time_limit=60)))
     assert result.schedule.status == "optimal"
     peaks = [result.baselines["file"][1], result.baselines["reverse post-order"][1], result.schedule.peak]
     assert (len(graph(name).ops), *(peak / 1024 for peak in peaks)) == FIGURES[name]

@@ -21,6 +21,7 @@ from memsched.graph.stages import Constraints
 from memsched.runtimes import segments as runner
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 from tests.distributed_nets import random_net
@@ -62,7 +63,7 @@ def test_what_a_stage_needs_does_not_depend_on_the_clock(name: str, monkeypatch:
     graph = load_module(build(name).SerializeToString(), name, LoadOptions()).graph
     hours = itertools.count(0, 3600)
     monkeypatch.setattr("time.monotonic", lambda: float(next(hours)))
-    cost = pipelining._stage_memory(graph, load_target("coral_edgetpu"), Limits(None), reorder=True, stop=None)
+    cost = pipelining._stage_memory(graph, load_target("coral_edgetpu"), Run(Limits(None)), reorder=True)
     peak, bound = cost(range(len(graph.ops)), [])
     assert peak == bound
 

@@ -13,6 +13,7 @@ import memsched
 from memsched.commands.optimize.place import GivenUpError, Request
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
+from memsched.search.run import Run
 from tests.test_final import convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
 
@@ -20,7 +21,7 @@ REWRITES: dict[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 100.0
 
 
 def request(end: float, *, stopped: bool = False) -> Request:
-    return Request(time.monotonic(), Limits(None), stop=lambda: stopped, end=end)
+    return Request(Run(Limits(None), stop=lambda: stopped), end=end)
 
 
 def test_only_what_can_be_done_without_is_given_up() -> None:
@@ -36,7 +37,7 @@ def test_only_what_can_be_done_without_is_given_up() -> None:
 
 
 def test_a_share_of_the_time_does_not_move_the_end_of_the_run() -> None:
-    whole = Request(time.monotonic(), Limits(100.0), end=time.monotonic() + 100.0)
+    whole = Request(Run(Limits(100.0)), end=time.monotonic() + 100.0)
     part = whole.within(0.25)
     assert part.remaining() < 30
     assert part.end == whole.end

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from memsched.allocate.arena import allocate
@@ -14,6 +12,7 @@ from memsched.planning.orders import Baseline, plan_together
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 SIZES = (52, 86, 57, 69, 48, 28, 21, 73, 35, 25, 81)
 EDGES = (
@@ -33,7 +32,7 @@ COSTLY = Graph(
 def planned(graph: Graph) -> tuple[GraphPlan, dict[str, Baseline]]:
     """Return the plan of the least peak, and the file's order."""
     storage = Storage.of(graph)
-    found = schedule_graph(graph, Limits(None), storage=storage)
+    found = schedule_graph(graph, Run(Limits(None)), storage=storage)
     order = tuple(range(len(graph.ops)))
     profile = evaluate(storage, order)
     file = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
@@ -46,11 +45,11 @@ def planned(graph: Graph) -> tuple[GraphPlan, dict[str, Baseline]]:
 def test_the_files_order_wins_where_the_least_peak_takes_a_larger_arena(limit: float | None) -> None:
     plan, known = planned(COSTLY)
     assert (plan.schedule.peak, plan.schedule.status, known["file_order"].allocation.arena) == (226, "optimal", 227)
-    found, allocation = plan_together(plan, known, 1, Limits(limit), started=time.monotonic())
+    found, allocation = plan_together(plan, known, 1, Run(Limits(limit)))
     assert allocation.arena == found.schedule.peak == found.checked.peak == 227
     assert (found.schedule.lower_bound, found.schedule.status) == (226, "feasible")
     assert not found.reordered
-    kept, allocation = plan_together(plan, known, 1, Limits(limit), started=time.monotonic(), reorder=False)
+    kept, allocation = plan_together(plan, known, 1, Run(Limits(limit)), reorder=False)
     assert kept.schedule is plan.schedule
     assert allocation.arena >= 229
 
@@ -59,6 +58,6 @@ def test_where_the_arena_is_the_peak_nothing_is_looked_for() -> None:
     graph = Graph("chain", (Tensor("x", 4), Tensor("y", 6)), (Op("op", "Op", (0,), (1,)),), (0,), (1,))
     plan, known = planned(graph)
     told: list[object] = []
-    found, allocation = plan_together(plan, known, 1, Limits(None), started=time.monotonic(), on_progress=told.append)
+    found, allocation = plan_together(plan, known, 1, Run(Limits(None), on_progress=told.append))
     assert found is plan
     assert (allocation.arena, told) == (10, [])

@@ -16,6 +16,7 @@ from memsched.planning.orders import plan_module
 from memsched.report.schema import json_schema
 from memsched.runtimes.graph_plan import lower_module
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests import small_models
 
@@ -103,8 +104,8 @@ def test_pools_that_are_too_small_are_a_budget_that_is_not_met(
 def test_the_placement_has_time_of_its_own(tmp_path: Path) -> None:
     module = memsched.load(small_models.branches())
     chip = load_target(two(tmp_path, 64))
-    plan = plan_module(module, lower_module(module, chip), Limits(), solver="file")[0]
-    late = plan_pools(plan, chip, Limits(time_limit=20.0), started=-100.0)
+    plan = plan_module(module, lower_module(module, chip), Run(Limits()), solver="file")[0]
+    late = plan_pools(plan, chip, Run(Limits(time_limit=20.0), started=-100.0))
     assert late is not None
     assert late.status == "optimal"
-    assert plan_pools(plan, load_target("ideal"), Limits(), started=0.0) is None
+    assert plan_pools(plan, load_target("ideal"), Run(Limits(), started=0.0)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from memsched.allocate.buffers import Buffer, blocks, buffers
 from memsched.allocate.greedy import MOST_SCANNED, near_enough, sweep
@@ -12,7 +12,7 @@ from memsched.allocate.portfolio import pack
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Packing, PackStatus
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 __all__ = ["allocate", "place"]
 
@@ -23,9 +23,7 @@ def allocate(
     *,
     alignment: int,
     storage: Storage | None = None,
-    limits: Limits | None = None,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
+    run: Run | None = None,
 ) -> Allocation:
     """Return addresses for the buffers of ``schedule``; every offset and size is a multiple of ``alignment`` bytes.
 
@@ -33,21 +31,17 @@ def allocate(
 
     Args:
         storage: Of ``graph``, where the caller has it already.
-        limits: Of the exact search; None for none of it.
-        started: When the time limit began, on the clock of `time.monotonic`; by default now.
-        stop: Asked often; True ends the search with the smallest arena so far.
+        run: When to end, with the smallest arena so far; None for no exact search.
     """
     wanted = buffers(graph, schedule, storage)
-    return place(wanted, alignment=alignment, limits=limits, started=started, stop=stop)
+    return place(wanted, alignment=alignment, run=run)
 
 
 def place(
     wanted: Sequence[Buffer],
     *,
     alignment: int,
-    limits: Limits | None = None,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
+    run: Run | None = None,
 ) -> Allocation:
     """Return addresses for ``wanted``; see `allocate`."""
     if len(wanted) > MOST_SCANNED and all(buffer.group is None for buffer in wanted):
@@ -55,7 +49,7 @@ def place(
         if swept is not None:
             return swept
     packed = blocks(wanted, alignment)
-    packing = pack(packed.blocks, limits, started=started, stop=stop)
+    packing = pack(packed.blocks, run)
     offsets = [packing.offsets[block] + buffer.distance for block, buffer in zip(packed.block_of, wanted, strict=True)]
     return _allocation(wanted, offsets, packed.sizes, packing, alignment)
 

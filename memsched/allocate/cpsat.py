@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from memsched.allocate.preprocess import common_grid
 from memsched.graph.packing import Block
 from memsched.search import cpsat
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -43,8 +43,7 @@ def fit(
     *,
     seed: int,
     conflicts: int,
-    deadline: float,
-    stop: Callable[[], bool],
+    run: Run,
 ) -> CpSatPacking:
     """Return addresses within ``capacity`` bytes, or that there are none.
 
@@ -52,7 +51,6 @@ def fit(
         unit: Bytes of which all positions are multiples in some lowest packing.
         preferred: The order of the blocks that decides ties of the lowest-first branching; None for CP-SAT's own.
         conflicts: How many it may meet; some hundred take a second.
-        deadline: On `time.monotonic`; may be infinite.
     """
     from ortools.sat.python import cp_model
 
@@ -67,7 +65,7 @@ def fit(
     parameters.num_workers = 1
     parameters.random_seed = seed
     parameters.max_number_of_conflicts = conflicts
-    parameters.max_time_in_seconds = max(0.0, min(deadline - time.monotonic(), 1e6))
+    parameters.max_time_in_seconds = min(run.remaining(), 1e6)
     parameters.catch_sigint_signal = False
     if preferred is not None:
         parameters.search_branching = cp_model.FIXED_SEARCH
@@ -75,11 +73,11 @@ def fit(
 
     def asked() -> bool:
         nonlocal stopped
-        stopped = stop() or stopped
+        stopped = run.over() or stopped
         return stopped
 
     status = cpsat.run(solver, model, asked)
-    stopped = stopped or time.monotonic() >= deadline
+    stopped = stopped or run.late()
     if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         offsets = tuple([solver.value(address) * unit for address in addresses])
         return CpSatPacking("found", offsets, solver.num_conflicts)

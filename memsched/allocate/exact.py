@@ -9,7 +9,7 @@ end, so that the result depends on the input and the seed alone unless time runs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsched.allocate.bounds import live_bound
@@ -18,20 +18,18 @@ from memsched.allocate.conflicts import check_given, without_overlaps
 from memsched.allocate.greedy import Planner
 from memsched.allocate.rounds import Rounds, Task
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 __all__ = ["solve"]
 
 
 def solve(
     blocks: Sequence[Block],
-    limits: Limits,
+    run: Run,
     *,
-    started: float,
     capacity: int | None = None,
     lower_bound: int,
     incumbent: Sequence[int] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> Packing:
     """Return the lowest packing of ``blocks``, or with ``capacity`` the first one found that fits.
 
@@ -39,10 +37,9 @@ def solve(
     is the lowest packing known, which is higher than the capacity.
 
     Args:
-        started: When the time limit began, on the clock of `time.monotonic`.
+        run: When to end, with the best so far.
         lower_bound: Bytes that no packing is lower than, of the caller.
         incumbent: Addresses of the best packing known; by default greedy planning finds one.
-        stop: Asked often; True ends the search with the best so far.
 
     Raises:
         UsageError: Given addresses that overlap or contradict an alignment.
@@ -50,8 +47,7 @@ def solve(
     began = time.monotonic()
     whole = without_overlaps(blocks)
     check_given(whole)
-    deadline = limits.deadline(started)
-    search = _Solver(limits, deadline, lambda: time.monotonic() >= deadline or (stop is not None and stop()))
+    search = _Solver(run)
     goal = lower_bound if capacity is None else max(lower_bound, capacity)
     if incumbent is None:
         incumbent = Planner(whole).run(goal)[1]
@@ -77,10 +73,8 @@ class _Best:
 
 
 class _Solver:
-    def __init__(self, limits: Limits, deadline: float, stop: Callable[[], bool]) -> None:
-        self._limits = limits
-        self._deadline = deadline
-        self._stop = stop
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self.states = 0
         self.method = "exact search"
 
@@ -131,12 +125,12 @@ class _Solver:
             _, planned, _ = Planner(own).run(enough)
             given = tuple(planned)
         best = _Best(given, height_of(own, given), bound - part.base, "bytes in use at once", "greedy")
-        if best.height <= enough or self._stop():
+        if best.height <= enough or self._run.over():
             return best
         task = Task.of(own)
         if task is None:
             return best
-        rounds = Rounds(task, self._limits, self._deadline, self._stop)
+        rounds = Rounds(task, self._run)
         try:
             offsets, height, low = rounds.settle(given, best.height, best.bound, enough, minimize=minimize)
         finally:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memsched.allocate.buffers import blocks as blocks_of
@@ -28,7 +28,8 @@ from memsched.allocate.traffic import traffic_of
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Block
-from memsched.search.limits import Limits
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 from memsched.targets.model import Pool
 from memsched.targets.pool_plan import PoolPlan, PoolStatus
 
@@ -134,17 +135,14 @@ def place_in_pools(
     pools: Sequence[Pool],
     *,
     alignment: int,
-    limits: Limits,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
+    run: Run,
     storage: Storage | None = None,
 ) -> PoolPlan:
     """Return addresses in ``pools`` for the buffers of ``schedule`` with the least weighted traffic found.
 
     Args:
         alignment: Every offset and size is a multiple of it, bytes.
-        started: When the time limit began, on the clock of `time.monotonic`; by default now.
-        stop: Asked often; True ends the search with the best placement so far.
+        run: When to end, with the best placement so far.
     """
     storage = storage or Storage.of(graph)
     wanted = buffers(graph, schedule, storage)
@@ -154,7 +152,7 @@ def place_in_pools(
     for block, one in zip(packed.block_of, moved, strict=True):
         traffic[block] += one
     problem = PoolProblem(packed.blocks, tuple(traffic), tuple(pools))
-    found = solve_pools(problem, limits, started=started, stop=stop)
+    found = solve_pools(problem, run)
     placements: list[list[Placement]] = [[] for _ in pools]
     accessed = [0] * len(pools)
     for buffer, size, block, one in zip(wanted, packed.sizes, packed.block_of, moved, strict=True):
@@ -186,25 +184,20 @@ def _allocation(placements: Sequence[Placement], alignment: int, method: str) ->
     return Allocation(tuple(placements), arena, bound, alignment, "optimal" if arena == bound else "feasible", method)
 
 
-def solve_pools(
-    problem: PoolProblem, limits: Limits, *, started: float | None = None, stop: Callable[[], bool] | None = None
-) -> PoolPacking:
+def solve_pools(problem: PoolProblem, run: Run) -> PoolPacking:
     """Spread blocks over pools so that the weighted traffic is least; see the module for how.
 
     The same problem, seed and version give the same result where neither the search nor an attempt to pack a pool runs
     out of its time; always without a limit of time. A limit of work holds for each of CP-SAT's searches.
     """
     began = time.monotonic()
-    started = began if started is None else started
-    deadline = limits.deadline(started)
     best = _Best(problem, problem.cheapest, "every byte in the cheapest pool")
     greedy = greedy_pools(problem)
     best.offer(greedy, "greedy by traffic per byte")
     greedy_cost = problem.cost_of(greedy[0]) if greedy is not None else None
     infeasible = False
-    stopped = stop or (lambda: False)
-    if not best.done and time.monotonic() < deadline and not stopped():
-        infeasible = _Search(best, limits, began, deadline, stop).run()
+    if not best.done and not run.over():
+        infeasible = _Search(best, run).run()
     found = best.cost < math.inf
     if best.done:
         status: PoolStatus = "optimal"
@@ -226,16 +219,12 @@ def solve_pools(
 class _Search:
     """Stages 2 and 3."""
 
-    def __init__(
-        self, best: _Best, limits: Limits, began: float, deadline: float, stop: Callable[[], bool] | None
-    ) -> None:
+    def __init__(self, best: _Best, run: Run) -> None:
         self._best = best
         self._problem = best.problem
-        self._limits = limits
-        self._deadline = deadline
-        self._stop = stop
-        share = deadline - began
-        self._relaxed_until = began + _RELAXED_SHARE * share if share < math.inf else math.inf
+        self._run = run
+        # Work is counted for each of CP-SAT's searches: only the time is shared out.
+        self._first = run if run.limits.time_limit is None else run.within(_RELAXED_SHARE)
         self._sizes = [pool.size for pool in best.problem.pools]
         self._costs = [[moved * pool.cost for pool in best.problem.pools] for moved in best.problem.traffic]
         self._cuts: list[Cut] = []
@@ -250,10 +239,7 @@ class _Search:
             return False
         if self._relaxed():
             return True
-        return not (self._best.done or self._over() or self._too_many) and self._exact()
-
-    def _over(self) -> bool:
-        return time.monotonic() >= self._deadline or (self._stop is not None and self._stop())
+        return not (self._best.done or self._run.over() or self._too_many) and self._exact()
 
     def _relaxed(self) -> bool:
         """Return whether it was proven that nothing fits."""
@@ -262,11 +248,9 @@ class _Search:
                 self._problem.blocks,
                 self._costs,
                 self._sizes,
-                limits=self._limits,
-                deadline=self._relaxed_until,
+                run=self._first,
                 cuts=[*self._cuts, *self._guesses],
                 bound=self._best.bound,
-                stop=self._stop,
             )
             if not self._guesses:
                 if choice.infeasible:
@@ -277,7 +261,7 @@ class _Search:
             known = len(self._cuts)
             placed = self._packed(choice.pool_of)
             self._best.offer(placed, "relaxation, packed")
-            if self._best.done or self._over() or not choice.optimal or time.monotonic() >= self._relaxed_until:
+            if self._best.done or self._first.over() or not choice.optimal:
                 return False
             if len(self._cuts) == known:
                 if self._few:
@@ -339,11 +323,7 @@ class _Search:
         """Return the addresses of those of ``members`` that lie within ``size`` bytes."""
         problem = self._problem
         inside = [problem.blocks[block] for block in members]
-        until = math.inf if self._limits.time_limit is None else time.monotonic() + _PACK_SECONDS
-        limits = dataclasses.replace(self._limits, rounds=_PACK_ROUNDS)
-        packing = pack(
-            inside, limits, capacity=size, minimize=False, stop=self._ending(-math.inf if self._few else until)
-        )
+        packing = pack(inside, self._short(), capacity=size, minimize=False)
         if packing.status == "infeasible":
             if all(original):
                 self._cuts.append(Cut(tuple(self._fewer(members, size)), size))
@@ -356,10 +336,12 @@ class _Search:
             if offset + problem.blocks[block].size <= size
         ]
 
-    def _ending(self, until: float) -> Callable[[], bool]:
-        """Return what tells a packer to end: at ``until``, when the stage's time is up, or when the caller says so."""
-        until = min(until, self._relaxed_until)
-        return lambda: time.monotonic() >= until or (self._stop is not None and self._stop())
+    def _short(self) -> Run:
+        """Return a run for one attempt to pack a pool; it ends with the stage, and at once where greedy is enough."""
+        limits = dataclasses.replace(self._run.limits, rounds=_PACK_ROUNDS)
+        if limits.time_limit is not None:
+            limits = dataclasses.replace(limits, time_limit=_PACK_SECONDS)
+        return dataclasses.replace(self._run.again(limits), stop=lambda: self._few or self._first.over())
 
     def _fewer(self, members: Sequence[int], size: int) -> list[int]:
         """Return fewer of ``members`` that do not fit together either, as far as that is proven at once."""
@@ -367,10 +349,10 @@ class _Search:
         step = max(1, len(kept) // 4)
         while step:
             place = 0
-            while place < len(kept) and not self._over():
+            while place < len(kept) and not self._run.over():
                 rest = kept[:place] + kept[place + step :]
                 inside = [self._problem.blocks[block] for block in rest]
-                if rest and pack(inside, None, capacity=size, stop=lambda: True).status == "infeasible":
+                if rest and pack(inside, Run(QUICK, stop=_at_once), capacity=size).status == "infeasible":
                     kept = rest
                 else:
                     place += step
@@ -383,13 +365,11 @@ class _Search:
             self._problem.blocks,
             self._costs,
             self._sizes,
-            limits=self._limits,
-            deadline=self._deadline,
+            run=self._run,
             cuts=self._cuts,
             bound=self._best.bound,
             hint=hint,
             addresses=True,
-            stop=self._stop,
         )
         if choice.infeasible:
             return True
@@ -404,9 +384,13 @@ class _Search:
         return False
 
 
+def _at_once() -> bool:
+    return True
+
+
 def _heights(problem: PoolProblem, members: Sequence[int]) -> tuple[int, ...]:
     """Return low addresses for ``members`` in a pool without a limit."""
-    return pack([problem.blocks[block] for block in members], None, stop=lambda: True).offsets
+    return pack([problem.blocks[block] for block in members], Run(QUICK, stop=_at_once)).offsets
 
 
 def _by_density(problem: PoolProblem) -> list[int]:

@@ -8,14 +8,13 @@ parts of the blocks in a pool are optional rectangles in time x address that may
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsched.graph.packing import Block
 from memsched.search import cpsat
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -80,20 +79,17 @@ def choose(
     costs: Sequence[Sequence[int]],
     sizes: Sequence[int | None],
     *,
-    limits: Limits,
-    deadline: float,
+    run: Run,
     cuts: Sequence[Cut] = (),
     bound: int = 0,
     hint: tuple[Sequence[int], Sequence[int]] | None = None,
     addresses: bool = False,
-    stop: Callable[[], bool] | None = None,
 ) -> Choice:
-    """Return the pools of ``blocks`` for which the sum of costs is least, as far as it was found by ``deadline``.
+    """Return the pools of ``blocks`` for which the sum of costs is least, as far as it was found by the end of ``run``.
 
     Args:
         costs: Per block and pool what it costs there.
         sizes: Per pool its bytes; None for no limit.
-        deadline: On the clock of `time.monotonic`.
         bound: No placement costs less than this, which is known already.
         hint: Pools and addresses of a placement.
         addresses: Choose them, too.
@@ -103,7 +99,7 @@ def choose(
     model.add_objective(costs, bound)
     if hint is not None:
         model.add_hint(*hint)
-    return model.search(limits, deadline, stop)
+    return model.search(run)
 
 
 class _Model:
@@ -199,19 +195,19 @@ class _Model:
         for address, offset in zip(self._addresses or (), offsets, strict=False):
             self._model.add_hint(address, offset // self._grid)
 
-    def search(self, limits: Limits, deadline: float, stop: Callable[[], bool] | None) -> Choice:
-        """Run CP-SAT in another thread, so that ``stop`` and Ctrl-C are heard."""
+    def search(self, run: Run) -> Choice:
+        """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
-        solver.parameters.random_seed = limits.seed
+        solver.parameters.random_seed = run.limits.seed
         solver.parameters.catch_sigint_signal = False
-        if limits.effort is not None:
-            solver.parameters.max_deterministic_time = limits.effort
-        if deadline < math.inf:
-            solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        status = cpsat.run(solver, self._model, stop or (lambda: False))
+        if run.limits.effort is not None:
+            solver.parameters.max_deterministic_time = run.limits.effort
+        if run.deadline() < math.inf:
+            solver.parameters.max_time_in_seconds = run.remaining()
+        status = cpsat.run(solver, self._model, run.stop)
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         reached = solver.best_objective_bound if status != cp_model.INFEASIBLE else 0.0
         bound = self._constant + self._unit * max(0, math.ceil(reached - 1e-6))

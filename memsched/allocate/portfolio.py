@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from memsched.allocate import exact, local
 from memsched.allocate.bounds import lower_bound
@@ -16,51 +15,38 @@ from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
 from memsched.allocate.greedy import MOST_SCANNED, Planner
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
-from memsched.search.limits import Limits
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 
-__all__ = ["PackProgress", "pack"]
+__all__ = ["pack"]
 
 _SHORT_EFFORT = 400_000
 _EFFORT = 2_000_000
 """Of the local search, without and with an exact search to follow: a part of a second, and a second or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackProgress:
-    """How far the search is: the lowest height and the proven bound in bytes, seconds since its start."""
-
-    stage: str
-    height: int
-    lower_bound: int
-    seconds: float
-
-
 def pack(
     blocks: Sequence[Block],
-    limits: Limits | None,
+    run: Run | None,
     *,
-    started: float | None = None,
     capacity: int | None = None,
     minimize: bool = True,
-    stop: Callable[[], bool] | None = None,
-    on_progress: Callable[[PackProgress], None] | None = None,
 ) -> Packing:
     """Return addresses for ``blocks``, as low as can be found, with what is proven about the height.
 
     Args:
-        limits: Of the searches; None for greedy planning and a short local search only.
-        started: When the time limit began, on the clock of `time.monotonic`; by default now.
+        run: When to end, with the lowest packing so far, and who is told of the lowest height; None, like no rounds,
+            for greedy planning and a short local search only.
         capacity: Bytes that the packing should fit into. The result is "infeasible" where it is proven that nothing
             does; where nothing was found in time, it is the lowest packing found, which is higher than this.
         minimize: False: with ``capacity``, the first packing that fits is good enough.
-        stop: Asked often; True ends the search with the lowest packing so far.
 
     Raises:
         UsageError: Given addresses that overlap or contradict an alignment.
     """
     began = time.monotonic()
     room = None if minimize else capacity
-    search = _Search(blocks, limits, began if started is None else started, room, stop, on_progress)
+    search = _Search(blocks, run or Run(QUICK), room)
     if capacity is not None and search.bound > capacity:
         return Packing((), 0, search.bound, "infeasible", search.proof, "bound", 0, time.monotonic() - began)
     search.run(search.bound if minimize or capacity is None else max(search.bound, capacity))
@@ -82,15 +68,7 @@ def pack(
 class _Search:
     """The lowest packing so far of a set of blocks, and what is proven."""
 
-    def __init__(
-        self,
-        blocks: Sequence[Block],
-        limits: Limits | None,
-        started: float,
-        room: int | None,
-        stop: Callable[[], bool] | None,
-        on_progress: Callable[[PackProgress], None] | None,
-    ) -> None:
+    def __init__(self, blocks: Sequence[Block], run: Run, room: int | None) -> None:
         self.blocks = without_overlaps(blocks)
         check_given(self.blocks)
         self.bound, self.proof = lower_bound(self.blocks)
@@ -98,19 +76,16 @@ class _Search:
         self.height = 0
         self.method = ""
         self.states = 0
-        self._limits = limits
-        self._started = started
+        self._run = run
         self._room = room
-        self._stop = stop
-        self._on_progress = on_progress
 
     def run(self, goal: int) -> None:
         """Search until the height is at most ``goal`` or nothing more can be done in time."""
         planner = Planner(self.blocks)
-        self.height, self.offsets, self.method = planner.run(goal, self._ended)
+        self.height, self.offsets, self.method = planner.run(goal, self._run.over)
         self.states = len(planner.found)
         self._tell("greedy planning")
-        if self.height <= goal or self._ended() or len(self.blocks) > MOST_SCANNED:
+        if self.height <= goal or self._run.over() or len(self.blocks) > MOST_SCANNED:
             return
         found, bottom = components(self.blocks)
         if len(found) == 1 and not bottom:
@@ -118,11 +93,11 @@ class _Search:
         else:
             parts = [_Part(self.blocks, component) for component in found]
             for part in parts:
-                part.plan(goal, self._ended)
+                part.plan(goal, self._run.over)
                 self.states += len(part.planner.found)
         ends = [offset + self.blocks[index].size for index, offset in bottom.items()]
         self._raise_bound(max([*ends, *[part.bound for part in parts]], default=0), "the bound of a component")
-        while parts and not self._ended():
+        while parts and not self._run.over():
             self._combine(parts, bottom)
             highest = max(parts, key=lambda part: part.height)
             if self.height <= max(goal, self.bound) or highest.finished:
@@ -134,23 +109,24 @@ class _Search:
     def _improve(self, part: _Part, goal: int) -> None:
         """Do the next thing that may lower the highest component."""
         if not part.searched:
-            effort = _SHORT_EFFORT if self._limits is None else _EFFORT
-            seed = 0 if self._limits is None else self._limits.seed
-            self.states += part.search(goal, seed, effort, self._ended)
+            effort = _EFFORT if self._exactly() else _SHORT_EFFORT
+            self.states += part.search(goal, self._run.limits.seed, effort, self._run.over)
         else:
-            if self._limits is not None:
-                self._solve(part, self._limits)
+            if self._exactly():
+                self._solve(part)
             part.finished = True
 
-    def _solve(self, part: _Part, limits: Limits) -> None:
+    def _exactly(self) -> bool:
+        """Whether an exact search may follow."""
+        return self._run.limits.rounds != 0
+
+    def _solve(self, part: _Part) -> None:
         solved = exact.solve(
             part.blocks,
-            limits,
-            started=self._started,
+            self._run,
             capacity=None if self._room is None else self._room - part.base,
             lower_bound=max(self.bound, part.bound) - part.base,
             incumbent=part.offsets,
-            stop=self._stop,
         )
         self.states += solved.states
         self._raise_bound(solved.lower_bound + part.base, solved.proof)
@@ -175,14 +151,8 @@ class _Search:
             self.offsets, self.height = offsets, height
             self.method = highest.method if highest else "always in use"
 
-    def _ended(self) -> bool:
-        late = self._limits is not None and time.monotonic() >= self._limits.deadline(self._started)
-        return late or (self._stop is not None and self._stop())
-
     def _tell(self, stage: str) -> None:
-        if self._on_progress:
-            seconds = time.monotonic() - self._started
-            self._on_progress(PackProgress(stage, self.height, self.bound, seconds))
+        self._run.tell(stage, self.height, self.bound)
 
 
 class _Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from memsched.allocate.preprocess import Problem, common_unit, is_uniform, probl
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.graph.packing import Block, height_of
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
 __all__ = ["Rounds", "Task"]
@@ -84,10 +85,10 @@ class _Result:
     stopped: bool = False
 
 
-def _make(task: Task, wanted: _Try, deadline: float, stop: Callable[[], bool]) -> _Result:
+def _make(task: Task, wanted: _Try, run: Run) -> _Result:
     if wanted.nodes and task.problem is not None:
         asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.nodes)
-        outcome = attempt(task.problem, asked, stop)
+        outcome = attempt(task.problem, asked, run.over)
         pairs = zip(outcome.positions, task.problem.shifts, strict=True) if outcome.positions else ()
         offsets = tuple([(position - shift) * task.unit for position, shift in pairs])
         return _Result(outcome.status, offsets, outcome.least * task.unit, outcome.nodes, outcome.stopped)
@@ -99,8 +100,7 @@ def _make(task: Task, wanted: _Try, deadline: float, stop: Callable[[], bool]) -
         order,
         seed=wanted.seed,
         conflicts=wanted.conflicts,
-        deadline=deadline,
-        stop=stop,
+        run=run,
     )
     least = (wanted.capacity + 1) * task.unit
     return _Result(found.status, found.offsets, least, found.conflicts, found.stopped)
@@ -109,11 +109,10 @@ def _make(task: Task, wanted: _Try, deadline: float, stop: Callable[[], bool]) -
 class Rounds:
     """The search for one task. All heights outside are bytes, all inside units."""
 
-    def __init__(self, task: Task, limits: Limits, deadline: float, stop: Callable[[], bool]) -> None:
+    def __init__(self, task: Task, run: Run) -> None:
         self._task = task
-        self._limits = limits
-        self._deadline = deadline
-        self._stop = stop
+        self._run = run
+        self._limits = run.limits
         self._began = time.monotonic()
         self._effort = 0.0
         self._crew: _Crew | None = None
@@ -158,7 +157,7 @@ class Rounds:
 
     def _ended(self) -> bool:
         """Whether the search was asked to end, or has done all its work."""
-        return self._stop() or (self._limits.effort is not None and self._effort >= self._limits.effort)
+        return self._run.over() or (self._limits.effort is not None and self._effort >= self._limits.effort)
 
     def _count(self, made: _Try, result: _Result) -> None:
         self.states += result.states
@@ -185,7 +184,7 @@ class Rounds:
         for index, one in enumerate(wanted):
             if self._limits.workers > 1 and time.monotonic() - self._began > _ALONE_SECONDS:
                 return self._together(wanted[index:])
-            result = _make(self._task, one, self._deadline, self._stop)
+            result = _make(self._task, one, self._run)
             self._count(one, result)
             if result.status != "unknown" or result.stopped or self._ended():
                 break
@@ -193,9 +192,9 @@ class Rounds:
 
     def _together(self, wanted: Sequence[_Try]) -> _Result:
         if self._crew is None:
-            self._crew = _Crew(self._task, self._limits.workers, self._deadline)
+            self._crew = _Crew(self._task, self._run)
         result = _Result("unknown")
-        for one, result in zip(wanted, self._crew.run(wanted, self._stop), strict=False):
+        for one, result in zip(wanted, self._crew.run(wanted), strict=False):
             self._count(one, result)
             if result.status != "unknown" or result.stopped or self._ended():
                 break
@@ -206,18 +205,18 @@ class Rounds:
 class _Crew:
     """Processes that hold the task and make attempts."""
 
-    def __init__(self, task: Task, workers: int, deadline: float) -> None:
+    def __init__(self, task: Task, run: Run) -> None:
         self._task = task
+        self._run = run
         # Without a lock: a process that was killed while it held one would stop all others for ever.
         self._current = get_context("spawn").Value("q", 0, lock=False)
-        self._pool = worker_pool(workers, _hold, (task, self._current))
-        self._deadline = deadline
+        self._pool = worker_pool(run.limits.workers, _hold, (task, self._current))
 
-    def run(self, wanted: Sequence[_Try], stop: Callable[[], bool]) -> Iterator[_Result]:
+    def run(self, wanted: Sequence[_Try]) -> Iterator[_Result]:
         """Yield the outcome of each attempt, in their order."""
         call = self._current.value
-        futures = [submitted(self._pool, _attempt, one, call, self._deadline - time.monotonic()) for one in wanted]
-        return _in_order(futures, wanted, self._task, self._deadline, stop)
+        futures = [submitted(self._pool, _attempt, one, call, self._run.remaining()) for one in wanted]
+        return _in_order(futures, wanted, self._task, self._run)
 
     def stop(self) -> None:
         """End the attempts that are still being made."""
@@ -232,12 +231,10 @@ class _Crew:
             process.terminate()
 
 
-def _in_order(
-    futures: Sequence[Future[_Result]], wanted: Sequence[_Try], task: Task, deadline: float, stop: Callable[[], bool]
-) -> Iterator[_Result]:
+def _in_order(futures: Sequence[Future[_Result]], wanted: Sequence[_Try], task: Task, run: Run) -> Iterator[_Result]:
     """Yield outcomes in the order of the attempts; one whose process died is made again here."""
     for future, one in zip(futures, wanted, strict=True):
-        while not future.done() and not stop():
+        while not future.done() and not run.over():
             wait([future], timeout=_POLL_SECONDS)
         if not future.done():
             yield _Result("unknown", stopped=True)
@@ -245,7 +242,7 @@ def _in_order(
         try:
             yield future.result()
         except BrokenProcessPool:
-            yield _make(task, one, deadline, stop)
+            yield _make(task, one, run)
 
 
 class _Number(Protocol):
@@ -264,5 +261,5 @@ def _hold(task: Task, current: _Number) -> None:
 
 def _attempt(wanted: _Try, call: int, seconds: float) -> _Result:
     task, current = _held[-1]
-    end = time.monotonic() + seconds
-    return _make(task, wanted, end, lambda: current.value != call or time.monotonic() >= end)
+    limits = Limits(None if math.isinf(seconds) else seconds)
+    return _make(task, wanted, Run(limits, stop=lambda: current.value != call))

@@ -11,7 +11,6 @@ from memsched.cli.options import memory_option, output_options, size_option
 from memsched.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from memsched.allocate.portfolio import PackProgress
     from memsched.commands.allocate import AllocateResult
 
 __all__ = ["command"]
@@ -54,14 +53,10 @@ def command(**options: Any) -> int:
     from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.commands.allocate import allocate_buffers, save_allocation
     from memsched.search.memory_limit import memory_limited
-    from memsched.search.progress import Progress
 
     output, report, print_report = _outputs(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-
-    def tell(news: PackProgress) -> None:
-        progress.tell(Progress(news.stage, news.height, news.lower_bound, news.seconds))
 
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
         result = allocate_buffers(
@@ -73,7 +68,7 @@ def command(**options: Any) -> int:
             seed=options["seed"],
             workers=options["workers"],
             output=output,
-            on_progress=tell,
+            on_progress=progress.tell,
             stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memsched import __version__
-from memsched.allocate.portfolio import PackProgress, pack
+from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.commands.results import Report
 from memsched.errors import OutputError, UsageError
@@ -19,6 +19,8 @@ from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
 from memsched.units import parse_size
 
 __all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
@@ -93,7 +95,7 @@ def allocate_buffers(
     seed: int = 0,
     workers: int = 1,
     output: str | None = None,
-    on_progress: Callable[[PackProgress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> AllocateResult:
     """Find addresses for buffers with lifetimes, and check them.
@@ -106,7 +108,7 @@ def allocate_buffers(
         time_limit: Seconds for the search; None for no limit.
         workers: Processes that search side by side.
         output: Path that the report names; nothing is written there.
-        on_progress: Told how far the search is.
+        on_progress: Told how far the search is: the lowest height so far is its ``best_peak``.
         stop: Asked often; True ends the search with the best addresses so far.
 
     Raises:
@@ -114,7 +116,7 @@ def allocate_buffers(
         UsageError: A capacity or an alignment that cannot be.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed, workers)
+    run = Run.of(Limits(time_limit, seed, workers), started, stop=stop, on_progress=on_progress)
     size = _capacity(capacity)
     if not 1 <= alignment <= LARGEST:
         raise UsageError(f"an alignment of {alignment} bytes is not possible: give 1 or more")
@@ -125,14 +127,11 @@ def allocate_buffers(
         table.check_capacity(size)
     packing = pack(
         table.blocks,
-        limits,
-        started=started,
+        run,
         capacity=size,
         minimize=minimize or size is None,
-        stop=stop,
-        on_progress=on_progress,
     )
-    interrupted = stop is not None and stop()
+    interrupted = run.stop()
     fits = None if size is None else packing.status != "infeasible" and packing.height <= size
     # Addresses that do not fit are valid all the same, and the best that were found.
     check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)

@@ -8,8 +8,7 @@ compares by. A population is evaluated at once in numpy, which needs no processe
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from memsched.distribute.space import Space
 from memsched.distribute.violations import violations
 from memsched.errors import RuntimeUnavailableError
 from memsched.graph.distribution import Axis, Share
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -51,18 +50,15 @@ def evolve(
     cluster: Cluster,
     axes: Sequence[Axis],
     seeds: Sequence[Sequence[Share]],
-    limits: Limits,
+    run: Run,
     *,
     settings: Settings | None = None,
     home: int = 0,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> tuple[Share, ...]:
     """Return the best shares along ``axes`` that were found: never slower than the best of ``seeds`` that fits.
 
     Args:
         seeds: Plans of the first population, along the same axes; the rest of it is drawn.
-        started: When the time limit began, on the clock of `time.monotonic`.
 
     Raises:
         RuntimeUnavailableError: pymoo is not installed.
@@ -80,8 +76,6 @@ def evolve(
         ) from None
     import numpy as np
 
-    started = time.monotonic() if started is None else started
-    deadline = limits.deadline(started)
     settings = settings or Settings()
     coder = _Coder(space, cluster, axes, home)
     if not coder.genes:
@@ -114,7 +108,7 @@ def evolve(
         def _do(self, _: Any, chromosomes: Any, random_state: Any = None, **__: Any) -> Any:
             return coder.shifted(chromosomes, random_state)
 
-    random = np.random.default_rng(limits.seed)
+    random = np.random.default_rng(run.limits.seed)
     first = coder.first(seeds, settings.size, random)
     best, stale = math.inf, 0
 
@@ -123,7 +117,7 @@ def evolve(
         found = algorithm.opt[0]
         value = float(found.F[0]) if found.CV[0] <= 0 else math.inf
         best, stale = (value, 0) if value < best * (1 - 1e-9) else (best, stale + 1)
-        late = time.monotonic() >= deadline or (stop is not None and stop())
+        late = run.over()
         if stale >= settings.patience or late:
             algorithm.termination.force_termination = True
 
@@ -139,7 +133,7 @@ def evolve(
             eliminate_duplicates=coder.plans > 100 * settings.size,
         ),
         ("n_gen", settings.generations),
-        seed=limits.seed,
+        seed=run.limits.seed,
         callback=finished,
         verbose=False,
     )

@@ -7,8 +7,7 @@ file's order as well, and the better plan is kept.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +18,7 @@ from memsched.graph.distribution import Distribution
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule.portfolio import schedule_graph
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 
 __all__ = ["InOrder", "Ordered", "plan_in_best_order"]
@@ -64,13 +63,11 @@ class Ordered:
 def plan_in_best_order(
     graph: Graph,
     cluster: Cluster,
-    limits: Limits,
+    run: Run,
     *,
     method: Method = "auto",
     weights: Mapping[int, Mapping[int, int]] | None = None,
     home: int = 0,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> Ordered:
     """Return the better of the plans that `search` finds in the file's order, and in the one that needs least memory.
 
@@ -86,35 +83,30 @@ def plan_in_best_order(
         NoPlanFitsError: No plan found fits, in neither order; the one of the order that needs less.
         UsageError: There is no device ``home``, or no such method.
     """
-    started = time.monotonic() if started is None else started
-    given_peak, schedule = _least(graph, limits, stop)
+    given_peak, schedule = _least(graph, run)
     better = schedule.peak < given_peak
     proven = schedule.status == "optimal"
 
-    def attempt(found: Schedule | None, limits: Limits, since: float) -> Distribution | NoPlanFitsError:
+    def attempt(found: Schedule | None, run: Run) -> Distribution | NoPlanFitsError:
         try:
             return search(
-                *(graph, cluster, limits),
+                *(graph, cluster, run),
                 method=method,
                 order=None if found is None else found.order,
                 weights=weights,
                 home=home,
-                started=since,
-                stop=stop,
                 least_order=proven and (found is not None or not better),
             )
         except NoPlanFitsError as error:
             return error
 
-    first = attempt(None, limits, started)
+    first = attempt(None, run)
     second = None
     if better:
-        now = time.monotonic()
-        left = limits.remaining(started, now)
-        if isinstance(first, NoPlanFitsError) and limits.time_limit is not None:
-            left = max(left, _SECOND_SHARE * limits.time_limit)
-        again = limits if limits.time_limit is None else replace(limits, time_limit=left)
-        second = attempt(schedule, again, now)
+        left, limit = run.remaining(), run.limits.time_limit
+        if isinstance(first, NoPlanFitsError) and limit is not None:
+            left = max(left, _SECOND_SHARE * limit)
+        second = attempt(schedule, run.again(run.limits if limit is None else replace(run.limits, time_limit=left)))
     plans = [one for one in (first, second) if isinstance(one, Distribution)]
     if not plans:
         raise min([one for one in (first, second) if isinstance(one, NoPlanFitsError)], key=lambda one: one.least)
@@ -137,11 +129,12 @@ def _rank(plan: Distribution) -> tuple[float, int, int]:
     return float(f"{plan.latency:.9e}"), len(plan.steps), max(plan.memory)
 
 
-def _least(graph: Graph, limits: Limits, stop: Callable[[], bool] | None) -> tuple[int, Schedule]:
+def _least(graph: Graph, run: Run) -> tuple[int, Schedule]:
     """Return the peak of the graph's own order, and the order that needs least, every tensor with bytes of its own."""
     ops = tuple(replace(op, views=(), view_offsets=(), in_place=(), workspace=0) for op in graph.ops)
     plain = replace(graph, ops=ops)
     storage = Storage.of(plain)
-    share = None if limits.time_limit is None else _ORDER_SHARE * limits.time_limit
-    schedule = schedule_graph(plain, replace(limits, time_limit=share), stop=stop, storage=storage).schedule
+    limit = run.limits.time_limit
+    share = replace(run.limits, time_limit=None if limit is None else _ORDER_SHARE * limit)
+    schedule = schedule_graph(plain, run.again(share).quiet(), storage=storage).schedule
     return evaluate(storage, range(len(ops))).peak, schedule

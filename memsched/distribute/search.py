@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,7 +19,7 @@ from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 from memsched.units import format_size
 
@@ -50,20 +49,19 @@ _PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 def search(
     graph: Graph,
     cluster: Cluster,
-    limits: Limits,
+    run: Run,
     *,
     method: Method = "auto",
     order: Sequence[int] | None = None,
     weights: Mapping[int, Mapping[int, int]] | None = None,
     home: int = 0,
     fuse: bool = True,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
     least_order: bool = False,
 ) -> Distribution:
     """Return the fastest plan found that fits the memory of every device.
 
     Args:
+        run: When to end, with what there is.
         method: "auto": rules, the dynamic program, fused blocks and local search. "genetic": GenEFlow. "exact": the
             dynamic program over all shares (of bounded granularity on long axes), one op per step. "even" and
             "single": the best even split, the best device alone.
@@ -71,8 +69,6 @@ def search(
         weights: Per op the bytes of its constants by position, where the graph's shapes do not tell them.
         home: The device that gets the outputs.
         fuse: Permit "auto" blocks of ops without a synchronisation inside.
-        started: When the time limit began, on the clock of `time.monotonic`.
-        stop: Asked now and then whether to end with what there is.
         least_order: No order needs less memory than this one on one device: so what it needs there is proven.
 
     Raises:
@@ -80,23 +76,17 @@ def search(
         NoPlanFitsError: No plan found fits.
         UsageError: There is no device ``home``, or no such method.
     """
-    started = time.monotonic() if started is None else started
     if method not in METHODS:
         raise UsageError(f"there is no method '{method}': choose from {', '.join(METHODS)}")
     if not 0 <= home < len(cluster.devices):
         raise UsageError(
             f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
         )
-    deadline = limits.deadline(started)
-
-    def ended() -> bool:
-        return time.monotonic() >= deadline or (stop is not None and stop())
-
-    task = _Task(Space.of(graph, order, weights), cluster, home, ended, least_order)
+    task = _Task(Space.of(graph, order, weights), cluster, home, run, least_order)
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()
     elif method == "genetic":
-        plans = task.genetic(limits, started, stop)
+        plans = task.genetic()
     elif method == "exact":
         plans = task.exact()
     else:
@@ -111,7 +101,7 @@ class _Task:
     space: Space
     cluster: Cluster
     home: int
-    ended: Callable[[], bool]
+    run: Run
     least_order: bool = False
 
     def plan(self, shares: Sequence[Share], method: str, blocks: Blocks | None = None) -> Distribution:
@@ -148,7 +138,7 @@ class _Task:
 
     # Searches -----------------------------------------------------------------------------------------------------
 
-    def genetic(self, limits: Limits, started: float, stop: Callable[[], bool] | None) -> list[Distribution]:
+    def genetic(self) -> list[Distribution]:
         """Return what GenEFlow finds along the axes that MemoriaNova's rule chooses, and along rows."""
         count = len(self.cluster.devices)
         result = []
@@ -162,10 +152,8 @@ class _Task:
                         for place, axis in enumerate(axes)
                     )
                 )
-            allowed = None if limits.time_limit is None else part * limits.time_limit
             found = evolve(
-                self.space, self.cluster, axes, seeds, replace(limits, time_limit=allowed),
-                settings=Settings(), home=self.home, started=started, stop=stop,
+                self.space, self.cluster, axes, seeds, self.run.until(part), settings=Settings(), home=self.home
             )  # fmt: skip
             result.append(self.plan(found, "genetic"))
         return result
@@ -180,9 +168,9 @@ class _Task:
             shares, all_of_them = all_shares(self.space, position, count, most // count)
             complete &= all_of_them
             choices.append(Choices.of(self.space, self.cluster, position, [*self.few(position), *shares]))
-            if self.ended():
+            if self.run.over():
                 return [*self.single(), *self.even()]
-        found = choose(self.space, self.cluster, choices, width=width, home=self.home, follow=False, stop=self.ended)
+        found = choose(self.space, self.cluster, choices, width=width, home=self.home, follow=False, stop=self.run.over)
         if found is None:
             return [*self.single(), *self.even()]
         plan = self.plan(found.shares, "exact")
@@ -191,9 +179,9 @@ class _Task:
     def everything(self, *, fuse: bool) -> list[Distribution]:
         """Return the plans of all rules, of the dynamic program, and what became of the best of them."""
         single = self.single()
-        plans = [*single, *(self.even() if not self.ended() else ())]
-        plans.extend(self.proportional() if not self.ended() else ())
-        if len(self.cluster.devices) > 1 and not self.ended():
+        plans = [*single, *(self.even() if not self.run.over() else ())]
+        plans.extend(self.proportional() if not self.run.over() else ())
+        if len(self.cluster.devices) > 1 and not self.run.over():
             scale = min(one.latency for one in single)
             found = self._chosen(scale)
             if found is not None:
@@ -227,7 +215,7 @@ class _Task:
     def _fused_best(self, plans: Sequence[Distribution], tried: set[tuple[Share, ...]]) -> list[Distribution]:
         """Return what fused blocks make of the fastest plan whose shares are not among ``tried``; they are then."""
         for one in self._fastest(plans):
-            if one.shares not in tried and not self.ended():
+            if one.shares not in tried and not self.run.over():
                 tried.add(one.shares)
                 return self.fused(one)
         return []
@@ -239,12 +227,12 @@ class _Task:
 
     def _chosen(self, scale: float) -> Outcome | None:
         """Return the dynamic program's best over a few shares; weights are made dearer until they fit."""
-        choices = self._tables(self.ended)
+        choices = self._tables(self.run.over)
         for price in _PRICES if choices else ():
             found = choose(
-                self.space, self.cluster, choices, width=_WIDTH, home=self.home, price=price * scale, stop=self.ended
+                self.space, self.cluster, choices, width=_WIDTH, home=self.home, price=price * scale, stop=self.run.over
             )
-            if found is not None or self.ended():
+            if found is not None or self.run.over():
                 return found
         return None
 
@@ -273,15 +261,15 @@ class _Task:
 
     def fused(self, plan: Distribution) -> list[Distribution]:
         """Return what fused blocks make of a plan."""
-        found = best_blocks(self.space, plan.shares, self.cluster, longest=_LONGEST_BLOCK, stop=self.ended)
+        found = best_blocks(self.space, plan.shares, self.cluster, longest=_LONGEST_BLOCK, stop=self.run.over)
         return [] if found is None else [self.plan(plan.shares, "fused", found)]
 
     def refined(self, plan: Distribution) -> Distribution:
         """Return what moving the bounds of a plan makes of it; the plan where there is no time for that."""
-        if self.ended():
+        if self.run.over():
             return plan
         blocks = _blocks_of(plan)
-        shares = refined(self.space, plan.shares, self.cluster, blocks, home=self.home, stop=self.ended)
+        shares = refined(self.space, plan.shares, self.cluster, blocks, home=self.home, stop=self.run.over)
         return self.plan(shares, "refined", blocks)
 
     # The answer ---------------------------------------------------------------------------------------------------

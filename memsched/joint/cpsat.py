@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, topological_order
-from memsched.joint.fit import Interrupt, run_solver
+from memsched.joint.fit import run_solver
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -69,10 +71,9 @@ def solve(
     upper_bound: int,
     hint: Sequence[int] = (),
     free: range | None = None,
-    seed: int = 0,
     effort: float = math.inf,
     max_buffers: int = 150,
-    interrupt: Interrupt | None = None,
+    run: Run | None = None,
 ) -> JointResult:
     """Return an order of ``tasks`` with the least arena that is below ``upper_bound``.
 
@@ -88,6 +89,7 @@ def solve(
         max_buffers: Refuse a graph with more than that.
         free: Only the tasks at these places of ``hint`` may move; None: all.
         effort: Deterministic seconds of CP-SAT.
+        run: Of which this is a part, as for `fit`.
 
     Raises:
         InternalError: CP-SAT does not accept the program.
@@ -105,7 +107,7 @@ def solve(
     if parts or sum(map(bool, storage.sizes)) > max_buffers:
         return result("refused", lower_bound)
     program = _Program(tasks, alignment, peak_limit, lower_bound, upper_bound, hint, free)
-    found, bound, exhausted = program.search(seed, effort, interrupt or Interrupt())
+    found, bound, exhausted = program.search(effort, run or Run(Limits(None)))
     if found is not None:
         complete = exhausted or found.arena <= bound
         return result("optimal" if complete else "feasible", found.arena if complete else bound, found)
@@ -265,12 +267,12 @@ class _Program:
                     model.add(end <= self._at(user)).only_enforce_if(literal)
         return model.new_interval_var(begin, model.new_int_var(1, steps + 1, ""), end, "")
 
-    def search(self, seed: int, effort: float, interrupt: Interrupt) -> tuple[_Found | None, int, bool]:
+    def search(self, effort: float, run: Run) -> tuple[_Found | None, int, bool]:
         """Return the best solution, a lower bound in bytes, and whether the search ended by itself."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
-        status = run_solver(solver, self._model, seed, effort, interrupt)
+        status = run_solver(solver, self._model, effort, run)
         found = None
         if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             ranked = sorted(range(len(self._starts)), key=lambda task: solver.value(self._starts[task]))

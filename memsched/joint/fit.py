@@ -7,31 +7,19 @@ fastest: the published networks that greedy planning packs 4 to 13 % too high fi
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsched.graph.packing import Block
 from memsched.search import cpsat
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Interrupt", "fit", "run_solver"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Interrupt:
-    """When to end before the work is done: a moment on `time.monotonic`, or when ``stop`` says so."""
-
-    deadline: float = math.inf
-    stop: Callable[[], bool] = lambda: False
-
-    def __call__(self) -> bool:
-        """Return whether to end now."""
-        return time.monotonic() >= self.deadline or self.stop()
+__all__ = ["fit", "run_solver"]
 
 
 def fit(
@@ -39,13 +27,13 @@ def fit(
     capacity: int,
     *,
     effort: float = math.inf,
-    seed: int = 0,
-    interrupt: Interrupt | None = None,
+    run: Run | None = None,
 ) -> tuple[int, ...] | None:
     """Return an address per block so that all end at or below ``capacity`` bytes; None when none were found.
 
     Args:
         effort: Deterministic seconds of CP-SAT, up to twenty times as long on the clock.
+        run: Of which this is a part: its seed, and when to end before the work is done; None for seed 0 and no end.
     """
     from ortools.sat.python import cp_model
 
@@ -70,27 +58,26 @@ def fit(
             places.append(model.new_fixed_size_interval_var(offsets[-1] + part.low // unit, height, ""))
     model.add_no_overlap_2d(times, places)
     solver = cp_model.CpSolver()
-    if interrupt is not None and interrupt():
+    run = run or Run(Limits(None))
+    if run.over():
         return None
-    status = run_solver(solver, model, seed, effort, interrupt or Interrupt())
+    status = run_solver(solver, model, effort, run)
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return None
     return tuple(solver.value(offset) * unit for offset in offsets)
 
 
-def run_solver(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, seed: int, effort: float, interrupt: Interrupt
-) -> cp_model.CpSolverStatus:
-    """Solve ``model`` with one worker in another thread, so that ``interrupt`` and Ctrl-C are heard.
+def run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel, effort: float, run: Run) -> cp_model.CpSolverStatus:
+    """Solve ``model`` with one worker in another thread, so that the end of ``run`` and Ctrl-C are heard.
 
     Raises:
         InternalError: CP-SAT does not accept the model.
     """
     solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    solver.parameters.random_seed = run.limits.seed
     solver.parameters.catch_sigint_signal = False
     if effort < math.inf:
         solver.parameters.max_deterministic_time = effort
-    if interrupt.deadline < math.inf:
-        solver.parameters.max_time_in_seconds = max(0.0, interrupt.deadline - time.monotonic())
-    return cpsat.run(solver, model, interrupt)
+    if run.deadline() < math.inf:
+        solver.parameters.max_time_in_seconds = run.remaining()
+    return cpsat.run(solver, model, run.over)

@@ -14,9 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from memsched.errors import GraphError
 from memsched.fusion.iterate import fuse
@@ -25,12 +23,11 @@ from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.packing import height_of
 from memsched.joint import cpsat
-from memsched.joint.fit import Interrupt
 from memsched.joint.layout import Layout, live_bytes
 from memsched.joint.orders import Candidate, vary
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
-__all__ = ["JointProgress", "improve"]
+__all__ = ["improve"]
 
 _FIRST_FIT_EFFORT = 0.03
 _FIT_EFFORT = 0.01
@@ -60,28 +57,15 @@ _PROGRAM_EFFORT = 5.0
 """Deterministic seconds, about 15 s on the clock: of 25 ops most were proven in 0.5 s, of 40 some not in 30 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class JointProgress:
-    """How far the search is: the stage, the smallest arena and what no arena can be below, bytes."""
-
-    stage: str
-    arena: int
-    lower_bound: int
-    seconds: float
-
-
 def improve(
     graph: Graph,
     storage: Storage,
     schedule: Schedule,
     allocation: Allocation,
+    run: Run,
     *,
-    limits: Limits,
-    started: float,
     alignment: int,
     reorder: bool = True,
-    stop: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[JointProgress], None] = lambda _: None,
 ) -> tuple[Schedule, Allocation]:
     """Return an order and addresses with neither a larger peak nor a larger arena than the given ones.
 
@@ -93,19 +77,13 @@ def improve(
         storage: Of ``graph``.
         schedule: The order to start from; the limit of the peak.
         allocation: Its addresses.
-        started: When the time limit began, on `time.monotonic`.
+        run: When to end, with the best so far, and who is told of each smaller arena.
         alignment: Of offsets and sizes, bytes.
         reorder: False: the order and its in-place choices stay, and only its addresses are looked for.
-        stop: Asked often; True ends the search with the best so far.
-        on_progress: Told each smaller arena.
     """
     if len(allocation.placements) > _MOST_BLOCKS or allocation.arena <= live_bytes(allocation):
         return schedule, allocation
-    interrupt = Interrupt(limits.deadline(started), stop)
-    search = _Search(graph, storage, schedule, allocation, limits.seed, alignment, interrupt)
-    search.tell = lambda stage: on_progress(
-        JointProgress(stage, search.allocation.arena, search.goal, time.monotonic() - started)
-    )
+    search = _Search(graph, storage, schedule, allocation, run, alignment)
     search.pack_as_it_is()
     if not reorder:
         return search.schedule, search.allocation
@@ -126,34 +104,31 @@ class _Search:
         storage: Storage,
         schedule: Schedule,
         allocation: Allocation,
-        seed: int,
+        run: Run,
         alignment: int,
-        interrupt: Interrupt,
     ) -> None:
         self.schedule = schedule
         self.allocation = allocation
-        self.tell: Callable[[str], None] = lambda _: None
         self._graph = graph
         self._storage = storage
         self._limit = schedule.peak
         self._bound = live_bytes(allocation)
-        self._rng = random.Random(seed)  # noqa: S311 - a search, no secret
-        self._seed = seed
+        self._rng = random.Random(run.limits.seed)  # noqa: S311 - a search, no secret
         self._alignment = alignment
-        self._interrupt = interrupt
+        self._run = run
         # No order has a smaller peak, and no arena is smaller than the peak.
         self.goal = -(-schedule.lower_bound // alignment) * alignment
 
     def done(self) -> bool:
         """Return whether the arena is what is live at once in its order, or the least of all, or the time is up."""
-        return self.allocation.arena <= self._bound or self._interrupt()
+        return self.allocation.arena <= self._bound or self._run.over()
 
     def _take(self, layout: Layout, offsets: Sequence[int], method: str, stage: str) -> bool:
         if height_of(layout.packed.blocks, offsets) >= self.allocation.arena or layout.schedule.peak > self._limit:
             return False
         self.schedule, self.allocation = layout.schedule, layout.allocation(offsets, method)
         self._bound = layout.bound
-        self.tell(stage)
+        self._run.tell(stage, self.allocation.arena, self.goal)
         return True
 
     def _layout(self, candidate: Candidate) -> Layout | None:
@@ -168,21 +143,21 @@ class _Search:
             method=known.method if candidate.order == known.order else "order of least arena",
         )
         try:
-            return Layout.of(self._graph, self._storage, schedule, self._alignment, self._interrupt)
+            return Layout.of(self._graph, self._storage, schedule, self._alignment, self._run.over)
         except GraphError:
             return None
 
     def _fit(self, layout: Layout, capacity: int, effort: float, stage: str) -> bool:
         """Look for addresses at or below ``capacity`` bytes, and take them."""
         capacity = min(capacity, self.allocation.arena - 1)
-        offsets = layout.fit(capacity, effort=effort, seed=self._seed, interrupt=self._interrupt)
+        offsets = layout.fit(capacity, effort=effort, run=self._run)
         return offsets is not None and self._take(layout, offsets, "CP-SAT", stage)
 
     def pack_as_it_is(self) -> None:
         """Pack the order as it is, unless its addresses are proven to be the best."""
         if self.allocation.status == "optimal" or self.done():
             return
-        layout = Layout.of(self._graph, self._storage, self.schedule, self._alignment, self._interrupt)
+        layout = Layout.of(self._graph, self._storage, self.schedule, self._alignment, self._run.over)
         if self.done():
             return
         stage = "exact packing"
@@ -232,9 +207,8 @@ class _Search:
             lower_bound=self.goal,
             upper_bound=self.allocation.arena,
             hint=self.schedule.order,
-            seed=self._seed,
             effort=_PROGRAM_EFFORT,
-            interrupt=self._interrupt,
+            run=self._run,
         )
         if found.order is not None:
             layout = self._layout(Candidate.of(self._storage, found.order, frozenset(found.merged)))

@@ -13,7 +13,8 @@ from memsched.allocate.greedy import Planner
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import height_of
-from memsched.joint.fit import Interrupt, fit
+from memsched.joint.fit import fit
+from memsched.search.run import Run
 
 __all__ = ["Layout", "live_bytes"]
 
@@ -74,11 +75,11 @@ class Layout:
                 steps.update(step for part in block.parts for step in (part.begin, part.end - 1))
         return sorted(steps)
 
-    def fit(self, capacity: int, *, effort: float, seed: int, interrupt: Interrupt) -> tuple[int, ...] | None:
+    def fit(self, capacity: int, *, effort: float, run: Run) -> tuple[int, ...] | None:
         """Return addresses at or below ``capacity`` bytes; None where none were found with this effort."""
         if capacity < self.bound:
             return None
-        return fit(self.packed.blocks, capacity, effort=effort, seed=seed, interrupt=interrupt)
+        return fit(self.packed.blocks, capacity, effort=effort, run=run)
 
     def allocation(self, offsets: Sequence[int], method: str) -> Allocation:
         """Return the addresses ``offsets`` of the blocks as those of the buffers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 from memsched.graph.model import Graph
@@ -14,6 +13,7 @@ from memsched.onchip.network import Network
 from memsched.onchip.optimal import Objective, optimal
 from memsched.onchip.traffic import Machine, alone
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["Method", "plan"]
@@ -40,7 +40,7 @@ def plan(
     Raises:
         TargetError: The target has no on-chip memory.
     """
-    started = time.monotonic()
+    run = Run(limits)
     machine = Machine.of(target)
     lowered = apply_target(graph, target)
     network = Network(lowered)
@@ -48,7 +48,7 @@ def plan(
     groups = greedy(network, machine, policy)
     used: Method = "greedy"
     if method == "optimal":
-        found = optimal(network, machine, policy, objective, limits.deadline(started))
+        found = optimal(network, machine, policy, objective, run.deadline())
         if _key(found, objective) < _key(groups, objective):
             groups, used = found, "optimal"
     result = OnChipPlan(

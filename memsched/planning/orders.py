@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,13 +12,14 @@ from memsched.check.schedule import check_allocation, check_schedule
 from memsched.formats.module import Module
 from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.joint.improve import JointProgress, improve
+from memsched.joint.improve import improve
 from memsched.joint.layout import live_bytes
 from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
 from memsched.schedule.orders import file_order, reverse_post_order
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
-from memsched.search.limits import Limits
+from memsched.search.limits import QUICK
 from memsched.search.progress import Progress
+from memsched.search.run import Run
 from memsched.targets.load import Target
 
 __all__ = [
@@ -62,19 +62,17 @@ class Baseline:
 def plan_module(
     module: Module,
     lowered: tuple[Lowered, ...],
-    limits: Limits,
+    run: Run,
     *,
     solver: str = "auto",
     partitions: int | Literal["auto"] = "auto",
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> tuple[GraphPlan, ...]:
-    """Return a checked plan for every graph of ``module``; the limits hold for all of them together.
+    """Return a checked plan for every graph of ``module``; ``run`` is for all of them together.
 
     Each graph may use its share, by ops, of the time that is left; the rest goes to those after it. A limit of work is
     shared by ops as well.
     """
-    started = time.monotonic()
+    limits = run.limits
     left = total = sum(len(one.graph.ops) for one in lowered)
     peaks: dict[int, int] = {}
     plans: dict[int, GraphPlan] = {}
@@ -84,15 +82,12 @@ def plan_module(
         share = len(one.graph.ops) / left if left else 1.0
         left -= len(one.graph.ops)
         effort = None if limits.effort is None else limits.effort * len(one.graph.ops) / max(1, total)
-        remaining = limits.remaining(started, time.monotonic())
-        limit = None if limits.time_limit is None else remaining * share
+        limit = None if limits.time_limit is None else run.remaining() * share
         found = schedule_graph(
             one.graph,
-            dataclasses.replace(limits, time_limit=limit, effort=effort),
+            run.again(dataclasses.replace(limits, time_limit=limit, effort=effort)),
             solver=solver,
             partitions=partitions,
-            on_progress=on_progress,
-            stop=stop,
             storage=one.storage,
         )
         plans[index] = _plan(one, found)
@@ -138,7 +133,7 @@ def baselines(
     target: Target,
     names: Sequence[str],
     *,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Baseline]:
     """Return what the main graph costs in the orders ``names``, of `BASELINES`, all graphs ordered alike.
 
@@ -163,8 +158,9 @@ def baselines(
             schedule, profile = _profiled(one, rule)
             below[index] = schedule.peak
             if index == 0:
+                quick = Run(QUICK, stop=stop)
                 allocation = allocate(
-                    one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage, stop=stop
+                    one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage, run=quick
                 )
                 found[rule] = Baseline(one.graph, schedule, allocation, profile.footprints)
     return {name: found[rule] for name, rule in rules.items()}
@@ -187,31 +183,23 @@ def plan_allocation(
     plan: GraphPlan,
     known: Baseline,
     alignment: int,
-    limits: Limits | None = None,
-    *,
-    started: float | None = None,
-    stop: Callable[[], bool] | None = None,
+    run: Run | None = None,
 ) -> Allocation:
     """Return checked addresses for ``plan``: those of ``known`` where they are optimal for the same order.
 
     Args:
-        limits: Of the whole run, begun at ``started``: a search for addresses may take what is left, and does
-            `_ALLOCATION_ROUNDS` of work at most. None for the planning and the short search that baselines get.
-        stop: Asked often; True ends the search with the smallest arena so far.
+        run: The whole run: a search for addresses may take what is left, and does `_ALLOCATION_ROUNDS` of work at
+            most. None for the planning and the short search that baselines get.
     """
     same = plan.graph is known.graph and plan.schedule.order == known.schedule.order
     same = same and plan.schedule.in_place == known.schedule.in_place
-    if same and (limits is None or known.allocation.status == "optimal"):
+    if same and (run is None or known.allocation.status == "optimal"):
         allocation = known.allocation
     else:
-        now = time.monotonic()
-        if limits is not None:
-            left = limits.remaining(now if started is None else started, now)
-            time_limit = None if limits.time_limit is None else left
-            limits = dataclasses.replace(limits, time_limit=time_limit, rounds=_ALLOCATION_ROUNDS)
-            if left <= 0:
-                limits = None
-        allocation = allocate(plan.graph, plan.schedule, alignment=alignment, limits=limits, started=now, stop=stop)
+        if run is not None:
+            rounds = dataclasses.replace(run.limits, rounds=_ALLOCATION_ROUNDS)
+            run = dataclasses.replace(run, limits=QUICK if run.late() else rounds).quiet()
+        allocation = allocate(plan.graph, plan.schedule, alignment=alignment, run=run)
     check_allocation(plan.graph, plan.schedule, allocation)
     return allocation
 
@@ -220,12 +208,9 @@ def plan_together(
     plan: GraphPlan,
     known: Mapping[str, Baseline],
     alignment: int,
-    limits: Limits,
+    run: Run,
     *,
-    started: float,
     reorder: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> tuple[GraphPlan, Allocation]:
     """Return ``plan`` with checked addresses, in another order where the arena is smaller for it.
 
@@ -234,10 +219,9 @@ def plan_together(
 
     Args:
         known: What the orders cost that need no search, "file_order" among them.
-        limits: Of the whole run, begun at ``started``.
         reorder: False: the order stays.
     """
-    allocation = plan_allocation(plan, known["file_order"], alignment, limits, started=started, stop=stop)
+    allocation = plan_allocation(plan, known["file_order"], alignment, run)
     starts = [(plan.schedule, allocation)]
     if reorder:
         starts += [one for one in known_orders(plan, known, alignment) if one[1].arena < allocation.arena]
@@ -250,18 +234,14 @@ def plan_together(
         if found and found[0][1].arena <= live_bytes(addresses):
             break
 
-        def tell(progress: JointProgress, schedule: Schedule = schedule) -> None:
-            if on_progress:
-                on_progress(Progress(progress.stage, schedule.peak, schedule.lower_bound, progress.seconds))
+        def tell(progress: Progress, schedule: Schedule = schedule) -> None:
+            run.on_progress(dataclasses.replace(progress, best_peak=schedule.peak, lower_bound=schedule.lower_bound))
 
         improved = improve(
             *(plan.graph, storage, schedule, addresses),
-            limits=limits,
-            started=started,
+            dataclasses.replace(run, on_progress=tell),
             alignment=alignment,
             reorder=reorder,
-            stop=stop or (lambda: False),
-            on_progress=tell,
         )
         found.append(improved)
     schedule, allocation = min(found, key=lambda one: (one[1].arena, one[0].peak))

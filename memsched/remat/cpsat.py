@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,7 +31,7 @@ from memsched.errors import InternalError
 from memsched.remat.nodes import Nodes
 from memsched.remat.trace import Tracer
 from memsched.search import cpsat
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -68,19 +68,19 @@ class CopyResult:
 def least_cost(
     tracer: Tracer,
     budget: int,
-    limits: Limits,
+    run: Run,
     *,
     copies: int = 2,
     groups: Sequence[Sequence[int]] | None = None,
     hint: Sequence[int] | None = None,
     most_cost: int | None = None,
     max_intervals: int = 6_000,
-    stop: Callable[[], bool] = lambda: False,
 ) -> CopyResult:
     """Return a sequence of least cost whose peak is ``budget`` bytes at most.
 
     Args:
         tracer: The graph, its ops in the order of their first executions.
+        run: When to end, with the best so far; nobody is told of progress.
         copies: Most executions of an op, but for ops that ``hint`` executes more often: those may be as often.
         groups: A partition of the ops into sequences that are executed as one; None for each op alone.
         hint: A known sequence.
@@ -91,7 +91,6 @@ def least_cost(
         InternalError: The result contradicts the tracer.
     """
     started = time.monotonic()
-    deadline = limits.deadline(started)
     nodes = Nodes(tracer, groups or [(op,) for op in range(tracer.count)])
     intervals = sum(len(values) + 1 for values in nodes.values) * copies
     if intervals > max_intervals:
@@ -100,8 +99,8 @@ def least_cost(
     model = _Model(nodes, budget, [max(copies, len(stages) + 1) for stages in known], most_cost)
     if hint is not None:
         model.add_hint(known)
-        model.complete_hint(limits, deadline, stop)
-    solver, status = model.solve(limits, deadline, stop)
+        model.complete_hint(run)
+    solver, status = model.solve(run)
     from ortools.sat.python import cp_model
 
     seconds = time.monotonic() - started
@@ -369,20 +368,18 @@ class _Model:
                 if stage is not None:
                     self.model.add_hint(copy.stage, stage)
 
-    def complete_hint(self, limits: Limits, deadline: float, stop: Callable[[], bool]) -> None:
+    def complete_hint(self, run: Run) -> None:
         """Let CP-SAT find the values of the other variables for the hinted stages, and hint at those, too."""
         from ortools.sat.python import cp_model
 
-        solver, status = self.solve(limits, deadline, stop, fixed=True)
+        solver, status = self.solve(run, fixed=True)
         if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             self.model.clear_hints()  # type: ignore[no-untyped-call]
             for index, value in enumerate(solver.response_proto.solution):
                 self.model.add_hint(self.model.get_int_var_from_proto_index(index), value)
 
-    def solve(
-        self, limits: Limits, deadline: float, stop: Callable[[], bool], *, fixed: bool = False
-    ) -> tuple[cp_model.CpSolver, int]:
-        """Run CP-SAT in another thread, so that ``stop`` and Ctrl-C are heard.
+    def solve(self, run: Run, *, fixed: bool = False) -> tuple[cp_model.CpSolver, int]:
+        """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard.
 
         Args:
             fixed: With the hinted variables as hinted.
@@ -393,17 +390,17 @@ class _Model:
         parameters = solver.parameters
         parameters.fix_variables_to_their_hinted_value = fixed
         parameters.num_workers = 1
-        parameters.random_seed = limits.seed
+        parameters.random_seed = run.limits.seed
         parameters.catch_sigint_signal = False
         # Measured on random layers of 100 and 250 ops: the full relaxation has bounds three times higher, and taking
         # turns with neighbourhood search finds better sequences, in one thread and in the same order every time.
         parameters.linearization_level = 2
         parameters.interleave_search = True
         effort = _HINT_EFFORT if fixed else _EFFORT
-        parameters.max_deterministic_time = effort if limits.effort is None else min(effort, limits.effort)
-        if deadline < math.inf:
-            parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        return solver, int(cpsat.run(solver, self.model, stop))
+        parameters.max_deterministic_time = effort if run.limits.effort is None else min(effort, run.limits.effort)
+        if run.deadline() < math.inf:
+            parameters.max_time_in_seconds = run.remaining()
+        return solver, int(cpsat.run(solver, self.model, run.stop))
 
     def sequence(self, solver: cp_model.CpSolver) -> list[int]:
         """Return the ops in the order of the solution's times."""

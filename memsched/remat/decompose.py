@@ -19,6 +19,7 @@ from memsched.remat.shorten import shorten
 from memsched.remat.spine import add_spine, find_spine
 from memsched.schedule.orders import ORDERS
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 __all__ = ["execution_costs", "full_schedule", "path_schedule", "tree_schedule"]
 
@@ -141,7 +142,7 @@ def _best(
     width_limit: int | None,
     custom: bool,
 ) -> AnnotatedSchedule:
-    deadline = (limits or Limits()).deadline(time.monotonic())
+    deadline = Run(limits or Limits()).deadline()
     storage = Storage.of(graph)
     if order is None:
         order = min((make(storage) for make in ORDERS.values()), key=lambda found: evaluate(storage, found).peak)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -30,7 +29,7 @@ from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.settle import Proven, settle
 from memsched.remat.trace import Tracer
 from memsched.schedule.orders import ORDERS
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["MOST_EXTRA", "SMALL", "Found", "Point", "search"]
@@ -92,37 +91,30 @@ def search(
     order: Sequence[int],
     target: Target,
     dialect: Dialect,
-    limits: Limits,
+    run: Run,
     *,
-    started: float,
     budget: int | None = None,
     most_extra: float | None = None,
     custom: bool = False,
-    on_progress: Callable[[int, int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> Found:
     """Return sequences of the ops of ``graph`` with repetitions.
 
     Args:
         graph: Not lowered.
         order: The best order without repetitions, as ops of ``graph``.
-        started: When the search that ``limits`` hold for began, on the clock of `time.monotonic`.
+        run: When to end, with what there is; told the peak of the best point whenever it or its cost changes.
         budget: Bytes that the peak may have: then the least extra work that meets it is sought. None: the least peak.
         most_extra: Extra work permitted, as a part of the work of executing every op once, both in multiply-accumulates
             plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
         custom: Permit repeating operators of domains that are not the format's own.
-        on_progress: Told the peak and cost of the best point whenever they change.
-        stop: Asked often; True ends the search with what it has.
     """
-    late = time.monotonic() >= limits.deadline(started) and len(graph.ops) > SMALL
-    if late or (stop is not None and stop()):
+    if (run.late() and len(graph.ops) > SMALL) or run.stop():
         return _untried(graph, tuple(order), target, budget, custom)
-    run = _Search(graph, order, target, dialect, limits, started, custom)
-    run.watch(on_progress, stop)
+    one = _Search(graph, order, target, dialect, run, custom)
     if most_extra is None and budget is None:
         most_extra = MOST_EXTRA
-    run.aim(budget, math.inf if most_extra is None else most_extra * run.total)
-    return run.run()
+    one.aim(budget, math.inf if most_extra is None else most_extra * one.total)
+    return one.run()
 
 
 def _untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> Found:
@@ -142,15 +134,13 @@ class _Search:
         order: Sequence[int],
         target: Target,
         dialect: Dialect,
-        limits: Limits,
-        started: float,
+        run: Run,
         custom: bool,
     ) -> None:
-        self._graph, self._target, self._dialect, self._limits = graph, target, dialect, limits
+        self._graph, self._target, self._dialect, self._limits = graph, target, dialect, run.limits
         self._order = tuple(order)
         self._custom = custom
-        self._started = started
-        self._deadline = limits.deadline(started)
+        self._run = run
         given = Storage.of(apply_target(graph, target))
         work = work_of(graph)
         self.total = work.total
@@ -164,8 +154,6 @@ class _Search:
         self._tracer = Tracer(lowered, costs, may)
         self._lowered = lowered
         self.lower_bound = least_peak(lowered, may)
-        self._tell: Callable[[int, int], None] = lambda _peak, _cost: None
-        self._stop: Callable[[], bool] = lambda: False
         self._judged = 0
         self._least_sequence: dict[int, tuple[int, ...]] = {}
         self._budget: int | None = None
@@ -173,10 +161,6 @@ class _Search:
         self._cut = False
         self._of_all = Proven(self.lower_bound)
         self._of_groups = Proven(self.lower_bound)
-
-    def watch(self, on_progress: Callable[[int, int], None] | None, stop: Callable[[], bool] | None) -> None:
-        """Set who is told about progress, and who may end the search."""
-        self._tell, self._stop = on_progress or self._tell, stop or self._stop
 
     def aim(self, budget: int | None, most: float) -> None:
         """Set what is sought."""
@@ -193,7 +177,7 @@ class _Search:
         self._keep(point)
         after = self._best()
         if after is not before:
-            self._tell(after.peak, after.cost)
+            self._run.tell("rematerialisation", after.peak, None)
         return point
 
     def _keep(self, point: Point) -> None:
@@ -233,7 +217,7 @@ class _Search:
         best = self._best()
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
-        finished = settled or not (self._cut or self._over())
+        finished = settled or not (self._cut or self._run.over())
         return Found(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
 
     def _settle(self) -> bool:
@@ -251,7 +235,7 @@ class _Search:
             # Sequences for what ops may surely share: the others hold more than the search thought.
             self._searched(self._lowered, None)
             return False
-        groups = fuse(Storage.of(best), work_limit=_GROUPING_WORK, stop=self._over).tasks.members
+        groups = fuse(Storage.of(best), work_limit=_GROUPING_WORK, stop=self._run.over).tasks.members
         if len(groups) <= _SEARCHED:
             self._of_groups = self._searched(best, groups)
         return False
@@ -269,7 +253,7 @@ class _Search:
             most_cost=self._most,
             most_moves=_MOVES,
             offer=self._offer,
-            stop=self._stop if self._tracer.count <= SMALL else self._over,
+            stop=self._run.stop if self._tracer.count <= SMALL else self._run.over,
         )
 
     def _with_proof(self, point: Point) -> Point:
@@ -280,18 +264,15 @@ class _Search:
             return dataclasses.replace(point, cost_bound=point.cost, scope="groups")
         return point
 
-    def _over(self) -> bool:
-        return self._stop() or time.monotonic() >= self._deadline
-
     def _ending(self, share: float, steps: float = math.inf) -> Callable[[], bool]:
         """Return what says when a stage of so much effort, and of this share of the time left, must end."""
-        left = self._deadline - time.monotonic()
-        end, last = time.monotonic() + share * left, self._tracer.steps + steps
+        now = self._run.clock()
+        end, last = now + share * (self._run.deadline() - now), self._tracer.steps + steps
 
         def over() -> bool:
             if self._tracer.steps >= last:
                 return True
-            if self._stop() or time.monotonic() >= end:
+            if self._run.stop() or self._run.clock() >= end:
                 self._cut = True
                 return True
             return False
@@ -306,7 +287,7 @@ class _Search:
         best = self._best()
         if self._met_for_nothing():
             return True
-        return self._over() or best.peak <= self.lower_bound
+        return self._run.over() or best.peak <= self.lower_bound
 
     def _starts(self) -> Iterator[tuple[int, ...]]:
         """Yield the order given and the cheap ones, each once."""
@@ -369,14 +350,14 @@ class _Search:
         if self._tracer.count > _DECOMPOSED_OPS:
             return
         effort = math.inf if self._limits.effort is None else self._limits.effort
-        if min(effort, self._deadline - time.monotonic()) < _DECOMPOSED_SECONDS:
+        if min(effort, self._run.remaining()) < _DECOMPOSED_SECONDS:
             self._cut = True
             return
         from memsched.remat.decompose import path_schedule, tree_schedule
 
         for schedule in (tree_schedule, path_schedule):
             over = self._ending(_DECOMPOSED_SHARE)
-            limits = self._limits_of(_DECOMPOSED_SHARE)
+            limits = self._part(_DECOMPOSED_SHARE).limits
             whole = tuple(range(self._tracer.count))
             found = schedule(self._lowered, budget=self._budget, limits=limits, order=whole, custom=self._custom)
             over()
@@ -396,9 +377,10 @@ class _Search:
             if self._done():
                 return
 
-    def _limits_of(self, share: float) -> Limits:
-        left = self._deadline - time.monotonic()
-        return dataclasses.replace(self._limits, time_limit=None if left == math.inf else max(0.0, share * left))
+    def _part(self, share: float) -> Run:
+        """Return a run that begins now, of this share of the time left."""
+        limit = None if self._limits.time_limit is None else share * self._run.remaining()
+        return self._run.again(dataclasses.replace(self._limits, time_limit=limit)).quiet()
 
     def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> Point:
         if self._limits.effort is not None:
@@ -444,11 +426,10 @@ class _Search:
         result = least_cost(
             tracer,
             budget,
-            self._limits_of(_CPSAT_SHARE),
+            self._part(_CPSAT_SHARE),
             groups=groups,
             hint=[place[op] for op in sequence],
             most_cost=point.cost,
-            stop=self._stop,
         )
         if result.status in {"feasible", "unknown"}:
             over()

@@ -16,7 +16,7 @@ from memsched.errors import InternalError
 from memsched.graph.contraction import Tasks
 from memsched.schedule.formulation import Credit, Program, Stored, formulate
 from memsched.search import cpsat
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -56,28 +56,25 @@ class CpSatResult:
 
 def solve(
     tasks: Tasks,
-    limits: Limits,
+    run: Run,
     *,
     hint: Sequence[int] | None = None,
     lower_bound: int = 0,
     upper_bound: int | None = None,
     prune: bool = True,
     max_variables: int = 200_000,
-    stop: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[int, int], None] = lambda _peak, _bound: None,
 ) -> CpSatResult:
-    """Return an order of ``tasks`` of least peak, as far as ``limits`` let it be found and proven.
+    """Return an order of ``tasks`` of least peak, as far as ``run`` lets it be found and proven.
 
     Args:
         tasks: What to order; parts (`contraction.restrict`) too.
-        limits: The time limit covers building the model; ``workers`` is not used (see the module).
+        run: The time limit covers building the model; ``stop`` is asked about 20 times a second, and ends the search
+            with what it has; ``workers`` is not used (see the module). Told of each better order, from another thread.
         hint: A known order; the result is never worse, and is this order when it is optimal.
         lower_bound: Bytes: an order that needs no more than this is good enough and counts as optimal.
         upper_bound: Orders with a larger peak are of no interest, bytes.
         prune: Fix variables by the topology, document 1's (7) to (10).
         max_variables: Refuse a larger model rather than fill the memory.
-        stop: Asked about 20 times a second; True ends the search with what it has.
-        on_progress: Told (peak, bound) in bytes of each better order, from another thread.
 
     Raises:
         InternalError: CP-SAT's result contradicts liveness.
@@ -103,13 +100,12 @@ def solve(
     program = formulate(tasks, prune=prune) if len(tasks) <= _MOST_TASKS else None
     if program is None or program.size() > max_variables:
         return result(None, lower_bound, "refused", 0 if program is None else program.size())
-    deadline = limits.deadline(started)
-    model = _Model(program, lower_bound, upper_bound, lambda: stop() or time.monotonic() >= deadline)
+    model = _Model(program, lower_bound, upper_bound, run.over)
     if not model.complete:
         return result(known, lower_bound, "unknown" if known is None else "feasible", model.variables)
     if hint is not None:
         model.add_hint(hint)
-    outcome = model.search(limits, deadline, stop, on_progress)
+    outcome = model.search(run)
     bound = max(lower_bound, outcome.bound)
     if outcome.infeasible:
         if upper_bound is None or known is not None:
@@ -300,21 +296,19 @@ class _Model:
         for literal, value in zip(self._literals, self._hints, strict=True):
             self._model.add_hint(literal, value(steps))
 
-    def search(
-        self, limits: Limits, deadline: float, stop: Callable[[], bool], on_progress: Callable[[int, int], None]
-    ) -> _Outcome:
-        """Run CP-SAT in another thread, so that ``stop`` and Ctrl-C are heard."""
+    def search(self, run: Run) -> _Outcome:
+        """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
-        _set_parameters(solver, limits, deadline)
+        _set_parameters(solver, run)
         model = self
 
         class Progress(cp_model.CpSolverSolutionCallback):
             def on_solution_callback(self) -> None:
-                on_progress(model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
+                run.tell("CP-SAT", model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
 
-        status = cpsat.run(solver, self._model, stop, Progress())
+        status = cpsat.run(solver, self._model, run.stop, Progress())
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         return _Outcome(
             order=self._order(solver) if found else None,
@@ -347,16 +341,16 @@ def _applying(offers: Sequence[Credit], steps: Sequence[int], step: int) -> int:
     return next((k for k, credit in enumerate(offers) if all(steps[task] < step for task in credit.after)), -1)
 
 
-def _set_parameters(solver: cp_model.CpSolver, limits: Limits, deadline: float) -> None:
+def _set_parameters(solver: cp_model.CpSolver, run: Run) -> None:
     """One worker without linear relaxation, presolve and probing: each was measured to cost more than it saves."""
     parameters = solver.parameters
     parameters.num_workers = 1
-    parameters.random_seed = limits.seed
+    parameters.random_seed = run.limits.seed
     parameters.linearization_level = 0
     parameters.cp_model_presolve = False
     parameters.cp_model_probing_level = 0
     parameters.catch_sigint_signal = False
-    if limits.effort is not None:
-        parameters.max_deterministic_time = limits.effort
-    if deadline < math.inf:
-        parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
+    if run.limits.effort is not None:
+        parameters.max_deterministic_time = run.limits.effort
+    if run.deadline() < math.inf:
+        parameters.max_time_in_seconds = run.remaining()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from memsched.graph.contraction import Tasks
 from memsched.schedule import exact
 from memsched.schedule.exact import ExactResult
+from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
 __all__ = ["Job", "search_all"]
@@ -28,24 +28,20 @@ class Job:
     max_states: int
 
 
-def search_all(
-    jobs: Sequence[Job], *, workers: int, deadline: float, stop: Callable[[], bool], executor: Executor | None = None
-) -> list[ExactResult | None]:
+def search_all(jobs: Sequence[Job], run: Run) -> list[ExactResult | None]:
     """Return the result of each job; None for those that were not begun or not finished when it was time to stop.
 
     Args:
-        workers: Processes; with one, or one job, everything runs here. The results are the same.
-        deadline: On `time.monotonic`; may be infinite.
-        stop: True ends the searches.
-        executor: Where to search instead, on a cluster for instance; ``workers`` then does not matter. What is lost
-            there is searched here.
+        run: When to end, and where to search: in ``workers`` processes, with one worker or one job here, or where
+            there is an ``executor`` there, and here what is lost there. The results are the same.
     """
+    workers, executor = run.limits.workers, run.limits.executor
     if executor is not None and len(jobs) > 1:
-        seconds = _seconds_until(deadline)
-        return _gathered(jobs, [executor.submit(_search_until, job, seconds) for job in jobs], stop)
+        seconds = run.remaining()
+        return _gathered(jobs, [executor.submit(_search_until, job, seconds) for job in jobs], run.over)
     if workers == 1 or len(jobs) < 2:
-        return [None if stop() else _search_here(job, stop) for job in jobs]
-    return _search_in_processes(jobs, min(workers, len(jobs)), deadline, stop)
+        return [None if run.over() else _search_here(job, run.over) for job in jobs]
+    return _search_in_processes(jobs, min(workers, len(jobs)), run)
 
 
 def _search_here(job: Job, stop: Callable[[], bool]) -> ExactResult:
@@ -60,22 +56,16 @@ def _search_until(job: Job, seconds: float) -> ExactResult:
     return _search_here(job, lambda: time.monotonic() >= end)
 
 
-def _search_in_processes(
-    jobs: Sequence[Job], workers: int, deadline: float, stop: Callable[[], bool]
-) -> list[ExactResult | None]:
+def _search_in_processes(jobs: Sequence[Job], workers: int, run: Run) -> list[ExactResult | None]:
     pool = worker_pool(workers)
-    seconds = _seconds_until(deadline)
+    seconds = run.remaining()
     futures = [submitted(pool, _search_until, job, seconds) for job in jobs]
-    pending = _wait(futures, stop)
+    pending = _wait(futures, run.over)
     processes = list((pool._processes or {}).values()) if pending else []
     pool.shutdown(wait=not pending, cancel_futures=True)
     for process in processes:
         process.terminate()
-    return _gathered(jobs, futures, stop)
-
-
-def _seconds_until(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic()) if deadline < math.inf else math.inf
+    return _gathered(jobs, futures, run.over)
 
 
 def _wait(futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]) -> set[Future[ExactResult]]:

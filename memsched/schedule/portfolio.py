@@ -6,7 +6,6 @@ The result is never worse than the file's order, and keeps that order when nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,8 +19,8 @@ from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, Search
-from memsched.search.limits import Limits
-from memsched.search.progress import PassRecord, Progress
+from memsched.search.progress import PassRecord
+from memsched.search.run import Run
 
 __all__ = ["SOLVERS", "ScheduleResult", "schedule_graph"]
 
@@ -48,23 +47,20 @@ class ScheduleResult:
 
 def schedule_graph(
     graph: Graph,
-    limits: Limits,
+    run: Run,
     *,
     solver: str = "auto",
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
     storage: Storage | None = None,
     partitions: int | Literal["auto"] = "auto",
 ) -> ScheduleResult:
-    """Return the best order of ``graph`` found within ``limits``, with its proof.
+    """Return the best order of ``graph`` found by the end of ``run``, with its proof.
 
     Args:
         graph: Valid, with the target's rules applied.
+        run: When to end, with the best order so far, and who is told about each new stage, order and bound.
         solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" document 1's integer program on
             the fused graph alone, "backtrack" MemoriaNova's BTSearch on it alone, "greedy" the best cheap order,
             "file" the file's own.
-        on_progress: Told about each new stage, order and bound.
-        stop: Asked often; True ends the search with the best order so far.
         storage: What `Storage.of(graph)` gives, where the caller has it already.
         partitions: Stages to cut the fused graph into (document 1, Algorithm 2) instead of searching it whole; 1
             never cuts, "auto" where a proof is not had at once.
@@ -78,28 +74,23 @@ def schedule_graph(
     if partitions != "auto" and partitions < 1:
         raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
     dag.validate(graph)
-    run = _Run(storage or Storage.of(graph), limits, on_progress or (lambda _: None), stop or (lambda: False))
-    run.cheap_orders(["file"] if solver == "file" else list(ORDERS))
-    fused = run.fuse() if solver != "file" else None
+    state = _State(storage or Storage.of(graph), run)
+    state.cheap_orders(["file"] if solver == "file" else list(ORDERS))
+    fused = state.fuse() if solver != "file" else None
     searched = fused is not None and solver != "greedy"
-    run.bound(searched=searched)
+    state.bound(searched=searched)
     segments = 1
-    if fused and searched and limits.effort != 0 and not run.done():
-        segments = run.search(fused.tasks, solver, partitions)
-    return run.result(fused, segments)
+    if fused and searched and run.limits.effort != 0 and not state.done():
+        segments = state.search(fused.tasks, solver, partitions)
+    return state.result(fused, segments)
 
 
-class _Run:
+class _State:
     """One call's state: the incumbent, the bound, and what was recorded on the way."""
 
-    def __init__(
-        self, storage: Storage, limits: Limits, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
-    ) -> None:
-        self.started = time.monotonic()
-        self.limits = limits
+    def __init__(self, storage: Storage, run: Run) -> None:
+        self._run = run
         self.storage = storage
-        self._on_progress = on_progress
-        self._stop = stop
         self._passes: list[PassRecord] = []
         self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
         file_order = tuple(range(len(storage.preds)))
@@ -113,11 +104,8 @@ class _Run:
     def done(self) -> bool:
         return self.best.peak <= self.lower_bound
 
-    def _ended(self) -> bool:
-        return self._stop() or time.monotonic() >= self.limits.deadline(self.started)
-
     def tell(self, stage: str) -> None:
-        self._on_progress(Progress(stage, self.best.peak, self.lower_bound, time.monotonic() - self.started))
+        self._run.tell(stage, self.best.peak, self.lower_bound)
 
     def record(self, name: str, since: float, ops: tuple[int, int], peak_before: int) -> None:
         seconds = time.monotonic() - since
@@ -147,7 +135,7 @@ class _Run:
 
     def fuse(self) -> FusedGraph:
         since = time.monotonic()
-        fused = fuse(self.storage, stop=self._ended)
+        fused = fuse(self.storage, stop=self._run.over)
         self.record("fusion", since, (fused.ops_before, fused.ops_after), self.best.peak)
         self.tell("fusion")
         return fused
@@ -168,9 +156,7 @@ class _Run:
         since, before = time.monotonic(), self.best.peak
         search = Search(
             tasks=tasks,
-            limits=self.limits,
-            started=self.started,
-            stop=self._stop,
+            run=self._run,
             on_order=self._found,
             on_bound=self._bounded,
         )
@@ -201,6 +187,6 @@ class _Run:
             proof=self.proof,
             method=self.best.method,
             states=self.states,
-            seconds=time.monotonic() - self.started,
+            seconds=self._run.elapsed(),
         )
         return ScheduleResult(schedule, fused, tuple(self._passes), self.baselines, segments)

@@ -6,8 +6,7 @@ lower bound is where the threshold starts.
 
 from __future__ import annotations
 
-import math
-import time
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from memsched.schedule.exact import ExactResult
 from memsched.schedule.parallel import Job, search_all
 from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.segments import split
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 
 __all__ = ["Incumbent", "Outcome", "Search", "run"]
 
@@ -56,28 +55,15 @@ class Search:
     """What a search works on and whom it tells.
 
     Attributes:
-        started: When the whole run began, on `time.monotonic`.
-        stop: True when the user wants the best result now.
+        run: Of all methods together.
         on_order: Offers an order of ops; returns the best one known.
         on_bound: Tells a proven lower bound in bytes, with its proof in words.
     """
 
     tasks: Tasks
-    limits: Limits
-    started: float
-    stop: Callable[[], bool]
+    run: Run
     on_order: Callable[[tuple[int, ...], str], Incumbent]
     on_bound: Callable[[int, str], None]
-
-    def deadline(self, share: float) -> float:
-        """Return when ``share`` of the time limit is used up, on `time.monotonic`; may be infinite."""
-        limit = self.limits.time_limit
-        return math.inf if limit is None else self.started + share * limit
-
-    def stopper(self, share: float) -> Callable[[], bool]:
-        """Return a test that holds once ``share`` of the time limit is used up or the user wants to stop."""
-        end = self.deadline(share)
-        return lambda: time.monotonic() >= end or self.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +171,7 @@ class _State:
 
     def windows(self, share: float, states: int) -> None:
         """Improve the open segments' orders window by window."""
-        stop = self.search.stopper(share)
+        stop = self.search.run.until(share).over
         for index in self._open_parts():
             result = windows.improve(
                 self._parts[index],
@@ -207,8 +193,8 @@ class _State:
             partitions,
             self._whole(),
             lower_bound=self.lower_bound,
-            seed=self.search.limits.seed,
-            stop=self.search.stopper(share),
+            seed=self.search.run.limits.seed,
+            stop=self.search.run.until(share).over,
         )
         self.states += report.states
         # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
@@ -221,7 +207,7 @@ class _State:
 
         The bounds of the others are then fixed, so that they can be searched side by side with the same results.
         """
-        stop = self.search.stopper(share)
+        stop = self.search.run.until(share).over
         searchable = [index for index in self._open_parts() if len(self._parts[index]) <= _SEARCH_TASKS]
         if not searchable or stop():
             return
@@ -241,17 +227,17 @@ class _State:
             for index in others
         ]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
-        limits = self.search.limits
-        workers, executor = (limits.workers, limits.executor) if result.states >= _PARALLEL_STATES else (1, None)
-        deadline = self.search.deadline(share)
-        results = search_all(jobs, workers=workers, deadline=deadline, stop=stop, executor=executor)
+        run = self.search.run.until(share)
+        if result.states < _PARALLEL_STATES:
+            run = dataclasses.replace(run, limits=dataclasses.replace(run.limits, workers=1, executor=None))
+        results = search_all(jobs, run)
         for index, found in zip(others, results, strict=True):
             if found is not None:
                 self._take(index, found)
 
     def _most_states(self, part: int, most: int) -> int:
         """Return ``most`` states, or those that one search of a segment may visit within the limit of work."""
-        effort = self.search.limits.effort
+        effort = self.search.run.limits.effort
         if effort is None:
             return most
         return min(most, int(_SEARCH_EFFORT * effort * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
@@ -267,7 +253,7 @@ class _State:
 
         Above the optimum a threshold leaves many orders, so a walk in depth mostly finds one at once.
         """
-        stop = self.search.stopper(share)
+        stop = self.search.run.until(share).over
         for index in self._open_parts():
             if len(self._parts[index]) > _SEARCH_TASKS:
                 continue
@@ -291,7 +277,7 @@ class _State:
 
     def backtrack(self, share: float) -> None:
         """Search the open segments by BTSearch, the most demanding first."""
-        stop = self.search.stopper(share)
+        stop = self.search.run.until(share).over
         for index in self._open_parts():
             if self._peaks[index] <= self.lower_bound:
                 continue
@@ -308,22 +294,21 @@ class _State:
 
     def cpsat(self, share: float, part_of_effort: float = 1.0) -> None:
         """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
-        limit, effort = self.search.limits.time_limit, self.search.limits.effort
+        run = self.search.run.quiet()
+        limit, effort = run.limits.time_limit, run.limits.effort
         waiting = self._open_parts()
         if effort is not None:
             effort *= part_of_effort / max(1, len(waiting))
         for index in waiting:
-            used = time.monotonic() - self.search.started
-            left = None if limit is None else share * limit - used
-            if self.done() or self.search.stop() or (left is not None and left <= 0):
+            left = None if limit is None else share * limit - run.elapsed()
+            if self.done() or run.stop() or (left is not None and left <= 0):
                 return
             result = cpsat.solve(
                 self._parts[index],
-                Limits(left, self.search.limits.seed, self.search.limits.workers, effort=effort),
+                run.again(dataclasses.replace(run.limits, time_limit=left, effort=effort)),
                 hint=self._orders[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self._peaks[index],
-                stop=self.search.stop,
             )
             self._raise(result.lower_bound, _CPSAT)
             if result.order is not None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import Final
 
 from memsched.errors import UsageError
 
-__all__ = ["Limits"]
+__all__ = ["QUICK", "Limits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a solver may spend. The clock is `time.monotonic`, whose start the caller states.
+    """What a solver may spend; `Run` has since when, and on which clock.
 
     Attributes:
         time_limit: Seconds for the whole search; None for no limit.
@@ -22,7 +22,8 @@ class Limits:
         seed: Of whatever is random.
         workers: Processes that may search independent parts.
         rounds: Rounds of growing effort that a search may go through without finding anything; None: until the time
-            is up. Where it ends a search before the time does, the result does not depend on the machine's speed.
+            is up; 0: only what is quick, without an exact search. Where it ends a search before the time does, the
+            result does not depend on the machine's speed.
         executor: Where independent parts are searched instead of in processes of this machine: anything with the
             interface of `concurrent.futures`, such as what a dask client's ``get_executor`` gives.
 
@@ -47,10 +48,6 @@ class Limits:
         if self.workers < 1:
             raise UsageError(f"--workers {self.workers} is not possible: give 1 or more")
 
-    def deadline(self, started: float) -> float:
-        """Return the moment, on the clock of ``started``, at which a search begun then must end; may be infinite."""
-        return math.inf if self.time_limit is None else started + self.time_limit
 
-    def remaining(self, started: float, now: float) -> float:
-        """Return the seconds left at ``now`` of a search begun at ``started``; 0 when used up, may be infinite."""
-        return max(0.0, self.deadline(started) - now)
+QUICK: Final = Limits(None, rounds=0)
+"""For what is to be had without a search that is worth a limit."""

@@ -9,7 +9,7 @@ __all__ = ["PassRecord", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the search is: the best peak and the proven bound in bytes, seconds since its start.
+    """How far the search is: the best peak, or arena, and the proven bound in bytes, seconds since its start.
 
     The bound is None while layers are rewritten: what is proven of orders does not hold for other layers.
     """

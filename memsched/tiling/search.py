@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.regions.rules import Full, Geometry, Refusal
-from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Target
 from memsched.tiling.choices import Choices
 from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one
@@ -95,18 +95,14 @@ def search(
     graph: Graph,
     target: Target,
     dialect: Dialect,
-    limits: Limits,
+    run: Run,
     *,
-    started: float,
     most_macs: int,
     budget: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
 ) -> Found:
-    """Return the groups of ``graph`` to cut, as `Search` finds them by the end of ``limits``, begun at ``started``."""
-    one = Search(graph, target, dialect, most_macs=most_macs, budget=budget, on_progress=on_progress, stop=stop)
-    deadline = limits.deadline(started)
-    return one.run(deadline, deadline, limits.effort if limits.time_limit != 0 else 0.0)
+    """Return the groups of ``graph`` to cut, as `Search` finds them by the end of ``run``."""
+    one = Search(graph, target, dialect, run, most_macs=most_macs, budget=budget)
+    return one.run(run.deadline(), run.deadline(), run.limits.effort if run.limits.time_limit != 0 else 0.0)
 
 
 def _collapses(geometry: Geometry) -> bool:
@@ -135,12 +131,12 @@ class Search:
 
     Args:
         graph: Not lowered, its ops in order of execution.
+        run: Who may end it with what was found, and who is told the best peak whenever it or its work changes; when
+            it ends by itself is said to `Search.run`.
         most_macs: Extra multiply-accumulates permitted.
         budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
         enough: Whether a point without extra work, whose peak is within the budget, ends the search; without it any
             does.
-        on_progress: Told the best peak and its extra work whenever they change.
-        stop: Asked often; True ends the search with what was found.
     """
 
     def __init__(
@@ -148,12 +144,11 @@ class Search:
         graph: Graph,
         target: Target,
         dialect: Dialect,
+        run: Run,
         *,
         most_macs: int,
         budget: int | None = None,
         enough: Callable[[FrontierPoint], bool] | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
     ) -> None:
         self._intervals = intervals = Intervals(graph, target, dialect)
         self._most, self._budget = most_macs, budget
@@ -166,8 +161,7 @@ class Search:
         self._work = 0
         self._longest = _LONGEST
         self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
-        self._tell = on_progress or (lambda _peak, _macs: None)
-        self._stop = stop or (lambda: False)
+        self._asked = run
         self._enough = enough or (lambda _: True)
         self._dropped: Counter[tuple[int, int]] = Counter()
         self._waiting_ways: Iterator[Group] | None = None
@@ -213,12 +207,12 @@ class Search:
                 nothing is tried.
         """
         most = math.inf if effort is None else effort * _WORK_PER_SECOND
-        if self._waiting_ways is None and (not most or self._stop()):
+        if self._waiting_ways is None and (not most or self._asked.stop()):
             return Found(self._best, (self._best,), (), 0, exhausted=False)
         if self._waiting_ways is None:
             self._waiting_ways = self._proposals()
         for group in self._waiting_ways:
-            if self._stop():
+            if self._asked.stop():
                 return self._found(exhausted=False)
             self._judge(group)
             if self._work >= most or self._late(pause, end):
@@ -408,7 +402,7 @@ class Search:
         """Set the point of least peak that what was judged so far gives."""
         point = self._least_peak(self._peaks(), self._most)
         if (point.peak, point.extra_macs) != (self._best.peak, self._best.extra_macs):
-            self._tell(point.peak, point.extra_macs)
+            self._asked.tell("tiling", point.peak, None)
         self._best = point
 
     def _within(self, budget: int) -> FrontierPoint | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import random
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from memsched.allocate.greedy import Planner
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.timing import Stopwatch, timed
 
@@ -119,9 +119,7 @@ def tables(values: Values) -> Iterator[Part]:
             (greedy, offsets, _), planned = timed(lambda: Planner(blocks).run(bound))  # noqa: B023 - called at once
             limits = Limits(values.time_limit, seed, values.workers)
             watch = Stopwatch()
-            found = solve(
-                blocks, limits, started=time.monotonic(), capacity=capacity, lower_bound=bound, incumbent=offsets
-            )
+            found = solve(blocks, Run(limits), capacity=capacity, lower_bound=bound, incumbent=offsets)
             seconds = watch.seconds
             missed = capacity is not None and found.height > capacity
             check_packing(blocks, found, None if missed else capacity)

@@ -20,6 +20,7 @@ from memsched.remat.separator import TreeDecomposition, components, tree_decompo
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import light_model, network
 from scripts.bench.runner.text import kilobytes, percent
@@ -44,7 +45,7 @@ def table(graphs: Iterable[Graph], limits: Limits, budgets: Sequence[float | Non
     for graph in graphs:
         storage = Storage.of(graph)
         preds, sizes = storage.preds, [sum(storage.sizes[b] for b in made) for made in storage.creates]
-        best = schedule_graph(graph, limits).schedule
+        best = schedule_graph(graph, Run(limits)).schedule
         tree, path = tree_decomposition(preds), path_decomposition(undirected(preds), [best.order])
         if tree is None or path is None:
             raise ValueError("a decomposition without a limit of its width was not found")

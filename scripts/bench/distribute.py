@@ -21,6 +21,7 @@ from memsched.formats.onnx.reader import read
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
@@ -57,7 +58,7 @@ def found(graph: Graph, cluster: Cluster, method: Method, seconds: float) -> tup
     """Return a checked plan, None where none fits, and the seconds that the search took."""
     watch = Stopwatch()
     try:
-        plan = search(graph, cluster, Limits(seconds), method=method)
+        plan = search(graph, cluster, Run(Limits(seconds)), method=method)
     except NoPlanFitsError:
         return None, watch.seconds
     took = watch.seconds

@@ -77,11 +77,12 @@ def measure_here(kind: str, ops: int, time_limit: float) -> Measurement:
     from memsched.check.schedule import check_allocation, check_schedule
     from memsched.schedule.portfolio import schedule_graph
     from memsched.search.limits import Limits
+    from memsched.search.run import Run
 
     graph = KINDS[kind](ops)
     before = _megabytes()
     watch = Stopwatch()
-    result = schedule_graph(graph, Limits(time_limit=time_limit))
+    result = schedule_graph(graph, Run(Limits(time_limit=time_limit)))
     scheduled = watch.seconds
     search = sum(record.seconds for record in result.passes if record.name == "search")
     check_schedule(graph, result.schedule)

@@ -7,7 +7,6 @@ before is that of the greedy planners on the order of least peak; each later sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,12 +16,14 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
-from memsched.joint.improve import JointProgress, improve
+from memsched.joint.improve import improve
 from memsched.joint.layout import Layout, live_bytes
 from memsched.planning.orders import baselines, plan_module
 from memsched.runtimes.graph_plan import lower_module
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, one_of, option, positional, time_limit
 from scripts.bench.runner.models import built, light_models, shipped_tflite
@@ -70,17 +71,15 @@ def measure(graph: Graph, schedule: Schedule, alignment: int, limits: Limits) ->
     greedy = layout.allocation(layout.offsets, layout.method)
     reached = dict.fromkeys(STAGES, greedy.arena)
 
-    def tell(progress: JointProgress) -> None:
+    def tell(progress: Progress) -> None:
         for stage in STAGES[STAGES.index(progress.stage) :]:
-            reached[stage] = min(reached[stage], progress.arena)
+            reached[stage] = min(reached[stage], progress.best_peak)
 
     (last, allocation), seconds = timed(
         lambda: improve(
             *(graph, storage, schedule, greedy),
-            limits=limits,
-            started=time.monotonic(),
+            Run(limits, on_progress=tell),
             alignment=alignment,
-            on_progress=tell,
         )
     )
     check_allocation(graph, last, allocation)
@@ -110,7 +109,7 @@ def model_table(limits: Limits, only: Sequence[str] = ()) -> Iterator[Part]:
         for target_name in dict.fromkeys(("ideal", default_target(module.format))):
             target = load_target(target_name)
             lowered = lower_module(module, target)
-            plan = plan_module(module, lowered, limits)[0]
+            plan = plan_module(module, lowered, Run(limits))[0]
             file = baselines(module, lowered, target, ("file_order",))["file_order"].allocation.arena
             found = measure(plan.graph, plan.schedule, target.alignment_bytes, limits)
             peaks, greedy, arenas = peaks + found.peak, greedy + found.greedy, arenas + found.arena
@@ -129,7 +128,7 @@ def random_table(limits: Limits, layers: Sequence[int] = LAYERS, seeds: int = 8)
         found = []
         for seed in range(seeds):
             graph = layered(ops, seed)
-            found.append(measure(graph, schedule_graph(graph, limits).schedule, 1, limits))
+            found.append(measure(graph, schedule_graph(graph, Run(limits)).schedule, 1, limits))
         cells: list[object] = [ops]
         for arenas in zip(*[(one.greedy, *one.arenas) for one in found], strict=True):
             excess = [arena / one.peak - 1 for arena, one in zip(arenas, found, strict=True)]

@@ -164,6 +164,7 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
     from memsched.schedule.orders import ORDERS
     from memsched.schedule.portfolio import schedule_graph
     from memsched.search.limits import Limits
+    from memsched.search.run import Run
     from memsched.targets.load import load_target
     from tests.onnx_dags import shuffled
 
@@ -172,7 +173,7 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
         model = shuffled(make(seed), seed).SerializeToString()
         graph = apply_target(load_module(model, "dag.onnx", LoadOptions()).graph, load_target("onnxruntime"))
         storage = Storage.of(graph)
-        best = schedule_graph(graph, Limits(30, 0, 1), storage=storage).schedule
+        best = schedule_graph(graph, Run(Limits(30, 0, 1)), storage=storage).schedule
         planned, default = Planned.of(graph, storage), default_order(graph)
         guides = [best.order, default, *(rule(storage) for rule in ORDERS.values())]
         watch = Stopwatch()

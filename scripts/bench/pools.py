@@ -15,6 +15,7 @@ from memsched.commands.optimize.optimize import load
 from memsched.planning.orders import plan_module
 from memsched.runtimes.graph_plan import GraphPlan, lower_module
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Pool
 from memsched.targets.pool_plan import PoolPlan
@@ -29,10 +30,10 @@ def measure(path: str, values: Values) -> tuple[GraphPlan, PoolPlan]:
     module = load(path)
     target = load_target(values.target or default_target(module.format))
     limits = Limits(values.time_limit, values.seed)
-    main = plan_module(module, lower_module(module, target), limits)[0]
+    main = plan_module(module, lower_module(module, target), Run(limits))[0]
     size = int(main.checked.peak * values.share)
     pools = (Pool("fast", size, values.fast), Pool("slow", None, values.slow))
-    plan = place_in_pools(main.graph, main.schedule, pools, alignment=target.alignment_bytes, limits=limits)
+    plan = place_in_pools(main.graph, main.schedule, pools, alignment=target.alignment_bytes, run=Run(limits))
     check_pool_plan(main.graph, main.schedule, plan)
     return main, plan
 

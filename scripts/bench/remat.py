@@ -8,7 +8,6 @@ multiply-accumulates plus one for each byte read or written, as a part of execut
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from memsched.remat.search import Found, search
 from memsched.remat.trace import Tracer
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option
@@ -122,7 +122,7 @@ def network_table(names: Sequence[str], target: Target, seconds: float) -> Itera
     yield Heading("network", "ops", "none", *limits, "bound", "tree", "path", "~s")
     for name in names:
         graph, dialect = _load(name)
-        schedule = schedule_graph(apply_target(graph, target), Limits(_ORDER_SECONDS)).schedule
+        schedule = schedule_graph(apply_target(graph, target), Run(Limits(_ORDER_SECONDS))).schedule
         watch = Stopwatch()
         runs = [_run(graph, schedule.order, target, dialect, seconds, most_extra=extra) for extra in EXTRAS]
         spent = watch.seconds
@@ -138,9 +138,7 @@ def network_table(names: Sequence[str], target: Target, seconds: float) -> Itera
 
 
 def _run(graph: Graph, order: Sequence[int], target: Target, dialect: Dialect, seconds: float, **aim: float) -> Found:
-    return search(
-        graph, order, target, dialect, Limits(seconds), started=time.monotonic(), most_extra=aim["most_extra"]
-    )
+    return search(graph, order, target, dialect, Run(Limits(seconds)), most_extra=aim["most_extra"])
 
 
 def _cell(point: Point, macs: int, total: int) -> str:
@@ -166,7 +164,7 @@ def random_table(sizes: Sequence[int], seeds: Sequence[int], target: Target, sec
     for ops in sizes:
         for seed in seeds:
             graph = layers(ops, seed)
-            schedule = schedule_graph(graph, Limits(_ORDER_SECONDS)).schedule
+            schedule = schedule_graph(graph, Run(Limits(_ORDER_SECONDS))).schedule
             for part in PARTS:
                 cells = _measure(graph, schedule.order, schedule.peak, part, target, seconds)
                 yield ops, seed, percent(part), *cells
@@ -181,7 +179,7 @@ def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target:
     greedy = reduce_to(tracer, range(len(order)), budget)
     greedy_seconds = watch.seconds
     watch = Stopwatch()
-    found = search(graph, order, target, _PLAIN, Limits(seconds), started=time.monotonic(), budget=budget)
+    found = search(graph, order, target, _PLAIN, Run(Limits(seconds)), budget=budget)
     spent = watch.seconds
     best = found.best
     work = work_of(graph)

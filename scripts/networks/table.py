@@ -10,6 +10,7 @@ from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 
@@ -30,7 +31,7 @@ def rows(names: Sequence[str], target: str, limits: Limits, *, keep_activations:
     for name in names:
         graph = lowered(build(name, keep_activations=keep_activations).SerializeToString(), name, target)
         started = time.perf_counter()
-        result = schedule_graph(graph, limits)
+        result = schedule_graph(graph, Run(limits))
         seconds = time.perf_counter() - started
         peaks = [result.baselines[order][1] for order in ("file", "reverse post-order", "greedy")]
         sizes = [*peaks, result.schedule.peak, result.schedule.lower_bound]

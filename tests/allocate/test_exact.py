@@ -20,6 +20,7 @@ from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block, Packing, Part
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.allocate import CAPACITY, generate, shuffled
 
 
@@ -31,7 +32,7 @@ def pack(
     blocks: Sequence[Block], capacity: int | None = None, *, seconds: float | None = None, seed: int = 0
 ) -> Packing:
     bound = lower_bound(without_overlaps(blocks))[0]
-    packing = solve(blocks, Limits(seconds, seed), started=time.monotonic(), capacity=capacity, lower_bound=bound)
+    packing = solve(blocks, Run(Limits(seconds, seed)), capacity=capacity, lower_bound=bound)
     check_packing(blocks, packing, capacity)
     return packing
 
@@ -130,7 +131,7 @@ def test_each_solver_agrees_at_each_capacity(kind: str) -> None:
                 assert outcome.status == expected, (blocks, capacity)
                 assert expected == "found" or capacity < outcome.least * unit <= least
             for order in (None, range(len(blocks))):
-                found = fit(blocks, capacity, unit, order, seed=0, conflicts=10_000, deadline=float("inf"), stop=never)
+                found = fit(blocks, capacity, unit, order, seed=0, conflicts=10_000, run=Run(Limits(None)))
                 assert found.status == expected
 
 
@@ -168,7 +169,7 @@ def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert task is not None
     offsets = []
     for workers in (1, 2):
-        rounds = Rounds(task, Limits(60, 0, workers), float("inf"), never)
+        rounds = Rounds(task, Run(Limits(None, 0, workers)))
         found = rounds.settle((), 1 << 40, 0, CAPACITY * 1024, minimize=False)
         rounds.close()
         offsets.append(found)
@@ -180,8 +181,8 @@ def test_attempts_are_made_here_once_a_process_has_died(monkeypatch: pytest.Monk
     monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
     task = Task.of(generate(60, 4, times=40))
     assert task is not None
-    rounds = Rounds(task, Limits(60, 0, 2), float("inf"), never)
-    alone = Rounds(task, Limits(60, 0, 1), float("inf"), never)
+    rounds = Rounds(task, Run(Limits(None, 0, 2)))
+    alone = Rounds(task, Run(Limits(None, 0, 1)))
     for number in range(2):
         assert rounds._round(CAPACITY - 1, number) == alone._round(CAPACITY - 1, number)
         assert rounds._crew is not None
@@ -197,10 +198,10 @@ def test_the_time_limit_and_stop_end_it_with_the_best_known() -> None:
     blocks = generate(400, 5)
     # Of the processor: what others do meanwhile is not counted, and one process cannot spend more than passes.
     began, used = time.monotonic(), time.process_time()
-    packing = solve(blocks, Limits(0.3), started=began, lower_bound=lower_bound(blocks)[0])
+    packing = solve(blocks, Run(Limits(0.3), started=began), lower_bound=lower_bound(blocks)[0])
     assert time.process_time() - used < 3
     check_packing(blocks, packing)
-    stopped = solve(blocks, Limits(None), started=began, lower_bound=lower_bound(blocks)[0], stop=lambda: True)
+    stopped = solve(blocks, Run(Limits(None), started=began, stop=lambda: True), lower_bound=lower_bound(blocks)[0])
     check_packing(blocks, stopped)
 
 
@@ -230,7 +231,7 @@ def test_degenerate_blocks() -> None:
 def test_large_inputs_are_left_as_they_are() -> None:
     blocks = [Block.whole(1 + i % 7, i, i + 3) for i in range(5000)]
     used = time.process_time()
-    packing = solve(blocks, Limits(2.0), started=time.monotonic(), lower_bound=lower_bound(blocks)[0])
+    packing = solve(blocks, Run(Limits(2.0)), lower_bound=lower_bound(blocks)[0])
     check_packing(blocks, packing)
     assert time.process_time() - used < 20
 

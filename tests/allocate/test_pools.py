@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import random
 import subprocess
@@ -27,6 +26,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, InPlace, Op, Schedule, Tensor
 from memsched.graph.packing import Block, Packing, Part, height_of
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Pool
 from tests.random_graphs import random_graph, random_order
 
@@ -113,7 +113,7 @@ def problems(draw: st.DrawFn) -> PoolProblem:
 @given(problems())
 def test_the_least_of_all_assignments(problem: PoolProblem) -> None:
     best = by_brute_force(problem)
-    found = solve_pools(problem, LIMITS)
+    found = solve_pools(problem, Run(LIMITS))
     greedy = greedy_pools(problem)
     if best is None:
         assert (found.status, found.pool_of, greedy) == ("infeasible", (), None)
@@ -131,7 +131,7 @@ def test_the_relaxation_is_not_enough_where_the_bytes_fit_but_the_addresses_do_n
     blocks = tuple(Block.whole(size, begin, end) for size, begin, end in spans)
     pools = (Pool("fast", lowest(list(blocks)) - 1, 1), Pool("slow", None, 5))
     problem = PoolProblem(blocks, (10, 9, 8, 7, 6, 5, 4), pools)
-    found = solve_pools(problem, LIMITS)
+    found = solve_pools(problem, Run(LIMITS))
     check_solution(problem, found)
     assert found.status == "optimal"
     assert found.traffic == by_brute_force(problem)
@@ -139,35 +139,36 @@ def test_the_relaxation_is_not_enough_where_the_bytes_fit_but_the_addresses_do_n
 
 def test_the_relaxation_fills_no_pool_beyond_its_size() -> None:
     blocks = [Block.whole(2, 0, 3), Block.whole(2, 2, 4), Block.whole(4, 3, 5)]
-    found = choose(blocks, [[3, 30], [4, 40], [5, 50]], (5, None), limits=LIMITS, deadline=math.inf)
+    found = choose(blocks, [[3, 30], [4, 40], [5, 50]], (5, None), run=Run(LIMITS))
     assert (found.pool_of, found.bound, found.optimal) == ((0, 1, 0), 48, True)
 
 
 def test_a_cut_holds_for_every_pool_of_its_size_or_less() -> None:
     blocks = [Block.whole(2, 0, 1), Block.whole(2, 1, 2), Block.whole(5, 2, 3)]
     costs = [[1, 2, 9]] * 3
-    found = choose(blocks, costs, (4, 5, None), limits=LIMITS, deadline=math.inf)
+    found = choose(blocks, costs, (4, 5, None), run=Run(LIMITS))
     assert (found.pool_of, found.bound, found.optimal) == ((0, 0, 1), 4, True)
-    cut = choose(blocks, costs, (4, 5, None), limits=LIMITS, deadline=math.inf, cuts=[Cut((0, 1), 4)])
+    cut = choose(blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[Cut((0, 1), 4)])
     assert cut.bound == 5
     assert cut.pool_of in {(0, 1, 1), (1, 0, 1)}
-    both = choose(
-        blocks, costs, (4, 5, None), limits=LIMITS, deadline=math.inf, cuts=[Cut((0, 1, 2), 9), Cut((0, 1), 5)]
-    )
+    both = choose(blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[Cut((0, 1, 2), 9), Cut((0, 1), 5)])
     assert both.bound == 5
-    none = choose(blocks, [[1, 2]] * 3, (4, 4), limits=LIMITS, deadline=math.inf, addresses=True)
+    none = choose(blocks, [[1, 2]] * 3, (4, 4), run=Run(LIMITS), addresses=True)
     assert (none.pool_of, none.infeasible) == (None, True)
 
 
 def test_all_in_the_first_pool_needs_no_search() -> None:
     problem = PoolProblem((Block.whole(4, 0, 2),), (7,), (Pool("fast", 4, 3), Pool("slow", None, 9)))
-    found = solve_pools(problem, Limits(time_limit=0.0))
+    found = solve_pools(problem, Run(Limits(time_limit=0.0)))
     assert (found.status, found.traffic, found.pool_of, found.offsets) == ("optimal", 21, (0,), (0,))
 
 
 def test_no_blocks_and_one_pool() -> None:
-    assert solve_pools(PoolProblem((), (), (Pool("only", 0, 2),)), LIMITS).status == "optimal"
-    assert solve_pools(PoolProblem((Block.whole(5, 0, 1),), (1,), (Pool("only", 4, 2),)), LIMITS).status == "infeasible"
+    assert solve_pools(PoolProblem((), (), (Pool("only", 0, 2),)), Run(LIMITS)).status == "optimal"
+    assert (
+        solve_pools(PoolProblem((Block.whole(5, 0, 1),), (1,), (Pool("only", 4, 2),)), Run(LIMITS)).status
+        == "infeasible"
+    )
 
 
 def test_time_and_stop_keep_the_greedy_placement() -> None:
@@ -177,9 +178,9 @@ def test_time_and_stop_keep_the_greedy_placement() -> None:
     )
     problem = PoolProblem(blocks, tuple(rng.randrange(1, 99) for _ in blocks), (Pool("a", 300, 1), Pool("b", None, 7)))
     for found in (
-        solve_pools(problem, Limits(time_limit=0.0)),
-        solve_pools(problem, LIMITS, stop=lambda: True),
-        solve_pools(problem, Limits(time_limit=20.0), started=time.monotonic() - 100),
+        solve_pools(problem, Run(Limits(time_limit=0.0))),
+        solve_pools(problem, Run(LIMITS, stop=lambda: True)),
+        solve_pools(problem, Run(Limits(time_limit=20.0), started=time.monotonic() - 100)),
     ):
         assert (found.status, found.method) == ("feasible", "greedy by traffic per byte")
         assert found.traffic == found.greedy_traffic
@@ -247,7 +248,7 @@ def test_the_traffic_of_slices_and_concatenations() -> None:
     assert by_name["q"] == 6 + 6
     assert by_name["x"] == 1 + 1 + 1
     pools = (Pool("fast", 8, 1), Pool("slow", None, 4))
-    plan = place_in_pools(graph, schedule, pools, alignment=1, limits=LIMITS)
+    plan = place_in_pools(graph, schedule, pools, alignment=1, run=Run(LIMITS))
     check_pool_plan(graph, schedule, plan)
     place_of = {
         graph.tensors[tensor].name: number
@@ -266,7 +267,7 @@ def test_plans_for_random_graphs_pass_the_checker(seed: int, ops: int, alignment
     schedule = schedule_of(graph, random_order(rng, graph))
     size = rng.randrange(1, max(2, schedule.peak))
     pools = (Pool("fast", size, 1), Pool("slow", 2 * size, 3), Pool("dram", None, 10))
-    plan = place_in_pools(graph, schedule, pools, alignment=alignment, limits=LIMITS)
+    plan = place_in_pools(graph, schedule, pools, alignment=alignment, run=Run(LIMITS))
     check_pool_plan(graph, schedule, plan)
     assert plan.status == "optimal"
     assert plan.lower_bound == plan.traffic <= (plan.greedy_traffic or plan.traffic) <= plan.dearest_traffic
@@ -277,7 +278,7 @@ def broken(plan_index: int) -> str:
     ops = (Op("f", "F", (0,), (1,)), Op("g", "G", (0, 1), (2,)))
     graph = Graph("g", tensors, ops, (0,), (2,))
     schedule = schedule_of(graph)
-    plan = place_in_pools(graph, schedule, (Pool("fast", 8, 1), Pool("slow", None, 4)), alignment=4, limits=LIMITS)
+    plan = place_in_pools(graph, schedule, (Pool("fast", 8, 1), Pool("slow", None, 4)), alignment=4, run=Run(LIMITS))
     check_pool_plan(graph, schedule, plan)
     fast, slow = plan.allocations
     changed = [
@@ -305,12 +306,13 @@ def test_the_same_placement_whatever_the_hash_seed() -> None:
 import random
 from memsched.allocate.pools import *
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.graph.packing import Block
 from memsched.targets.model import Pool
 rng = random.Random(1)
 blocks = tuple(Block.whole(rng.randrange(1, 40), b := rng.randrange(20), b + rng.randrange(1, 9)) for _ in range(14))
 problem = PoolProblem(blocks, tuple(rng.randrange(99) for _ in blocks), (Pool("a", 60, 1), Pool("b", None, 7)))
-found = solve_pools(problem, Limits(time_limit=None, effort=60.0))
+found = solve_pools(problem, Run(Limits(time_limit=None, effort=60.0)))
 print(found.status, found.pool_of, found.offsets, found.traffic)
 """
     outputs = {

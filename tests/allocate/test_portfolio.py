@@ -14,11 +14,13 @@ from memsched.allocate.bounds import live_bound, lower_bound
 from memsched.allocate.components import components
 from memsched.allocate.conflicts import conflicts_of, overlapping_pairs, without_overlaps
 from memsched.allocate.greedy import Planner
-from memsched.allocate.portfolio import PackProgress, pack
+from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.errors import UsageError
 from memsched.graph.packing import Block, Packing, Part, height_of
 from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
 from tests.allocate.packings import any_blocks, cells, is_valid, least_height, tiny_blocks
 
 LIMITS = Limits(time_limit=None, rounds=3)
@@ -49,14 +51,14 @@ def test_given_addresses_are_kept_and_hints_followed_where_they_fit(blocks: list
 @given(tiny_blocks())
 def test_small_packings_against_all_addresses(blocks: list[Block]) -> None:
     least = least_height(blocks)
-    found = pack(blocks, LIMITS)
+    found = pack(blocks, Run(LIMITS))
     check_packing(blocks, found)
     assert found.lower_bound <= least <= found.height
     assert lower_bound(without_overlaps(blocks))[0] <= least
     if found.status == "optimal":
         assert found.height == least
     if least:
-        within = pack(blocks, LIMITS, capacity=least - 1, minimize=False)
+        within = pack(blocks, Run(LIMITS), capacity=least - 1, minimize=False)
         assert within.status == "infeasible" or within.height >= least
         if within.status == "infeasible":
             check_packing(blocks, within, least - 1)
@@ -134,19 +136,19 @@ def test_the_live_bound_rounds_what_alignment_wastes() -> None:
 
 def test_a_capacity_that_nothing_fits_into_is_infeasible() -> None:
     blocks = [Block.whole(5, 0, 2), Block.whole(6, 1, 3)]
-    found = pack(blocks, LIMITS, capacity=10)
+    found = pack(blocks, Run(LIMITS), capacity=10)
     assert (found.status, found.offsets, found.lower_bound) == ("infeasible", (), 11)
     check_packing(blocks, found, 10)
-    assert pack(blocks, LIMITS, capacity=11, minimize=False).height == 11
+    assert pack(blocks, Run(LIMITS), capacity=11, minimize=False).height == 11
 
 
 def test_a_packing_that_fits_ends_the_search() -> None:
     rng = random.Random(3)
     blocks = [Block.whole(rng.randint(1, 50), b := rng.randint(0, 30), b + rng.randint(1, 10)) for _ in range(60)]
-    first = pack(blocks, LIMITS, capacity=10**6, minimize=False)
+    first = pack(blocks, Run(LIMITS), capacity=10**6, minimize=False)
     assert (first.method, first.states) == ("greedy by size", 1)
-    told: list[PackProgress] = []
-    pack(blocks, LIMITS, on_progress=told.append)
+    told: list[Progress] = []
+    pack(blocks, Run(LIMITS, on_progress=told.append))
     assert told
     assert told[0].stage == "greedy planning"
 
@@ -154,7 +156,7 @@ def test_a_packing_that_fits_ends_the_search() -> None:
 def test_stopping_leaves_the_best_so_far() -> None:
     rng = random.Random(4)
     blocks = [Block.whole(rng.randint(1, 50), b := rng.randint(0, 30), b + rng.randint(1, 10)) for _ in range(60)]
-    found = pack(blocks, LIMITS, stop=lambda: True)
+    found = pack(blocks, Run(LIMITS, stop=lambda: True))
     check_packing(blocks, found)
     assert found.states == 1
 
@@ -187,9 +189,9 @@ def test_very_many_blocks_are_swept_above_given_addresses(monkeypatch: pytest.Mo
 def test_the_seed_decides_the_local_search() -> None:
     rng = random.Random(6)
     blocks = [Block.whole(rng.randint(1, 99), b := rng.randint(0, 40), b + rng.randint(1, 20)) for _ in range(90)]
-    one, two = (pack(blocks, Limits(0.0, seed)) for seed in (0, 1))
+    one, two = (pack(blocks, Run(Limits(0.0, seed))) for seed in (0, 1))
     assert isinstance(one, Packing)
-    assert one.offsets == pack(blocks, Limits(0.0, 0)).offsets
+    assert one.offsets == pack(blocks, Run(Limits(0.0, 0))).offsets
     for found in (one, two):
         check_packing(blocks, found)
 
@@ -201,11 +203,11 @@ def hard_blocks() -> list[Block]:
 
 
 def test_when_the_time_is_up_the_first_plan_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = pack(hard_blocks(), Limits(time_limit=0.0))
+    late = pack(hard_blocks(), Run(Limits(time_limit=0.0)))
     check_packing(hard_blocks(), late)
     assert (late.states, late.method) == (1, "greedy by size")
     monkeypatch.setattr(greedy, "MOST_SCANNED", 50)
-    assert pack(hard_blocks(), Limits(time_limit=0.0)).method == "best fit by time"
+    assert pack(hard_blocks(), Run(Limits(time_limit=0.0))).method == "best fit by time"
 
 
 def test_local_search_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +220,6 @@ def test_local_search_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert pack(hard_blocks(), None).states > 200
     monkeypatch.setattr("time.monotonic", tick)
-    found = pack(hard_blocks(), Limits(time_limit=0.5), started=0.0)
+    found = pack(hard_blocks(), Run(Limits(time_limit=0.5), started=0.0))
     check_packing(hard_blocks(), found)
     assert 14 < found.states < 50

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -22,9 +21,11 @@ from memsched.commands.batch.run import Event, run_batch
 from memsched.errors import UsageError
 from memsched.schedule.parallel import search_all
 from memsched.search.dask import connect, executor_at
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests import small_models
 from tests.dask.local_cluster import Addresses, local_cluster
-from tests.schedule.test_parallel import jobs, never
+from tests.schedule.test_parallel import jobs
 from tests.test_batch import children_of, written
 
 
@@ -79,9 +80,9 @@ def test_a_batch_on_a_cluster_and_here_write_the_same(cluster: Addresses, zoo: P
 
 def test_independent_parts_of_a_graph(cluster: Addresses) -> None:
     work = jobs(6)
-    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
+    alone = search_all(work, Run(Limits(None, workers=1)))
     with executor_at(cluster.scheduler) as executor:
-        assert search_all(work, workers=1, deadline=math.inf, stop=never, executor=executor) == alone
+        assert search_all(work, Run(Limits(None, executor=executor))) == alone
 
 
 def test_from_the_command_line(cluster: Addresses, zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:

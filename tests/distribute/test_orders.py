@@ -15,6 +15,7 @@ from memsched.distribute.space import NoPlanFitsError
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import LinearTime
 from tests.distribute.graphs import chain, cluster, conv, network, random_cluster, random_network
 
@@ -31,15 +32,15 @@ def wide_first(branches: int = 4) -> Graph:
 
 def test_what_fits_in_a_better_order_alone_is_planned_in_it() -> None:
     graph = wide_first()
-    plenty = plan_in_best_order(graph, cluster(2, bandwidth=1e6, times=FAST), Limits(None))
+    plenty = plan_in_best_order(graph, cluster(2, bandwidth=1e6, times=FAST), Run(Limits(None)))
     assert plenty.found is not None
     assert plenty.found.peak < plenty.given.peak
     with pytest.raises(NoPlanFitsError) as caught:
-        search(graph, cluster(2, memory=1, times=FAST), Limits(None))
+        search(graph, cluster(2, memory=1, times=FAST), Run(Limits(None)))
     tight = cluster(2, bandwidth=1e6, memory=caught.value.least - 1, times=FAST)
     with pytest.raises(NoPlanFitsError):
-        search(graph, tight, Limits(None))
-    found = plan_in_best_order(graph, tight, Limits(None))
+        search(graph, tight, Run(Limits(None)))
+    found = plan_in_best_order(graph, tight, Run(Limits(None)))
     assert (found.order, found.given.plan, found.proven) == ("found", None, True)
     assert max(found.plan.memory) < caught.value.least
     check_plan(graph, found.plan, tight)
@@ -50,8 +51,8 @@ def test_what_fits_in_a_better_order_alone_is_planned_in_it() -> None:
 def test_no_plan_is_worse_than_in_the_order_of_the_file(method: Method) -> None:
     for seed in range(1 if method == "exact" else 3):
         graph, devices = random_network(seed, 5), random_cluster(random.Random(seed))
-        alone = search(graph, devices, Limits(None), method=method)
-        found = plan_in_best_order(graph, devices, Limits(None), method=method)
+        alone = search(graph, devices, Run(Limits(None)), method=method)
+        found = plan_in_best_order(graph, devices, Run(Limits(None)), method=method)
         assert found.plan.latency <= alone.latency * (1 + 1e-9)
         assert found.given.plan == alone
         assert 0 < found.plan.lower_bound <= found.plan.latency
@@ -59,7 +60,7 @@ def test_no_plan_is_worse_than_in_the_order_of_the_file(method: Method) -> None:
 
 
 def test_of_equal_plans_that_of_the_file_is_kept() -> None:
-    found = plan_in_best_order(wide_first(), cluster(1), Limits(None))
+    found = plan_in_best_order(wide_first(), cluster(1), Run(Limits(None)))
     assert found.found is not None
     assert found.found.plan is not None
     assert found.found.plan.memory[0] < found.plan.memory[0] or found.order == "found"
@@ -67,7 +68,7 @@ def test_of_equal_plans_that_of_the_file_is_kept() -> None:
 
 
 def test_where_no_order_is_better_there_is_one_search() -> None:
-    found = plan_in_best_order(chain(), cluster(2), Limits(None))
+    found = plan_in_best_order(chain(), cluster(2), Run(Limits(None)))
     assert (found.order, found.found, found.proven) == ("given", None, True)
 
 
@@ -75,29 +76,29 @@ def test_where_nothing_fits_the_better_order_says_what_would_do() -> None:
     graph = wide_first()
     for count in (1, 2):
         with pytest.raises(NoPlanFitsError) as alone:
-            search(graph, cluster(count, memory=1, times=FAST), Limits(None))
+            search(graph, cluster(count, memory=1, times=FAST), Run(Limits(None)))
         with pytest.raises(NoPlanFitsError) as both:
-            plan_in_best_order(graph, cluster(count, memory=1, times=FAST), Limits(None))
+            plan_in_best_order(graph, cluster(count, memory=1, times=FAST), Run(Limits(None)))
         assert both.value.least < alone.value.least
         assert not alone.value.proven
         assert both.value.proven == (count == 1)
         enough = cluster(count, memory=both.value.least, times=FAST)
-        assert max(plan_in_best_order(graph, enough, Limits(None)).plan.memory) <= both.value.least
+        assert max(plan_in_best_order(graph, enough, Run(Limits(None))).plan.memory) <= both.value.least
 
 
 def test_the_order_found_has_time_where_nothing_fits_in_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search in the file's order may use up all the time; what it leaves is not nothing."""
-    seen = []
+    seen: list[tuple[object, Run]] = []
 
-    def recorded(*args: object, **options: object) -> object:
-        seen.append((options["order"], args[2]))
+    def recorded(_graph: Graph, _devices: object, run: Run, **options: object) -> object:
+        seen.append((options["order"], run))
         raise NoPlanFitsError("no", (1,), 1, proven=False)
 
     monkeypatch.setattr(orders, "search", recorded)
     with pytest.raises(NoPlanFitsError):
-        plan_in_best_order(wide_first(), cluster(2), Limits(8.0), started=-1e9)
+        plan_in_best_order(wide_first(), cluster(2), Run(Limits(8.0), started=-1e9))
     assert [order is None for order, _ in seen] == [True, False]
-    assert seen[1][1] == Limits(2.0)
+    assert seen[1][1].limits == Limits(2.0)
 
 
 def test_what_is_proven_of_one_order_is_not_said_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_what_is_proven_of_one_order_is_not_said_of_both(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(orders, "search", sharp)
     devices = cluster(2, bandwidth=1e6, times=FAST)
-    found = plan_in_best_order(wide_first(), devices, Limits(None), method="even")
+    found = plan_in_best_order(wide_first(), devices, Run(Limits(None)), method="even")
     assert found.given.plan is not None
     assert found.given.plan.lower_bound == found.given.plan.latency
     assert found.found is not None
@@ -125,5 +126,5 @@ def test_an_order_that_is_not_proven_proves_nothing(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(orders, "schedule_graph", unproven)
     with pytest.raises(NoPlanFitsError, match="would do") as caught:
-        plan_in_best_order(wide_first(), cluster(1, memory=1), Limits(None))
+        plan_in_best_order(wide_first(), cluster(1, memory=1), Run(Limits(None)))
     assert not caught.value.proven

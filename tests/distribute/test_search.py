@@ -23,6 +23,7 @@ from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.graph.distribution import Axis
 from memsched.graph.model import Graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.cluster import Cluster, LinearTime, without
 from tests.distribute.graphs import chain, cluster, conv, figure, network, random_cluster, random_network
 
@@ -55,7 +56,7 @@ def test_exact_equals_brute_force_on_a_tiny_chain(seed: int) -> None:
         2, bandwidth=10 ** pick.uniform(4, 6), latency=pick.choice([0, 1e-5]), times=FAST[: pick.randint(1, 2)],
         mode=pick.choice(["broadcast", "point-to-point"]),
     )  # fmt: skip
-    plan = search(graph, devices, Limits(None), method="exact")
+    plan = search(graph, devices, Run(Limits(None)), method="exact")
     assert plan.latency == pytest.approx(brute_force(Space.of(graph), devices), rel=1e-9)
     assert plan.lower_bound == plan.latency
     check_plan(graph, plan, devices)
@@ -65,7 +66,7 @@ def test_exact_equals_brute_force_where_a_tensor_is_read_twice() -> None:
     graph = network((1, 1, 3, 1), [("Relu", [0], (1, 1, 3, 1), {}), ("Conv", [1], (1, 1, 3, 1), conv(1)),
                                    ("Add", [1, 2], (1, 1, 3, 1), {})])  # fmt: skip
     devices = cluster(2, bandwidth=1e6, times=FAST)
-    plan = search(graph, devices, Limits(None), method="exact")
+    plan = search(graph, devices, Run(Limits(None)), method="exact")
     assert plan.latency == plan.lower_bound == pytest.approx(brute_force(Space.of(graph), devices), rel=1e-9)
 
 
@@ -84,7 +85,7 @@ def test_exact_claims_nothing_that_a_plan_that_fits_contradicts(seed: int) -> No
     small = replace(devices, devices=tuple(replace(device, memory=limit) for device in devices.devices))
     best = min(plan.latency for plan in plans if max(plan.memory) <= limit)
     try:
-        found = search(graph, small, Limits(None), method="exact")
+        found = search(graph, small, Run(Limits(None)), method="exact")
     except NoPlanFitsError:
         return
     assert max(found.memory) <= limit
@@ -94,9 +95,9 @@ def test_exact_claims_nothing_that_a_plan_that_fits_contradicts(seed: int) -> No
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_is_not_slower_than_the_genetic_search(seed: int) -> None:
     devices = cluster(2, bandwidth=10.0 ** (4 + seed), latency=1e-6, times=FAST)
-    exact = search(chain(4), devices, Limits(None, seed), method="exact")
+    exact = search(chain(4), devices, Run(Limits(None, seed)), method="exact")
     assert exact.lower_bound == exact.latency
-    assert exact.latency <= search(chain(4), devices, Limits(None, seed), method="genetic").latency
+    assert exact.latency <= search(chain(4), devices, Run(Limits(None, seed)), method="genetic").latency
 
 
 # The program ------------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def test_genetic_search_is_never_worse_than_its_seeds_and_repeats() -> None:
     axes = first_axes(space)
     seeds = [rules.even(space, axes, 3)]
     settings = Settings(size=24, generations=30, patience=30)
-    first, second = (evolve(space, devices, axes, seeds, Limits(None, 7), settings=settings) for _ in range(2))
+    first, second = (evolve(space, devices, axes, seeds, Run(Limits(None, 7)), settings=settings) for _ in range(2))
     assert first == second
     found = plan_in(space, first, devices)
     assert found.latency < plan_in(space, seeds[0], devices).latency
@@ -178,7 +179,7 @@ def test_genetic_search_is_never_worse_than_its_seeds_and_repeats() -> None:
 def test_without_pymoo_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymoo.optimize", None)
     with pytest.raises(RuntimeUnavailableError, match=r"memsched\[distribute\]"):
-        search(chain(), cluster(2), Limits(None), method="genetic")
+        search(chain(), cluster(2), Run(Limits(None)), method="genetic")
 
 
 # Everything -------------------------------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ def test_without_pymoo_the_message_says_what_to_install(monkeypatch: pytest.Monk
 def test_auto_is_the_best_and_repeats(seed: int) -> None:
     pick = random.Random(seed)
     graph, devices = random_network(seed, layers=5), random_cluster(pick)
-    found = {method: search(graph, devices, Limits(None), method=method) for method in ("single", "even", "auto")}
+    found = {method: search(graph, devices, Run(Limits(None)), method=method) for method in ("single", "even", "auto")}
     assert found["auto"].latency <= min(found["single"].latency, found["even"].latency)
-    assert found["auto"] == search(graph, devices, Limits(None))
+    assert found["auto"] == search(graph, devices, Run(Limits(None)))
     for plan in found.values():
         check_plan(graph, plan, devices)
         assert 0 < plan.lower_bound <= plan.latency
@@ -199,7 +200,7 @@ def test_auto_is_the_best_and_repeats(seed: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_on_one_device_and_on_the_figure(method: str) -> None:
     for devices in (cluster(1), cluster(3)):
-        plan = search(figure(), devices, Limits(None), method=method, home=len(devices.devices) - 1)  # type: ignore[arg-type]
+        plan = search(figure(), devices, Run(Limits(None)), method=method, home=len(devices.devices) - 1)  # type: ignore[arg-type]
         check_plan(figure(), plan, devices)
         assert plan.home == len(devices.devices) - 1
 
@@ -207,11 +208,11 @@ def test_every_method_on_one_device_and_on_the_figure(method: str) -> None:
 def test_several_devices_fit_what_none_of_them_does() -> None:
     deep = network((1, 32, 8, 1), [("Conv", [place], (1, 32, 8, 1), conv(32)) for place in range(4)])
     roomy = cluster(4, bandwidth=1e6, times=FAST)
-    alone = max(search(deep, roomy, Limits(None), method="single").memory)
+    alone = max(search(deep, roomy, Run(Limits(None)), method="single").memory)
     tight = cluster(4, bandwidth=1e6, times=FAST, memory=alone // 2)
     with pytest.raises(NoPlanFitsError) as caught:
-        search(deep, tight, Limits(None), method="single")
-    plan = search(deep, tight, Limits(None))
+        search(deep, tight, Run(Limits(None)), method="single")
+    plan = search(deep, tight, Run(Limits(None)))
     assert max(plan.memory) <= alone // 2
     assert max(plan.memory) >= caught.value.least > 0
     check_plan(deep, plan, tight)
@@ -219,13 +220,13 @@ def test_several_devices_fit_what_none_of_them_does() -> None:
 
 def test_where_nothing_fits_the_least_memory_would_do() -> None:
     with pytest.raises(NoPlanFitsError) as caught:
-        search(tower(), cluster(3, memory=64, times=FAST), Limits(None))
+        search(tower(), cluster(3, memory=64, times=FAST), Run(Limits(None)))
     error = caught.value
     assert error.exit_code == 3
     assert not error.proven
     assert f"({error.least} bytes)" in str(error)
     enough = cluster(3, memory=error.least, times=FAST)
-    assert max(search(tower(), enough, Limits(None)).memory) <= error.least
+    assert max(search(tower(), enough, Run(Limits(None))).memory) <= error.least
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -236,17 +237,17 @@ def test_what_is_said_to_be_enough_is_enough(seed: int) -> None:
         return replace(devices, devices=tuple(replace(device, memory=size) for device in devices.devices))
 
     with pytest.raises(NoPlanFitsError) as caught:
-        search(graph, with_memory(1), Limits(None))
-    assert max(search(graph, with_memory(caught.value.least), Limits(None)).memory) <= caught.value.least
+        search(graph, with_memory(1), Run(Limits(None)))
+    assert max(search(graph, with_memory(caught.value.least), Run(Limits(None))).memory) <= caught.value.least
 
 
 def test_on_one_device_the_least_memory_is_known() -> None:
     with pytest.raises(NoPlanFitsError) as caught:
-        search(tower(), cluster(1, memory=64), Limits(None), least_order=True)
+        search(tower(), cluster(1, memory=64), Run(Limits(None)), least_order=True)
     assert caught.value.proven
-    assert caught.value.least == search(tower(), cluster(1), Limits(None)).memory[0]
+    assert caught.value.least == search(tower(), cluster(1), Run(Limits(None))).memory[0]
     with pytest.raises(NoPlanFitsError, match="would do") as caught:
-        search(tower(), cluster(1, memory=64), Limits(None))
+        search(tower(), cluster(1, memory=64), Run(Limits(None)))
     assert not caught.value.proven
 
 
@@ -254,7 +255,7 @@ def test_replanning_without_a_device() -> None:
     devices = cluster(3, bandwidth=1e6, times=FAST)
     smaller = without(devices, 0)
     assert [device.name for device in smaller.devices] == ["d1", "d2"]
-    plan = search(tower(), smaller, Limits(None))
+    plan = search(tower(), smaller, Run(Limits(None)))
     assert plan.devices == 2
     check_plan(tower(), plan, smaller)
 
@@ -262,21 +263,21 @@ def test_replanning_without_a_device() -> None:
 def test_no_time_still_gives_a_plan() -> None:
     devices = cluster(3, bandwidth=1e6, times=FAST)
     for method in ("auto", "exact", "genetic"):
-        check_plan(tower(), search(tower(), devices, Limits(0.0), method=method), devices)
+        check_plan(tower(), search(tower(), devices, Run(Limits(0.0)), method=method), devices)
 
 
 def test_wrong_arguments() -> None:
     with pytest.raises(UsageError, match="no method"):
-        search(chain(), cluster(2), Limits(None), method="magic")  # type: ignore[arg-type]
+        search(chain(), cluster(2), Run(Limits(None)), method="magic")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="device 2"):
-        search(chain(), cluster(2), Limits(None), home=2)
+        search(chain(), cluster(2), Run(Limits(None)), home=2)
     with pytest.raises(UsageError, match="order"):
-        search(chain(), cluster(2), Limits(None), order=[0, 0, 1])
+        search(chain(), cluster(2), Run(Limits(None)), order=[0, 0, 1])
 
 
 def test_slow_links_leave_all_to_one_device() -> None:
     devices = cluster(3, bandwidth=1.0, latency=10.0, times=FAST[:1])
-    plan = search(tower(), devices, Limits(None))
+    plan = search(tower(), devices, Run(Limits(None)))
     assert sum(bool(one) for one in plan.steps[0].computations) == 1
     fast = replace(devices, router=replace(devices.router, bandwidth=1e9, latency=0.0))
-    assert search(tower(), fast, Limits(None)).latency < plan.latency / 2
+    assert search(tower(), fast, Run(Limits(None))).latency < plan.latency / 2

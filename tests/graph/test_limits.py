@@ -37,19 +37,6 @@ def test_what_is_no_limit_is_refused(values: dict[str, Any], message: str) -> No
     assert str(caught.value) == message
 
 
-def test_the_time_left_falls_to_0_and_never_below() -> None:
-    limits = Limits(time_limit=5.0)
-    assert limits.deadline(100.0) == 105.0
-    assert [limits.remaining(100.0, now) for now in (100.0, 104.5, 105.0, 107.0)] == [5.0, 0.5, 0.0, 0.0]
-    assert Limits(time_limit=0.0).remaining(7.0, 7.0) == 0.0
-
-
-def test_without_a_limit_there_is_no_end() -> None:
-    limits = Limits(time_limit=None)
-    assert limits.deadline(3.0) == math.inf
-    assert limits.remaining(3.0, 1e9) == math.inf
-
-
 def test_limits_are_equal_wherever_the_work_is_done() -> None:
     assert Limits() == Limits(executor=object())  # type: ignore[arg-type]
     assert "executor" not in repr(Limits())

@@ -8,7 +8,9 @@ import pytest
 
 from memsched.allocate.bounds import lower_bound
 from memsched.graph.packing import Block, Part, height_of
-from memsched.joint.fit import Interrupt, fit
+from memsched.joint.fit import fit
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.joint.packing_brute_force import least_height
 
 
@@ -59,7 +61,7 @@ def test_an_interrupt_ends_it() -> None:
         asked += 1
         return asked > 1
 
-    assert fit(blocks, lower_bound(blocks)[0], interrupt=Interrupt(stop=lambda: True)) is None
-    assert fit(blocks, lower_bound(blocks)[0], interrupt=Interrupt(stop=second)) is None
+    assert fit(blocks, lower_bound(blocks)[0], run=Run(Limits(None), stop=lambda: True)) is None
+    assert fit(blocks, lower_bound(blocks)[0], run=Run(Limits(None), stop=second)) is None
     # Without the interrupt it was asked for as long as the solver ran.
     assert 2 <= asked < 100

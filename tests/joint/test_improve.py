@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from memsched.graph.model import Allocation, Graph, Op, Schedule, Status, Tensor
 from memsched.joint.improve import improve
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.joint.packing_brute_force import least_arena
 from tests.random_graphs import random_graph, random_layered_graph
 
@@ -39,9 +39,7 @@ def improved(
     status: Status = "optimal" if bound == profile.peak else "feasible"
     schedule = Schedule(order, profile.in_place(storage, order), profile.peak, bound, status, "given", "given")
     allocation = allocate(graph, schedule, alignment=alignment, storage=storage)
-    found = improve(
-        graph, storage, schedule, allocation, limits=Limits(limit), started=time.monotonic(), alignment=alignment
-    )
+    found = improve(graph, storage, schedule, allocation, run=Run(Limits(limit)), alignment=alignment)
     check_allocation(graph, *found)
     return (schedule, allocation), found
 
@@ -77,7 +75,7 @@ def test_neither_peak_nor_arena_ever_grows(seed: int) -> None:
 def test_the_same_input_gives_the_same_result() -> None:
     graph = random_layered_graph(random.Random(101), 20, width=8)
     storage = Storage.of(graph)
-    schedule = schedule_graph(graph, Limits(None), storage=storage).schedule
+    schedule = schedule_graph(graph, Run(Limits(None)), storage=storage).schedule
     first, second = (improved(graph, schedule.order, bound=schedule.lower_bound, limit=None)[1] for _ in range(2))
     assert first == second
     assert first[1].arena == schedule.peak

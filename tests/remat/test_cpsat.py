@@ -10,6 +10,7 @@ from memsched.remat.cost import judge
 from memsched.remat.cpsat import least_cost
 from memsched.remat.greedy import reduce_to
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, every_sequence, layered, tiny, tracer_of, unet
 
@@ -28,7 +29,7 @@ def test_the_least_cost_of_every_budget(target: str, copies: int) -> None:
         peaks = sorted({peak for peak, _ in all_})
         for budget in [peaks[0] - 1, *peaks[:4]]:
             costs = [cost for peak, cost in all_ if peak <= budget]
-            found = least_cost(tracer, budget, LIMITS, copies=copies)
+            found = least_cost(tracer, budget, Run(LIMITS), copies=copies)
             if not costs:
                 assert found.status == "infeasible"
                 continue
@@ -45,7 +46,7 @@ def test_a_hint_is_never_made_worse_and_may_repeat_more_often() -> None:
     assert known.peak <= budget
     tracer = tracer_of(graph, load_target("paper"))
     if tuple(dict.fromkeys(known.sequence)) == tuple(range(tracer.count)):
-        found = least_cost(tracer, budget, Limits(None, effort=1.0), hint=known.sequence, most_cost=known.cost)
+        found = least_cost(tracer, budget, Run(Limits(None, effort=1.0)), hint=known.sequence, most_cost=known.cost)
         assert found.sequence is not None
         assert found.cost <= known.cost
 
@@ -53,16 +54,16 @@ def test_a_hint_is_never_made_worse_and_may_repeat_more_often() -> None:
 def test_groups_are_executed_as_one() -> None:
     graph = unet()
     tracer = tracer_of(graph, load_target("paper"))
-    found = least_cost(tracer, 62, LIMITS, groups=[(0,), (1,), (2,), (3, 4), (5,)])
+    found = least_cost(tracer, 62, Run(LIMITS), groups=[(0,), (1,), (2,), (3, 4), (5,)])
     assert (found.sequence, found.status) == ((0, 1, 2, 3, 4, 1, 5), "optimal")
     # With the upsampling in one group with its reader, both count as repeated; what nobody reads is then left out.
-    found = least_cost(tracer, 62, LIMITS, groups=[(0,), (1, 2), (3,), (4,), (5,)])
+    found = least_cost(tracer, 62, Run(LIMITS), groups=[(0,), (1, 2), (3,), (4,), (5,)])
     assert (found.sequence, found.cost) == ((0, 1, 2, 3, 4, 1, 5), 20)
     assert found.cost_bound > 20
 
 
 def test_no_sequence_that_costs_too_much() -> None:
     tracer = tracer_of(unet(), load_target("paper"))
-    assert least_cost(tracer, 62, LIMITS, most_cost=19).status == "infeasible"
-    assert least_cost(tracer, 62, LIMITS, max_intervals=5).status == "refused"
-    assert least_cost(tracer, 62, LIMITS, stop=lambda: True).status in {"unknown", "optimal"}
+    assert least_cost(tracer, 62, Run(LIMITS), most_cost=19).status == "infeasible"
+    assert least_cost(tracer, 62, Run(LIMITS), max_intervals=5).status == "refused"
+    assert least_cost(tracer, 62, Run(LIMITS, stop=lambda: True)).status in {"unknown", "optimal"}

@@ -23,6 +23,7 @@ from memsched.remat.rewrite import repeatable
 from memsched.remat.search import Found, search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from tests.remat.pebbles import least_points, mixed, sequences
@@ -103,8 +104,8 @@ def test_what_is_proven_holds_where_the_game_is_generous(target: Target, seed: i
 
 def searched(graph: Graph, target: Target, **options: float | int | None) -> Found:
     """Search without any time."""
-    order = schedule_graph(apply_target(graph, target), Limits(rounds=2)).schedule.order
-    return search(graph, order, target, PLAIN, Limits(0), started=time.monotonic() - 1, **options)  # type: ignore[arg-type]
+    order = schedule_graph(apply_target(graph, target), Run(Limits(rounds=2))).schedule.order
+    return search(graph, order, target, PLAIN, Run(Limits(0), started=time.monotonic() - 1), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("first", range(0, 240, 40))
@@ -139,9 +140,9 @@ def test_first_executions_may_come_in_another_order() -> None:
     target = load_target("paper")
     true = least_points(graph, target)
     peak, dearest = true[-1]
-    fixed = least_cost(tracer_of(graph, target), peak, Limits(20))
+    fixed = least_cost(tracer_of(graph, target), peak, Run(Limits(20)))
     assert (fixed.status, fixed.cost, dearest) == ("optimal", 70, 12)
-    found = search(graph, range(6), target, PLAIN, Limits(0), started=time.monotonic(), budget=peak)
+    found = search(graph, range(6), target, PLAIN, Run(Limits(0)), budget=peak)
     assert (found.best.cost, found.best.status) == (12, "optimal")
     # What is proven for an order of first executions is not called optimal.
     point = Point(peak, 70, 0, 0, (), cost_bound=70, scope="order")

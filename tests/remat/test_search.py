@@ -14,6 +14,7 @@ from memsched.remat.cost import judge
 from memsched.remat.search import Found, search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, layered, unet
 
@@ -25,9 +26,9 @@ NO_TIME_LIMIT = Limits(None, effort=1.0)
 
 
 def run(graph: Graph, part: float | None = None) -> Found:
-    schedule = schedule_graph(apply_target(graph, IDEAL), NO_TIME_LIMIT).schedule
+    schedule = schedule_graph(apply_target(graph, IDEAL), Run(NO_TIME_LIMIT)).schedule
     budget = None if part is None else int(schedule.peak * part)
-    return search(graph, schedule.order, IDEAL, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), budget=budget)
+    return search(graph, schedule.order, IDEAL, PLAIN, Run(NO_TIME_LIMIT), budget=budget)
 
 
 @pytest.mark.parametrize("part", [0.9, 0.75, None])
@@ -54,7 +55,7 @@ def test_the_frontier_falls_and_every_point_is_true(part: float | None) -> None:
 
 def test_the_least_work_is_proven_where_the_graph_is_small() -> None:
     order = range(6)
-    found = search(unet(), order, PAPER, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), budget=62)
+    found = search(unet(), order, PAPER, PLAIN, Run(NO_TIME_LIMIT), budget=62)
     assert found.met
     assert (found.best.sequence, found.best.cost, found.best.status) == ((0, 1, 2, 3, 4, 1, 5), 20, "optimal")
 
@@ -68,12 +69,12 @@ def test_what_other_methods_found_is_proven_too() -> None:
 
 
 def test_no_work_where_none_is_needed() -> None:
-    found = search(unet(), range(6), PAPER, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), budget=72)
+    found = search(unet(), range(6), PAPER, PLAIN, Run(NO_TIME_LIMIT), budget=72)
     assert (found.best.cost, found.best.sequence, found.best.peak) == (0, (0, 1, 2, 3, 4, 5), 72)
 
 
 def test_a_budget_that_nothing_meets_gives_the_least_peak() -> None:
-    found = search(unet(), range(6), PAPER, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), budget=10)
+    found = search(unet(), range(6), PAPER, PLAIN, Run(NO_TIME_LIMIT), budget=10)
     assert not found.met
     assert found.best.peak == found.frontier[-1].peak < 72
 
@@ -82,12 +83,12 @@ def test_never_worse_than_no_repetition() -> None:
     graph = layered(2, 30)
     order = tuple(range(len(graph.ops)))
     peak = evaluate(Storage.of(apply_target(graph, IDEAL)), order).peak
-    none = search(graph, order, IDEAL, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), most_extra=0.0)
+    none = search(graph, order, IDEAL, PLAIN, Run(NO_TIME_LIMIT), most_extra=0.0)
     assert none.best.peak <= peak
     assert none.best.cost == 0
-    no_time = search(graph, order, IDEAL, PLAIN, Limits(0), started=time.monotonic(), budget=1)
+    no_time = search(graph, order, IDEAL, PLAIN, Run(Limits(0)), budget=1)
     assert no_time.best.sequence == order
-    stopped = search(graph, order, IDEAL, PLAIN, NO_TIME_LIMIT, started=time.monotonic(), stop=lambda: True)
+    stopped = search(graph, order, IDEAL, PLAIN, Run(NO_TIME_LIMIT, stop=lambda: True))
     assert stopped.best.peak <= peak
 
 
@@ -97,7 +98,7 @@ def test_the_limit_of_time_is_kept() -> None:
     order = range(len(graph.ops))
     budget = evaluate(Storage.of(apply_target(graph, IDEAL)), order).peak * 7 // 10
     started = time.process_time()
-    search(graph, order, IDEAL, PLAIN, Limits(1.0), started=time.monotonic(), budget=budget)
+    search(graph, order, IDEAL, PLAIN, Run(Limits(1.0)), budget=budget)
     assert time.process_time() - started < 8
 
 

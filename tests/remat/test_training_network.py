@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import onnx
 import pytest
@@ -19,6 +17,7 @@ from memsched.remat.search import search
 from memsched.runtimes.onnxruntime.verification import compare_models
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from scripts.networks.training import training
 
@@ -70,8 +69,8 @@ def test_activations_computed_again_are_bit_equal() -> None:
     data = training().SerializeToString()
     module = load_module(data, "training.onnx", LoadOptions())
     graph, dialect, target = module.graphs[0], rewriter.dialect(module), load_target("ideal")
-    order = schedule_graph(apply_target(graph, target), Limits(None, effort=1.0)).schedule.order
-    found = search(graph, order, target, dialect, Limits(None, effort=1.0), started=time.monotonic(), most_extra=0.1)
+    order = schedule_graph(apply_target(graph, target), Run(Limits(None, effort=1.0))).schedule.order
+    found = search(graph, order, target, dialect, Run(Limits(None, effort=1.0)), most_extra=0.1)
     assert found.best.peak < 0.95 * found.frontier[0].peak
     assert found.best.cost <= 0.1 * found.total
     again = rematerialise(graph, found.best.sequence, dialect).graph

@@ -13,6 +13,7 @@ from memsched.graph.liveness import Storage
 from memsched.schedule.exact import search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 
@@ -30,10 +31,10 @@ def test_all_methods_find_the_optimum(batch: int) -> None:
         fused = search(fuse(storage).tasks)
         unfused = search(single_op_tasks(storage))
         assert (fused.lower_bound, unfused.lower_bound) == (best, best)
-        result = schedule_graph(graph, Limits(None)).schedule
+        result = schedule_graph(graph, Run(Limits(None))).schedule
         assert result.status == "optimal"
         assert check_schedule(graph, result).peak == best
         if number % 25 == 0:
-            by_cpsat = schedule_graph(graph, Limits(None), solver="cpsat").schedule
+            by_cpsat = schedule_graph(graph, Run(Limits(None)), solver="cpsat").schedule
             assert by_cpsat.status == "optimal"
             assert check_schedule(graph, by_cpsat).peak == best

@@ -17,6 +17,7 @@ from memsched.schedule import exact
 from memsched.schedule.backtrack import Metric, full_memory, search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.text import printed
 from scripts.bench.schedule.backtrack import random_order, series_parallel, tables
 from tests.brute_force import footprints, optimal_peak, topological_orders
@@ -199,13 +200,13 @@ def test_as_the_solver_of_a_graph() -> None:
     proven = 0
     for seed in range(60):
         graph = random_graph(random.Random(seed), 10)
-        schedule = schedule_graph(graph, Limits(), solver="backtrack").schedule
+        schedule = schedule_graph(graph, Run(Limits()), solver="backtrack").schedule
         assert schedule.status == "optimal"
         assert schedule.peak == schedule.lower_bound == optimal_peak(graph)
         proven += schedule.proof.startswith("backtracking")
     assert proven
     limited = random_layered_graph(random.Random(0), 60, width=15)
-    schedule = schedule_graph(limited, Limits(time_limit=0), solver="backtrack").schedule
+    schedule = schedule_graph(limited, Run(Limits(time_limit=0)), solver="backtrack").schedule
     assert schedule.status == "feasible"
 
 

@@ -16,6 +16,7 @@ from memsched.schedule.exact import search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.schedule.segments import split
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.brute_force import optimal_peak, residue
 from tests.random_graphs import random_graph
 
@@ -55,7 +56,7 @@ def test_what_certainly_lives_at_the_end_is_in_the_bound(seed: int) -> None:
         best = optimal_peak(graph)
         end = residue(graph, set(range(len(graph.ops))))
         for solver in ("file", "greedy", "auto"):
-            schedule = schedule_graph(graph, Limits(5.0), solver=solver).schedule
+            schedule = schedule_graph(graph, Run(Limits(5.0)), solver=solver).schedule
             assert end <= schedule.lower_bound <= best
         may = [False] * len(graph.ops)
         assert end <= least_peak(graph, may) <= best
@@ -68,7 +69,7 @@ def test_all_outputs_of_a_wide_graph_live_at_the_end() -> None:
     tensors = (Tensor("x", 100), *(Tensor(f"y{number}", 50) for number in range(20)))
     ops = tuple(Op(f"op{number}", "Op", (0,), (number + 1,)) for number in range(20))
     graph = Graph("wide", tensors, ops, (0,), tuple(range(1, 21)))
-    schedule = schedule_graph(graph, Limits(), solver="file").schedule
+    schedule = schedule_graph(graph, Run(Limits()), solver="file").schedule
     # The last op reads the input as well.
     assert (schedule.lower_bound, schedule.peak, schedule.status) == (1100, 1100, "optimal")
 

@@ -16,6 +16,7 @@ from memsched.schedule import cpsat
 from memsched.schedule.cpsat import solve
 from memsched.schedule.formulation import formulate
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.brute_force import optimal_peak, topological_orders
 from tests.random_graphs import random_graph
 
@@ -68,8 +69,8 @@ def test_windows_are_those_of_figure_4() -> None:
 
 def test_pruning_removes_variables_and_changes_nothing_else() -> None:
     tasks = _tasks(_layers(random.Random(5), 6, 3))
-    pruned = solve(tasks, _LIMITS)
-    whole = solve(tasks, _LIMITS, prune=False)
+    pruned = solve(tasks, Run(_LIMITS))
+    whole = solve(tasks, Run(_LIMITS), prune=False)
     assert (pruned.status, whole.status) == ("optimal", "optimal")
     assert pruned.peak == whole.peak
     assert pruned.variables < 0.7 * whole.variables
@@ -78,7 +79,7 @@ def test_pruning_removes_variables_and_changes_nothing_else() -> None:
 
 
 def test_a_chain_has_no_variables_at_all() -> None:
-    result = solve(_tasks(_wired(5, [(0, 1), (1, 2), (2, 3), (3, 4)], [3, 1, 4, 1, 5])), _LIMITS)
+    result = solve(_tasks(_wired(5, [(0, 1), (1, 2), (2, 3), (3, 4)], [3, 1, 4, 1, 5])), Run(_LIMITS))
     assert (result.order, result.peak, result.status, result.variables) == ((0, 1, 2, 3, 4), 6, "optimal", 0)
 
 
@@ -90,7 +91,7 @@ def test_agrees_with_brute_force_on_random_graphs() -> None:
         storage = Storage.of(graph)
         tasks = single_op_tasks(storage)
         best = optimal_peak(graph)
-        result = solve(tasks, _LIMITS, prune=seed % 3 > 0, hint=range(len(tasks)) if seed % 2 else None)
+        result = solve(tasks, Run(_LIMITS), prune=seed % 3 > 0, hint=range(len(tasks)) if seed % 2 else None)
         assert (result.status, result.peak, result.lower_bound) == ("optimal", best, best), seed
         assert result.order is not None
         assert evaluate(storage, tasks.expand(result.order)).peak == best
@@ -108,7 +109,7 @@ def test_agrees_with_brute_force_on_fused_graphs() -> None:
         rng = random.Random(seed)
         graph = random_graph(rng, rng.randint(6, 11))
         tasks = fuse(Storage.of(graph)).tasks
-        result = solve(tasks, _LIMITS)
+        result = solve(tasks, Run(_LIMITS))
         assert (result.status, result.peak) == ("optimal", optimal_peak(graph)), seed
         program = formulate(tasks)
         assert program is not None
@@ -128,7 +129,7 @@ def test_agrees_with_brute_force_on_any_contraction() -> None:
         tasks = _contracted(storage, rng)
         orders = _task_orders(tasks)
         best = min(evaluate(storage, tasks.expand(order)).peak for order in orders)
-        result = solve(tasks, _LIMITS)
+        result = solve(tasks, Run(_LIMITS))
         assert (result.status, result.peak, result.lower_bound) == ("optimal", best, best), seed
         program = formulate(tasks)
         assert program is not None
@@ -161,30 +162,30 @@ def test_orders_a_part_as_it_runs_between_the_others() -> None:
     _, after = tasks.run(range(len(tasks)))
     part = restrict(tasks, range(3, 9), frozenset(range(3)), after[2])
     best = min(max(part.run(order)[0]) for order in _task_orders(part))
-    result = solve(part, _LIMITS)
+    result = solve(part, Run(_LIMITS))
     assert (result.status, result.peak) == ("optimal", best)
 
 
 def test_an_empty_graph_needs_its_inputs() -> None:
-    result = solve(_tasks(Graph("none", (Tensor("x", 7),), (), (0,), (0,))), _LIMITS)
+    result = solve(_tasks(Graph("none", (Tensor("x", 7),), (), (0,), (0,))), Run(_LIMITS))
     assert (result.order, result.peak, result.status) == ((), 7, "optimal")
 
 
 def test_an_upper_bound_that_no_order_keeps_is_proven_to_be_none() -> None:
     graph = _layers(random.Random(1), 4, 3)
-    best = solve(_tasks(graph), _LIMITS)
+    best = solve(_tasks(graph), Run(_LIMITS))
     assert best.peak is not None
-    tight = solve(_tasks(graph), _LIMITS, upper_bound=best.peak)
+    tight = solve(_tasks(graph), Run(_LIMITS), upper_bound=best.peak)
     assert (tight.status, tight.peak) == ("optimal", best.peak)
-    below = solve(_tasks(graph), _LIMITS, upper_bound=best.peak - 1, hint=best.order)
+    below = solve(_tasks(graph), Run(_LIMITS), upper_bound=best.peak - 1, hint=best.order)
     assert (below.status, below.order, below.lower_bound) == ("infeasible", None, best.peak)
-    contradiction = solve(_tasks(graph), _LIMITS, lower_bound=best.peak, upper_bound=best.peak - 1)
+    contradiction = solve(_tasks(graph), Run(_LIMITS), lower_bound=best.peak, upper_bound=best.peak - 1)
     assert contradiction.status == "infeasible"
 
 
 def test_an_order_that_needs_no_more_than_the_lower_bound_is_good_enough() -> None:
     tasks = _tasks(_layers(random.Random(2), 4, 3))
-    generous = solve(tasks, _LIMITS, lower_bound=10**9)
+    generous = solve(tasks, Run(_LIMITS), lower_bound=10**9)
     assert generous.status == "optimal"
     assert generous.lower_bound == 10**9
     assert generous.peak is not None
@@ -194,9 +195,9 @@ def test_an_order_that_needs_no_more_than_the_lower_bound_is_good_enough() -> No
 def test_an_optimal_hint_is_returned_as_it_is() -> None:
     tasks = _tasks(_wired(6, [(0, 3), (1, 3), (2, 3), (3, 4), (3, 5)], [2, 2, 2, 9, 1, 1]))
     hint = (2, 0, 1, 3, 5, 4)
-    result = solve(tasks, _LIMITS, hint=hint)
+    result = solve(tasks, Run(_LIMITS), hint=hint)
     assert (result.order, result.status) == (hint, "optimal")
-    known = solve(tasks, _LIMITS, hint=hint, lower_bound=result.lower_bound)
+    known = solve(tasks, Run(_LIMITS), hint=hint, lower_bound=result.lower_bound)
     assert (known.order, known.status, known.variables) == (hint, "optimal", 0)
 
 
@@ -205,7 +206,7 @@ def test_a_bad_hint_is_improved() -> None:
     hint = (0, 1, 2, 3, 4)
     assert max(tasks.run(hint)[0]) == 19
     peaks: list[int] = []
-    result = solve(tasks, _LIMITS, hint=hint, on_progress=lambda peak, _bound: peaks.append(peak))
+    result = solve(tasks, Run(_LIMITS, on_progress=lambda progress: peaks.append(progress.best_peak)), hint=hint)
     assert (result.peak, result.status) == (11, "optimal")
     assert peaks[-1] == 11
     assert peaks == sorted(peaks, reverse=True)
@@ -216,14 +217,14 @@ def test_the_time_limit_is_kept_and_the_hint_survives() -> None:
     hint = tuple(range(len(tasks)))
     # Of the processor: what others do meanwhile is not counted.
     started = time.process_time()
-    timed = solve(tasks, Limits(time_limit=2), hint=hint)
+    timed = solve(tasks, Run(Limits(time_limit=2)), hint=hint)
     assert time.process_time() - started < 4
     assert timed.status in {"feasible", "unknown"}
-    result = solve(tasks, Limits(time_limit=None, effort=0.1), hint=hint)
+    result = solve(tasks, Run(Limits(time_limit=None, effort=0.1)), hint=hint)
     assert result.status == "feasible"
     assert result.peak is not None
     assert result.lower_bound < result.peak <= max(tasks.run(hint)[0])
-    nothing = solve(tasks, Limits(time_limit=0))
+    nothing = solve(tasks, Run(Limits(time_limit=0)))
     assert (nothing.order, nothing.status) == (None, "unknown")
 
 
@@ -237,9 +238,8 @@ def test_it_stops_when_asked() -> None:
         asked += bool(told)
         return bool(told)
 
-    result = solve(
-        *(tasks, Limits(None)), hint=range(len(tasks)), stop=stop, on_progress=lambda peak, _bound: told.append(peak)
-    )
+    run = Run(Limits(None), stop=stop, on_progress=lambda progress: told.append(progress.best_peak))
+    result = solve(tasks, run, hint=range(len(tasks)))
     assert result.status == "feasible"
     assert asked < 100
 
@@ -254,13 +254,13 @@ def test_an_interrupt_is_passed_on() -> None:
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        solve(tasks, Limits(None), stop=stop)
+        solve(tasks, Run(Limits(None), stop=stop))
     assert next(calls) < 100
 
 
 def test_a_model_that_would_fill_the_memory_is_refused() -> None:
     tasks = _tasks(_layers(random.Random(4), 30, 8))
-    result = solve(tasks, _LIMITS, max_variables=10_000)
+    result = solve(tasks, Run(_LIMITS), max_variables=10_000)
     assert (result.order, result.status) == (None, "refused")
     assert result.variables > 10_000
     program = formulate(tasks)
@@ -278,7 +278,7 @@ def test_too_many_dying_sets_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     assert program is not None
     assert len(program.credits[0]) == 15
     monkeypatch.setattr("memsched.schedule.formulation._MOST_DYING_SETS", 10)
-    assert solve(tasks, _LIMITS).status == "refused"
+    assert solve(tasks, Run(_LIMITS)).status == "refused"
 
 
 @pytest.mark.parametrize(("claim", "optimal"), [(10, False), (12, True)])
@@ -289,15 +289,15 @@ def test_a_claim_that_liveness_contradicts_is_never_passed_on(
     outcome = cpsat._Outcome((0, 2, 1, 3, 4), claim, claim, optimal=optimal, infeasible=False)
     monkeypatch.setattr(cpsat._Model, "search", lambda *_: outcome)
     with pytest.raises(InternalError, match=f"claims a peak of {claim} bytes, but the order has 11"):
-        solve(tasks, _LIMITS)
+        solve(tasks, Run(_LIMITS))
 
 
 def test_the_result_depends_on_nothing_but_the_seed() -> None:
     tasks = _tasks(_layers(random.Random(9), 6, 4))
-    first = solve(tasks, Limits(seed=3))
+    first = solve(tasks, Run(Limits(seed=3)))
     assert first.status == "optimal"
     for workers in (1, 4):
-        assert solve(tasks, Limits(seed=3, workers=workers)).order == first.order
+        assert solve(tasks, Run(Limits(seed=3, workers=workers))).order == first.order
 
 
 @pytest.mark.parametrize(
@@ -306,10 +306,3 @@ def test_the_result_depends_on_nothing_but_the_seed() -> None:
 def test_senseless_limits_name_the_option(name: str, value: float) -> None:
     with pytest.raises(UsageError, match="--" + name.replace("_", "-")):
         Limits(**{name: value})  # type: ignore[arg-type]
-
-
-def test_limits_know_what_is_left() -> None:
-    assert Limits(time_limit=5).deadline(10.0) == 15.0
-    assert Limits(time_limit=5).remaining(10.0, 12.0) == 3.0
-    assert Limits(time_limit=5).remaining(10.0, 20.0) == 0.0
-    assert Limits(time_limit=None).remaining(10.0, 20.0) == float("inf")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -18,6 +16,8 @@ from memsched.graph.contraction import single_op_tasks
 from memsched.graph.liveness import Storage
 from memsched.schedule import parallel
 from memsched.schedule.parallel import Job, search_all
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.random_graphs import random_graph, random_layered_graph
 
 
@@ -33,16 +33,16 @@ def never() -> bool:
 
 def test_same_results_as_one_by_one() -> None:
     work = jobs(6)
-    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
-    assert search_all(work, workers=2, deadline=math.inf, stop=never) == alone
+    alone = search_all(work, Run(Limits(None, workers=1)))
+    assert search_all(work, Run(Limits(None, workers=2))) == alone
     assert all(result is not None and result.complete for result in alone)
 
 
 def test_a_process_that_dies_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     work = jobs(3)
-    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
+    alone = search_all(work, Run(Limits(None, workers=1)))
     monkeypatch.setattr(parallel, "_search_until", _die)
-    assert search_all(work, workers=2, deadline=math.inf, stop=never) == alone
+    assert search_all(work, Run(Limits(None, workers=2))) == alone
 
 
 class Lossy(Executor):
@@ -65,8 +65,8 @@ class Lossy(Executor):
 
 def test_another_executor_gives_the_same_and_what_it_loses_is_done_here() -> None:
     work = jobs(6)
-    alone = search_all(work, workers=1, deadline=math.inf, stop=never)
-    assert search_all(work, workers=1, deadline=math.inf, stop=never, executor=Lossy()) == alone
+    alone = search_all(work, Run(Limits(None, workers=1)))
+    assert search_all(work, Run(Limits(None, executor=Lossy()))) == alone
 
 
 def _die(_job: Job, _seconds: float) -> None:
@@ -77,7 +77,7 @@ def test_stopping_ends_the_processes() -> None:
     hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
     work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
     asked = iter([False] * 5)
-    assert search_all(work, workers=2, deadline=math.inf, stop=lambda: next(asked, True)) == [None, None]
+    assert search_all(work, Run(Limits(None, workers=2), stop=lambda: next(asked, True))) == [None, None]
     for process in multiprocessing.active_children():
         process.join(300)
         assert not process.is_alive()
@@ -86,5 +86,8 @@ def test_stopping_ends_the_processes() -> None:
 def test_the_deadline_ends_the_processes() -> None:
     hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
     work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
-    results = search_all(work, workers=2, deadline=time.monotonic() + 0.2, stop=never)
-    assert all(result is not None and not result.complete for result in results)
+    results = search_all(work, Run(Limits(0.2, workers=2)))
+    assert all(result is None or not result.complete for result in results)
+    for process in multiprocessing.active_children():
+        process.join(300)
+        assert not process.is_alive()

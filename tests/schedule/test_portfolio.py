@@ -13,6 +13,7 @@ from memsched.graph.model import Graph, Op, Tensor
 from memsched.schedule.portfolio import SOLVERS, schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
+from memsched.search.run import Run
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains
 
@@ -22,7 +23,7 @@ def test_no_solver_is_worse_than_the_file(solver: str) -> None:
     rng = random.Random(7)
     for _ in range(25):
         graph = random_graph(rng, rng.randint(1, 10))
-        result = schedule_graph(graph, Limits(None), solver=solver)
+        result = schedule_graph(graph, Run(Limits(None)), solver=solver)
         checked = check_schedule(graph, result.schedule)
         assert checked.peak <= result.baselines["file"][1]
         if checked.peak == result.baselines["file"][1]:
@@ -31,14 +32,16 @@ def test_no_solver_is_worse_than_the_file(solver: str) -> None:
 
 def test_the_solvers_that_prove_agree() -> None:
     graph = chains(4, 4, (7, 1, 9, 3))
-    peaks = {name: schedule_graph(graph, Limits(None), solver=name).schedule for name in ("auto", "exact", "cpsat")}
+    peaks = {
+        name: schedule_graph(graph, Run(Limits(None)), solver=name).schedule for name in ("auto", "exact", "cpsat")
+    }
     assert {schedule.status for schedule in peaks.values()} == {"optimal"}
     assert len({schedule.peak for schedule in peaks.values()}) == 1
 
 
 def test_a_time_limit_of_zero_keeps_the_best_cheap_order() -> None:
     graph = random_layered_graph(random.Random(3), 400, width=40)
-    schedule = schedule_graph(graph, Limits(0.0)).schedule
+    schedule = schedule_graph(graph, Run(Limits(0.0))).schedule
     assert schedule.status == "feasible"
     assert schedule.lower_bound < schedule.peak
     check_schedule(graph, schedule)
@@ -46,7 +49,7 @@ def test_a_time_limit_of_zero_keeps_the_best_cheap_order() -> None:
 
 def test_stopping_keeps_the_best_order() -> None:
     graph = random_layered_graph(random.Random(3), 400, width=40)
-    schedule = schedule_graph(graph, Limits(None), stop=lambda: True).schedule
+    schedule = schedule_graph(graph, Run(Limits(None), stop=lambda: True)).schedule
     assert schedule.status == "feasible"
     check_schedule(graph, schedule)
 
@@ -55,20 +58,20 @@ def test_the_time_limit_is_kept() -> None:
     graph = random_layered_graph(random.Random(3), 2_000, width=300)
     # Of the processor: what others do meanwhile is not counted, and one process cannot spend more than passes.
     started = time.process_time()
-    schedule = schedule_graph(graph, Limits(3.0)).schedule
+    schedule = schedule_graph(graph, Run(Limits(3.0))).schedule
     assert time.process_time() - started < 6.0
     check_schedule(graph, schedule)
 
 
 def test_dives_improve_what_cannot_be_proven() -> None:
     graph = random_layered_graph(random.Random(5), 120, width=14)
-    result = schedule_graph(graph, Limits(None, effort=1.0), solver="exact")
+    result = schedule_graph(graph, Run(Limits(None, effort=1.0)), solver="exact")
     assert result.schedule.peak < min(peak for _, peak in result.baselines.values())
 
 
 def test_progress_only_ever_improves() -> None:
     told: list[Progress] = []
-    schedule_graph(chains(6, 5, (7, 1, 9, 3, 2)), Limits(None), on_progress=told.append)
+    schedule_graph(chains(6, 5, (7, 1, 9, 3, 2)), Run(Limits(None), on_progress=told.append))
     assert [p.best_peak for p in told] == sorted((p.best_peak for p in told), reverse=True)
     bounds = [p.lower_bound for p in told if p.lower_bound is not None]
     assert len(bounds) == len(told)
@@ -78,22 +81,22 @@ def test_progress_only_ever_improves() -> None:
 
 def test_same_input_same_order() -> None:
     graph = chains(5, 5, (7, 1, 9, 3, 2))
-    first = schedule_graph(graph, Limits(None))
-    second = schedule_graph(graph, Limits(None, workers=2))
+    first = schedule_graph(graph, Run(Limits(None)))
+    second = schedule_graph(graph, Run(Limits(None, workers=2)))
     assert first.schedule.order == second.schedule.order
 
 
 def test_bad_arguments() -> None:
     graph = chains(2, 2, (3, 4))
     with pytest.raises(UsageError, match="--solver magic"):
-        schedule_graph(graph, Limits(1.0), solver="magic")
+        schedule_graph(graph, Run(Limits(1.0)), solver="magic")
     backwards = Graph("bad", (Tensor("x", 1), Tensor("y", 1)), (Op("a", "Op", (1,), (1,)),), (0,), (1,))
     with pytest.raises(GraphError, match="cycle"):
-        schedule_graph(backwards, Limits(1.0))
+        schedule_graph(backwards, Run(Limits(1.0)))
 
 
 def test_graphs_without_ops() -> None:
-    schedule = schedule_graph(Graph("empty", (Tensor("x", 4),), (), (0,), (0,)), Limits(1.0)).schedule
+    schedule = schedule_graph(Graph("empty", (Tensor("x", 4),), (), (0,), (0,)), Run(Limits(1.0))).schedule
     assert schedule.order == ()
     assert (schedule.peak, schedule.status) == (4, "optimal")
 
@@ -103,14 +106,14 @@ def test_partitioned_orders_are_valid_and_no_worse(partitions: int) -> None:
     rng = random.Random(partitions)
     for _ in range(20):
         graph = random_graph(rng, rng.randint(4, 12))
-        result = schedule_graph(graph, Limits(None), partitions=partitions)
+        result = schedule_graph(graph, Run(Limits(None)), partitions=partitions)
         assert check_schedule(graph, result.schedule).peak <= result.baselines["file"][1]
-    whole = schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(None))
-    assert schedule_graph(chains(4, 5, (7, 1, 9, 3)), Limits(None), partitions=partitions).schedule.peak >= (
+    whole = schedule_graph(chains(4, 5, (7, 1, 9, 3)), Run(Limits(None)))
+    assert schedule_graph(chains(4, 5, (7, 1, 9, 3)), Run(Limits(None)), partitions=partitions).schedule.peak >= (
         whole.schedule.peak
     )
 
 
 def test_no_partition_is_no_number() -> None:
     with pytest.raises(UsageError, match="--partitions 0"):
-        schedule_graph(chains(2, 2, (3, 4)), Limits(1.0), partitions=0)
+        schedule_graph(chains(2, 2, (3, 4)), Run(Limits(1.0)), partitions=0)

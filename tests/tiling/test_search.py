@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +16,7 @@ from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.liveness import Storage, evaluate
 from memsched.lowering.apply import apply_target
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -43,8 +43,7 @@ def found(module: Module, percent: float, *, seconds: float | None = None, budge
         graph,
         load_target("tflm"),
         tflite_rewriter.dialect(module),
-        Limits(seconds),
-        started=time.monotonic(),
+        Run(Limits(seconds)),
         most_macs=int(macs * percent / 100),
         budget=budget,
     )
@@ -77,15 +76,17 @@ def test_a_network_falls_to_a_third_without_extra_work_that_the_frontier_does_no
 def test_points_past_the_limit_of_work_lead_to_less_memory_within_it(target: str) -> None:
     module, best = mobilenet(), [UNTILED]
     graph = module.graphs[0]
+    run = Run(
+        Limits(None),
+        stop=lambda: best[-1] <= 38_000,
+        on_progress=lambda progress: best.append(progress.best_peak),
+    )
     result = search(
         graph,
         load_target(target),
         tflite_rewriter.dialect(module),
-        Limits(None),
-        started=time.monotonic(),
+        run,
         most_macs=sum(op.macs for op in graph.ops) * 15 // 100,
-        on_progress=lambda peak, _: best.append(peak),
-        stop=lambda: best[-1] <= 38_000,
     )
     assert result.best.peak <= 38_000
     assert best == sorted(best, reverse=True)
@@ -113,7 +114,7 @@ def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does(
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0)
     module = mobilenet()
     graph = module.graphs[0]
-    arguments = (graph, load_target("tflm"), tflite_rewriter.dialect(module))
+    arguments = (graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)))
     whole = Search(*arguments, most_macs=0).run(math.inf, math.inf)
     one, pauses, peaks = Search(*arguments, most_macs=0), 0, [UNTILED]
     while not (part := one.run(-math.inf, math.inf)).exhausted:
@@ -144,7 +145,7 @@ def test_a_search_that_begins_late_finds_a_large_part_and_goes_no_further(
     graph, target = module.graphs[0], load_target("onnxruntime")
     given = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     macs = sum(op.macs for op in graph.ops)
-    one = Search(graph, target, onnx_rewriter.dialect(module), most_macs=macs // 10)
+    one = Search(graph, target, onnx_rewriter.dialect(module), Run(Limits(None)), most_macs=macs // 10)
     late = one.run(-math.inf, -math.inf)
     assert one.run(-math.inf, -math.inf).judged == late.judged + 1
     more = one.run(math.inf, math.inf, 3.0)
@@ -156,7 +157,7 @@ def test_a_search_that_finds_nothing_ends_after_the_least_work(monkeypatch: pyte
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0005)
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT_FOR_NOTHING", 0.001)
     module = mobilenet()
-    one = Search(module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), most_macs=0)
+    one = Search(module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=0)
     late = one.run(-math.inf, -math.inf)
     assert not late.best.groups
     assert (late.judged, late.exhausted) == (1, False)
@@ -171,7 +172,9 @@ def test_effort_ends_a_search_at_the_same_place_each_time() -> None:
     graph = module.graphs[0]
     results = []
     for effort in (0.0, 0.05, 0.1, 0.1, 0.4):
-        search_of = Search(graph, load_target("tflm"), tflite_rewriter.dialect(module), most_macs=10**6)
+        search_of = Search(
+            graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=10**6
+        )
         results.append(search_of.run(math.inf, math.inf, effort))
     none, little, some, again, more = results
     assert none.judged == 0
@@ -203,8 +206,7 @@ def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
     graph, dialect = module.graphs[0], onnx_rewriter.dialect(module)
     macs = sum(op.macs for op in graph.ops)
     result = search(
-        *(graph, load_target("onnxruntime"), dialect, Limits(None, effort=10.0)),
-        started=time.monotonic(),
+        *(graph, load_target("onnxruntime"), dialect, Run(Limits(None, effort=10.0))),
         most_macs=macs // 4,
     )
     assert [name for name, _ in result.refusals] == ["high"]
@@ -218,7 +220,7 @@ def test_frontiers_of_random_networks_hold(seed: int) -> None:
     module = load_module(onnx_net(seed), "random", LoadOptions())
     graph, dialect, target = module.graphs[0], onnx_rewriter.dialect(module), load_target("ideal")
     macs = sum(op.macs for op in graph.ops)
-    result = search(graph, target, dialect, Limits(None, effort=0.5), started=time.monotonic(), most_macs=macs // 4)
+    result = search(graph, target, dialect, Run(Limits(None, effort=0.5)), most_macs=macs // 4)
     before = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     assert result.best.peak <= before
     for point in result.frontier:

@@ -31,6 +31,7 @@ from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 
@@ -189,7 +190,7 @@ def distribute(
     writer = format_of(module).part_writer(module)
     if writer is None:
         raise ModelError(f"{describe(name)} is a TFLite model: only ONNX models can be distributed")
-    return _planned(module, writer, left, path, dropped, request, started, stop)
+    return _planned(module, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
 
 
 def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None) -> Distributed:
@@ -207,7 +208,8 @@ def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[]
     home = earlier.cluster.devices[earlier.request.home].name
     request = dataclasses.replace(earlier.request, home=names.index(home) if home in names else 0)
     dropped = (*earlier.dropped, *gone)
-    return _planned(earlier.module, earlier.models.writer, left, earlier.cluster_path, dropped, request, started, stop)
+    run = Run.of(request.limits, started, stop=stop)
+    return _planned(earlier.module, earlier.models.writer, left, earlier.cluster_path, dropped, request, run)
 
 
 def _planned(
@@ -217,21 +219,18 @@ def _planned(
     path: str,
     dropped: tuple[str, ...],
     request: Request,
-    started: float,
-    stop: Callable[[], bool] | None,
+    run: Run,
 ) -> Distributed:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
-    limits, since, left = _less_reading(request.limits, time.monotonic() - started), started, cluster
+    search, left = _less_reading(run), cluster
     needed: tuple[int, ...] = ()
     for attempt in range(_ATTEMPTS):
         try:
             ordered = plan_in_best_order(
-                *(graph, left, limits),
+                *(graph, left, search),
                 method=request.method,
                 weights=weights,
                 home=home,
-                started=since,
-                stop=stop,
             )
         except NoPlanFitsError:
             if not attempt:
@@ -245,8 +244,8 @@ def _planned(
             break
         # What the runtime copies beside the plan is kept free for it.
         needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
-        if limits.time_limit is not None:
-            since, limits = time.monotonic(), dataclasses.replace(limits, time_limit=_AGAIN * limits.time_limit)
+        if search.limits.time_limit is not None:
+            search = search.again(search.until(_AGAIN).limits)
     else:
         raise _too_small(graph.name, cluster, needed)
     single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
@@ -264,8 +263,8 @@ def _planned(
         single=single,
         even=even,
         executed=None,
-        interrupted=stop is not None and stop(),
-        seconds=time.monotonic() - started,
+        interrupted=run.stop(),
+        seconds=run.elapsed(),
     )
 
 
@@ -309,11 +308,13 @@ def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFits
     )
 
 
-def _less_reading(limits: Limits, reading: float) -> Limits:
-    """Return limits that leave time for what follows a search: it takes two or three times as long as reading."""
-    if limits.time_limit is None:
-        return limits
-    return dataclasses.replace(limits, time_limit=limits.time_limit - min(3 * reading, limits.time_limit / 3))
+def _less_reading(run: Run) -> Run:
+    """Return a run that leaves time for what follows a search: two or three times as long as reading has taken."""
+    limit = run.limits.time_limit
+    if limit is None:
+        return run
+    left = limit - min(3 * run.elapsed(), limit / 3)
+    return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
 
 
 def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[Baseline, Baseline]:

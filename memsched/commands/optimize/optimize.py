@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +34,7 @@ from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
+from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
 from memsched.units import Percentage, parse_budget
@@ -124,22 +124,22 @@ def analyze(
     module = load_module(*read_source(source), options)
     prepared = _prepare(module, target, in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
-    plans = plan_module(module, prepared.lowered, Limits(), solver="file")
+    plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
     main = plans[0]
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     runtime = runtime_of(module, prepared.target)
     facts = runtime.facts(module)
-    pools = plan_pools(main, prepared.target, Limits(None, effort=_ANALYZE_POOLS_EFFORT), started=time.monotonic())
+    pools = plan_pools(main, prepared.target, Run(Limits(None, effort=_ANALYZE_POOLS_EFFORT)))
     found: Frontier | None = None
     if frontier:
         solver = "auto" if reorder else "file"
-        request = Request(time.monotonic(), limits, solver, on_progress=on_progress, stop=stop)
+        request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
         found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
         as_given = Placed(plans, allocation, None, required_as_given(module, prepared, AS_TOLD))
-        request = Request(started, limits, "file", opening=Opening(memory_plan=runtime.wants_plan(False)))
+        request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(False)))
         helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
     figures = _figures(module, prepared, AS_TOLD, None)
     outcome = Outcome(
@@ -228,6 +228,7 @@ def optimize(
     """
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
+    run = Run.of(limits, started, stop=stop, on_progress=on_progress)
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
     data, path = read_source(source)
@@ -238,15 +239,14 @@ def optimize(
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
     plan = runtime_of(module, prepared.target).wants_plan(tflm_plan)
     opening = Opening(order_guarantee, plan)
-    end = _end_of_search(started, limits)
-    within = limits if limits.time_limit is None else dataclasses.replace(limits, time_limit=end - started)
-    request = Request(started, within, solver, partitions, opening, on_progress, stop, end)
+    within = _search_of(run)
+    request = Request(within, solver, partitions, opening, within.deadline())
     permitted = Permitted(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
     main = plans[0]
     interrupted = request.stopped()
-    pools = plan_pools(main, prepared.target, limits, started=started, stop=stop)
+    pools = plan_pools(main, prepared.target, run.quiet())
     written = write_model(
         final.module,
         final.data,
@@ -274,7 +274,7 @@ def optimize(
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
         try:
-            _tell_verifying(on_progress, main, started, rewritten=final.rewritten)
+            run.tell("verification", main.schedule.peak, None if final.rewritten else main.schedule.lower_bound)
             verification, notes = verify_written(
                 *(final.module, data, written, options),
                 seed=seed,
@@ -375,12 +375,13 @@ def _figures(
     return {runtime.figure: (given, given if required is None else required)}
 
 
-def _end_of_search(started: float, limits: Limits) -> float:
-    """Return when a search must end so that checking and writing end in time: they take about as long as reading."""
-    if limits.time_limit is None:
-        return math.inf
-    reading = time.monotonic() - started
-    return limits.deadline(started) - min(reading, _MOST_RESERVED * limits.time_limit)
+def _search_of(run: Run) -> Run:
+    """Return a run that ends so early that checking and writing end in time: they take about as long as reading did."""
+    limit = run.limits.time_limit
+    if limit is None:
+        return run
+    left = limit - min(run.elapsed(), _MOST_RESERVED * limit)
+    return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
 
 
 def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:
@@ -428,14 +429,6 @@ def _budget_bytes(
     given = required_as_given(module, prepared, opening)
     size = budget.of(given)
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
-
-
-def _tell_verifying(
-    on_progress: Callable[[Progress], None] | None, main: GraphPlan, started: float, *, rewritten: bool
-) -> None:
-    if on_progress:
-        bound = None if rewritten else main.schedule.lower_bound
-        on_progress(Progress("verification", main.schedule.peak, bound, time.monotonic() - started))
 
 
 def _differ(verification: Verification, final: Final) -> str:

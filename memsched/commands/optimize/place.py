@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,8 +26,8 @@ from memsched.planning.values import Prepared
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Choice, Opening, SearchAllowance
-from memsched.search.limits import Limits
 from memsched.search.progress import Progress
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = [
@@ -56,29 +55,25 @@ class Request:
     """How orders and addresses are to be found.
 
     Attributes:
-        started: When the run began, on the clock of `time.monotonic`.
-        limits: Of the whole run, or of the part of it that may be taken.
+        run: The whole run, or the part of it that may be taken.
         opening: How the file that is written will be opened.
-        end: Of the whole run, on that clock.
+        end: Of the whole run, on its clock.
         optional: What is asked for can be done without: it is given up at the end of the run.
         needed: It is optional, but not given up: what was found is placed at the end of the run, too, in the order in
             which it was made and at the addresses that are had without a search.
     """
 
-    started: float
-    limits: Limits
+    run: Run
     solver: str = "auto"
     partitions: int | Literal["auto"] = "auto"
     opening: Opening = AS_TOLD
-    on_progress: Callable[[Progress], None] | None = None
-    stop: Callable[[], bool] | None = None
     end: float = math.inf
     optional: bool = False
     needed: bool = False
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""
-        return self.stop is not None and self.stop()
+        return self.run.stop()
 
     def over(self) -> bool:
         """Whether nothing more may be begun: the search was asked to end, or its time is up."""
@@ -86,27 +81,27 @@ class Request:
 
     def remaining(self) -> float:
         """Return the seconds that are left of the whole run; may be infinite."""
-        return self.limits.remaining(self.started, time.monotonic())
+        return self.run.remaining()
 
     def late(self) -> bool:
         """Whether the run's time is up."""
-        return time.monotonic() >= self.end
+        return self.run.clock() >= self.end
 
     def seconds(self) -> float | None:
         """Return the seconds that are left, or the work as if it were seconds; None for no limit."""
-        return self.limits.effort if self.limits.time_limit is None else self.remaining()
+        return self.run.limits.effort if self.run.limits.time_limit is None else self.remaining()
 
     def allowance(self) -> SearchAllowance:
         """Return how long the runtime may look for orders that suit it."""
-        return SearchAllowance(self.seconds(), self.limits.seed, self.solver != "file", self.stop)
+        return SearchAllowance(self.seconds(), self.run.limits.seed, self.solver != "file", self.run.stop)
 
     def deadline(self) -> float:
-        """Return when the time of this request is up, on the clock of `time.monotonic`; may be infinite."""
-        return self.limits.deadline(self.started)
+        """Return when the time of this request is up, on its clock; may be infinite."""
+        return self.run.deadline()
 
     def effort(self) -> float | None:
         """Return the work that may be done whatever the time, as `Limits.effort`: none in a run without any time."""
-        return 0.0 if self.end <= self.started else self.limits.effort
+        return 0.0 if self.end <= self.run.started else self.run.limits.effort
 
     def as_optional(self, *, needed: bool = False) -> Request:
         """Return a request for a rewritten model, which can be done without: it stops at the end of the whole run, too.
@@ -116,15 +111,12 @@ class Request:
         Args:
             needed: It is the first of its kind, and done as well as the time permits.
         """
-        asked, tell = self.stop or (lambda: False), self.on_progress
 
         def told(progress: Progress) -> None:
-            if tell:
-                tell(dataclasses.replace(progress, lower_bound=None))
+            self.run.on_progress(dataclasses.replace(progress, lower_bound=None))
 
-        return dataclasses.replace(
-            self, optional=True, needed=needed, on_progress=told, stop=lambda: asked() or self.late()
-        )
+        run = dataclasses.replace(self.run, on_progress=told, stop=lambda: self.run.stop() or self.late())
+        return dataclasses.replace(self, optional=True, needed=needed, run=run)
 
     def go_on(self) -> None:
         """Pass as long as what was asked for is wanted: where only a user ends it, the best so far is, and is quick.
@@ -137,12 +129,7 @@ class Request:
 
     def within(self, share: float) -> Request:
         """Return a request that may take this share of what is left of the time, and of the limit of work."""
-        if self.limits.time_limit is None:
-            if self.limits.effort is None:
-                return self
-            return dataclasses.replace(self, limits=dataclasses.replace(self.limits, effort=share * self.limits.effort))
-        end = time.monotonic() - self.started + self.remaining() * share
-        return dataclasses.replace(self, limits=dataclasses.replace(self.limits, time_limit=end))
+        return dataclasses.replace(self, run=self.run.within(share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +172,7 @@ def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared
     """
     lowered = runtime_of(module, given.target).lower(module)
     request.go_on()
-    known = baselines(module, lowered, given.target, ("file_order",), stop=request.stop)
+    known = baselines(module, lowered, given.target, ("file_order",), stop=request.run.stop)
     request.go_on()
     return dataclasses.replace(given, lowered=lowered, baselines=known)
 
@@ -199,16 +186,15 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
     request.go_on()
     if request.needed and request.late():
         request = dataclasses.replace(request, solver="file")
-    left = request.remaining() * (_ORDER_SHARE if request.optional else 1.0)
+    run = request.run
+    left = run.remaining() * (_ORDER_SHARE if request.optional else 1.0)
     plans = plan_module(
         module,
         prepared.lowered,
-        dataclasses.replace(request.limits, time_limit=None if request.limits.time_limit is None else left),
+        run.again(dataclasses.replace(run.limits, time_limit=None if run.limits.time_limit is None else left)),
         solver=request.solver,
         # Cutting the graph is not counted as work, and a rewritten graph is made in a good order.
-        partitions=1 if request.optional and request.limits.time_limit is None else request.partitions,
-        on_progress=request.on_progress,
-        stop=request.stop,
+        partitions=1 if request.optional and run.limits.time_limit is None else request.partitions,
     )
     # From here on stopping makes it quick, and what there is would be lost.
     runtime = runtime_of(module, prepared.target, request.opening)
@@ -216,11 +202,8 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
     plans = chosen.plans if chosen else plans
     # A runtime that chooses orders takes no addresses.
     main, allocation = plan_together(
-        *(plans[0], prepared.baselines, prepared.target.alignment_bytes, request.limits),
-        started=request.started,
+        *(plans[0], prepared.baselines, prepared.target.alignment_bytes, run),
         reorder=chosen is None and request.solver != "file",
-        on_progress=request.on_progress,
-        stop=request.stop,
     )
     plans = (main, *plans[1:])
     if chosen is not None:
@@ -266,7 +249,7 @@ def _by_planner(
 
 def as_stored(module: Module, prepared: Prepared, request: Request) -> Placed:
     """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
-    plans = plan_module(module, prepared.lowered, request.limits, solver="file")
+    plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
     allowance = dataclasses.replace(request.allowance(), reorder=False)
     runtime = runtime_of(module, prepared.target, request.opening)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +20,6 @@ from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import SMALL, Found, Point, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
-from memsched.search.progress import Progress
 
 __all__ = ["attempt", "frontier", "recompute"]
 
@@ -168,11 +166,12 @@ def attempt(
 
 def _unhurried(request: Request) -> Request:
     """Return a request for a small model that is rewritten, which has a second of its own for order and addresses."""
-    asked = replace(request.as_optional(needed=True), stop=request.stop)
-    if asked.limits.time_limit is None:
-        return asked
-    left = max(request.remaining(), _SMALL_SECONDS)
-    return replace(asked, limits=replace(asked.limits, time_limit=time.monotonic() - request.started + left))
+    asked = request.as_optional(needed=True)
+    run = replace(asked.run, stop=request.run.stop)
+    if run.limits.time_limit is not None:
+        left = max(request.remaining(), _SMALL_SECONDS)
+        run = replace(run, limits=replace(run.limits, time_limit=run.elapsed() + left))
+    return replace(asked, run=run)
 
 
 def _search(
@@ -180,21 +179,14 @@ def _search(
 ) -> Found:
     plan = placed.plans[0]
 
-    def tell(peak: int, _: int) -> None:
-        if request.on_progress:
-            request.on_progress(Progress("rematerialisation", peak, None, 0.0))
-
     return search(
         _plain(module).graphs[0],
         plan.schedule.order,
         prepared.target,
         dialect_of(module, prepared.target),
-        request.limits,
-        started=request.started,
+        request.run,
         budget=budget,
         most_extra=percent / 100,
-        on_progress=tell,
-        stop=request.stop,
     )
 
 

@@ -36,7 +36,6 @@ from memsched.regions.geometry import has_windows
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.runtimes.known import runtime_of
-from memsched.search.progress import Progress
 from memsched.targets.model import Target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Group, Pieces, plan_pieces
@@ -258,20 +257,7 @@ def _search(
     budget: int | None,
     enough: Callable[[FrontierPoint], bool] | None = None,
 ) -> Search:
-    def tell(peak: int, _: int) -> None:
-        if request.on_progress:
-            request.on_progress(Progress("tiling", peak, None, 0.0))
-
-    return Search(
-        graph,
-        target,
-        dialect,
-        most_macs=most_macs,
-        budget=budget,
-        enough=enough,
-        on_progress=tell,
-        stop=request.stop,
-    )
+    return Search(graph, target, dialect, request.run, most_macs=most_macs, budget=budget, enough=enough)
 
 
 class UnwritableError(Exception):

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import math
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -133,15 +132,8 @@ def suggestions(run: Given) -> tuple[Suggestion, ...]:
     elsewhere = run.target.pools or run.target.on_chip_bytes or request.opening.guarantee == "default"
     if enough or large or elsewhere or request.stopped():
         return ()
-    now = time.monotonic()
-    quick = dataclasses.replace(
-        request,
-        started=now,
-        limits=Limits(0.0, request.limits.seed, effort=_PIECES_EFFORT),
-        solver="file",
-        on_progress=None,
-        end=math.inf,
-    )
+    shortly = request.run.again(Limits(0.0, request.run.limits.seed, effort=_PIECES_EFFORT)).quiet()
+    quick = dataclasses.replace(request, run=shortly, solver="file", end=math.inf)
     trials = _Trials(dataclasses.replace(run, request=quick))
     most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
     found = [one for one in trials.run() if one.required <= most]
@@ -247,12 +239,13 @@ class _Trials:
         from memsched.commands.optimize.recompute import attempt
 
         polls = itertools.count()
-        asked = self._given.request.stop or (lambda: False)
-        request = dataclasses.replace(
-            self._given.request,
-            limits=dataclasses.replace(self._given.request.limits, time_limit=None),
-            stop=lambda: next(polls) > _REMAT_POLLS or asked(),
+        run = self._given.request.run
+        counted = dataclasses.replace(
+            run,
+            limits=dataclasses.replace(run.limits, time_limit=None),
+            stop=lambda: next(polls) > _REMAT_POLLS or run.stop(),
         )
+        request = dataclasses.replace(self._given.request, run=counted)
         percent = self._given.asked.permitted.extra_percent
         found = attempt(
             self._given.module,

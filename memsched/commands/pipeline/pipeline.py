@@ -34,6 +34,7 @@ from memsched.runtimes.values import Verification
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules, Target
@@ -187,7 +188,7 @@ def pipeline(
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed, workers)
+    run = Run.of(Limits(time_limit, seed, workers), started, stop=stop)
     data, path = read_source(source)
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     module = load_module(data, path, LoadOptions(shapes, dict(dims or {})))
@@ -204,14 +205,14 @@ def pipeline(
         skips,
     )
     _check_request(network, constraints, scheduler, balance)
-    share = limits if time_limit is None else replace(limits, time_limit=time_limit * _SCHEDULING_SHARE)
-    cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder, stop=stop)
-    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share, cost)
+    share = run.again(run.until(_SCHEDULING_SHARE).limits)
+    cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
+    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share.limits, cost)
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
     check_rows(network, schedule, parts)
     permitted = Permitted(tile, remat, max_extra_macs)
-    request = Request(started, limits, "auto" if reorder else "file", stop=stop)
+    request = Request(run, "auto" if reorder else "file")
     made = format_of(module).cutter(module)
     segments = tuple(
         _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
@@ -243,7 +244,7 @@ def pipeline(
         annotated=format_of(module).annotate_stages(module, schedule.stages) if annotate else None,
         verification=verification,
         notes=notes,
-        interrupted=stop is not None and stop(),
+        interrupted=run.stop(),
         seed=seed,
         seconds=time.monotonic() - started,
     )
@@ -290,20 +291,14 @@ def _schedule(
     return exact.schedule(network, constraints, balance=balance, rules=rules, limits=limits, cost=cost)
 
 
-def _stage_memory(
-    graph: Graph, target: Target, limits: Limits, *, reorder: bool, stop: Callable[[], bool] | None
-) -> StageMemory:
+def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> StageMemory:
     """Return what says how much memory a stage needs, its operators in their best order as in the segment's file.
 
     Args:
         graph: As read, without the target's rules.
     """
     readers, values = readers_of(graph), _values_of(graph)
-    deadline = limits.deadline(time.monotonic())
-    limits = replace(limits, time_limit=None, effort=_ORDER_EFFORT)
-
-    def over() -> bool:
-        return time.monotonic() >= deadline or (stop is not None and stop())
+    limits = replace(run.limits, time_limit=None, effort=_ORDER_EFFORT)
 
     def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
         part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
@@ -311,7 +306,7 @@ def _stage_memory(
         peak = evaluate(storage, range(len(part.ops))).peak
         if not reorder or peak <= largest_step(storage):
             return peak, peak
-        found = schedule_graph(part, limits, stop=over, storage=storage).schedule
+        found = schedule_graph(part, Run(limits, stop=run.over), storage=storage).schedule
         return found.peak, found.lower_bound
 
     return cost

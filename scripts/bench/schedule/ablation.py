@@ -19,6 +19,7 @@ from memsched.schedule.bounds import largest_step
 from memsched.schedule.formulation import formulate
 from memsched.schedule.partition import partition, post_order
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.declare import (
     TARGET,
     Benchmark,
@@ -121,7 +122,7 @@ def solve(storage: Storage, method: Method, seconds: float, parts: int) -> Cell:
             continue
         found = cpsat.solve(
             problems[index],
-            Limits(max(0.0, seconds - (time.monotonic() - started))),
+            Run(Limits(max(0.0, seconds - (time.monotonic() - started)))),
             hint=orders[index] if method.informed else None,
             lower_bound=largest_step(storage) if method.informed else 0,
             prune=method.pruning,

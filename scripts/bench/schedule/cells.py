@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from memsched.schedule.portfolio import SOLVERS, schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.text import kilobytes, percent
 from scripts.bench.runner.timing import timed
@@ -24,7 +25,7 @@ def table(sizes: Sequence[int], seeds: Sequence[int], target: str, limits: Limit
     for nodes in sizes:
         for seed in seeds:
             graph = lowered(random_cell(nodes, seed).SerializeToString(), f"cell_{nodes}_{seed}", target)
-            result, seconds = timed(lambda: schedule_graph(graph, limits, solver=solver))  # noqa: B023 - called at once
+            result, seconds = timed(lambda: schedule_graph(graph, Run(limits), solver=solver))  # noqa: B023 - called at once
             schedule = result.schedule
             peaks = [kilobytes(size) for size in (result.baselines["greedy"][1], schedule.peak, schedule.lower_bound)]
             gap = percent(schedule.peak / schedule.lower_bound - 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, chosen, time_limit
 from scripts.bench.runner.declare import repeats as repeats_option
 from scripts.bench.runner.models import network
@@ -74,7 +75,7 @@ def tables(names: Sequence[str], target: str, limits: Limits, repeats: int) -> I
 
 def _measure(name: str, target: str, limits: Limits, repeats: int) -> tuple[ScheduleResult, float]:
     graph = network(name, target)
-    return best_of(repeats, lambda: schedule_graph(graph, limits))
+    return best_of(repeats, lambda: schedule_graph(graph, Run(limits)))
 
 
 def _peaks(name: str, target: str, result: ScheduleResult) -> tuple[object, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 
 from memsched.allocate import exact
@@ -22,6 +21,7 @@ from memsched.joint import cpsat, fit
 from memsched.joint.improve import improve
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.random_graphs import random_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 from tests.tools.differential.orders import graph_of
@@ -54,7 +54,7 @@ def _blocks(number: int) -> list[Block]:
     if rng.random() < 0.5:
         return _random_blocks(rng)
     graph = random_graph(rng, rng.randint(5, 25), layable=True)
-    schedule = schedule_graph(graph, Limits(0.0)).schedule
+    schedule = schedule_graph(graph, Run(Limits(0.0))).schedule
     return list(blocks_of(buffers(graph, schedule), rng.choice([1, 4, 16])).blocks)
 
 
@@ -65,11 +65,11 @@ def _claim(name: str, blocks: Sequence[Block], found: Packing) -> Claim:
 
 def _packers(number: int) -> list[str]:
     blocks = _blocks(number)
-    best = pack(blocks, _LIMITS)
+    best = pack(blocks, Run(_LIMITS))
     claims = [
         _claim("portfolio", blocks, best),
         _claim("greedy with local search", blocks, pack(blocks, None)),
-        _claim("exact search", blocks, exact.solve(blocks, _LIMITS, started=time.monotonic(), lower_bound=0)),
+        _claim("exact search", blocks, exact.solve(blocks, Run(_LIMITS), lower_bound=0)),
     ]
     planner = Planner(without_overlaps(blocks))
     planner.run(0)
@@ -85,8 +85,7 @@ def _packers(number: int) -> list[str]:
 def _workers(number: int) -> list[str]:
     blocks = _blocks(number)
     first, second = (
-        exact.solve(blocks, Limits(None, workers=workers, rounds=4), started=time.monotonic(), lower_bound=0)
-        for workers in (1, 2)
+        exact.solve(blocks, Run(Limits(None, workers=workers, rounds=4)), lower_bound=0) for workers in (1, 2)
     )
     same = (first.offsets, first.lower_bound) == (second.offsets, second.lower_bound)
     return [] if same else [f"one worker: {first.height} bytes, two: {second.height}, or other addresses"]
@@ -97,11 +96,11 @@ def _together(number: int) -> list[str] | None:
     rng = random.Random(f"together {number}")
     graph = random_graph(rng, rng.randint(2, 9), views=rng.random() < 1 / 3, layable=True)
     storage = Storage.of(graph)
-    schedule = schedule_graph(graph, _LIMITS, storage=storage).schedule
-    apart = allocate(graph, schedule, alignment=1, storage=storage, limits=_LIMITS)
+    schedule = schedule_graph(graph, Run(_LIMITS), storage=storage).schedule
+    apart = allocate(graph, schedule, alignment=1, storage=storage, run=Run(_LIMITS))
     check_allocation(graph, schedule, apart)
     later, addresses = improve(
-        graph, storage, schedule, apart, limits=_LIMITS, started=time.monotonic(), alignment=1
+        graph, storage, schedule, apart, run=Run(_LIMITS), alignment=1
     )  # fmt: skip
     check_allocation(graph, later, addresses)
     claims = [
@@ -123,10 +122,10 @@ def _together(number: int) -> list[str] | None:
 def _arena(number: int) -> list[str]:
     """No arena is below the peak, whatever the alignment."""
     graph = graph_of(number, layable=True)
-    schedule = schedule_graph(graph, _LIMITS).schedule
+    schedule = schedule_graph(graph, Run(_LIMITS)).schedule
     found = []
     for alignment in (1, 16):
-        arena = allocate(graph, schedule, alignment=alignment, limits=_LIMITS)
+        arena = allocate(graph, schedule, alignment=alignment, run=Run(_LIMITS))
         check_allocation(graph, schedule, arena)
         found += disagreements([Claim("peak", None, schedule.peak), Claim("arena", arena.arena, arena.lower_bound)])
     return found

@@ -15,6 +15,7 @@ from memsched.schedule.orders import ORDERS
 from memsched.schedule.portfolio import SOLVERS, schedule_graph
 from memsched.schedule.serenity import serenity
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 
@@ -58,7 +59,7 @@ def _cpsat(number: int) -> list[str] | None:
     storage = Storage.of(graph_of(number))
     tasks = fuse(storage).tasks
     threshold = exact.search(tasks, max_states=_STATES)
-    program = cpsat.solve(tasks, _LIMITS)
+    program = cpsat.solve(tasks, Run(_LIMITS))
     if program.status == "refused":
         return None
     return disagreements([
@@ -73,7 +74,7 @@ def _solvers(number: int) -> list[str]:
     storage = Storage.of(graph)
     claims = []
     for name, parts in [*((name, 1) for name in SOLVERS), ("auto", 3)]:
-        found = schedule_graph(graph, _LIMITS, solver=name, storage=storage, partitions=parts).schedule
+        found = schedule_graph(graph, Run(_LIMITS), solver=name, storage=storage, partitions=parts).schedule
         claims.append(Claim(f"{name}, {parts} parts", check_schedule(graph, found).peak, found.lower_bound))
     return disagreements(claims)
 
@@ -82,7 +83,7 @@ def _in_place(number: int) -> list[str]:
     """Without in-place writes no order needs less."""
     graph = graph_of(number)
     bare = replace(graph, ops=tuple(replace(op, in_place=()) for op in graph.ops))
-    shared, apart = (schedule_graph(one, _LIMITS).schedule for one in (graph, bare))
+    shared, apart = (schedule_graph(one, Run(_LIMITS)).schedule for one in (graph, bare))
     return disagreements([
         Claim("with in-place writes", None, shared.lower_bound), Claim("without", check_schedule(bare, apart).peak, 0)
     ])  # fmt: skip
@@ -90,7 +91,7 @@ def _in_place(number: int) -> list[str]:
 
 def _workers(number: int) -> list[str]:
     graph = random_layered_graph(random.Random(f"workers {number}"), 120, width=5)
-    first, second = (schedule_graph(graph, Limits(None, workers=workers, rounds=2)).schedule for workers in (1, 2))
+    first, second = (schedule_graph(graph, Run(Limits(None, workers=workers, rounds=2))).schedule for workers in (1, 2))
     same = (first.order, first.in_place, first.lower_bound) == (second.order, second.in_place, second.lower_bound)
     return [] if same else [f"one worker: peak {first.peak}, two: peak {second.peak}, or other orders of it"]
 

@@ -15,6 +15,7 @@ from memsched.remat.greedy import reduce_to
 from memsched.remat.local import improve
 from memsched.remat.rewrite import repeatable
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.remat.tiny_graphs import PLAIN, layered, tiny, tracer_of
 from tests.tools.differential.claims import Claim, Pair, disagreements
@@ -54,7 +55,7 @@ def _methods(number: int) -> list[str] | None:
     plain = judge(graph, range(len(graph.ops)), target, PLAIN)
     bound = least_peak(apply_target(graph, target), repeatable(graph))
     budget = max(bound, plain.peak * random.Random(number).choice([70, 80, 90, 95]) // 100)
-    program = least_cost(tracer_of(graph, target), budget, _LIMITS, copies=_COPIES)
+    program = least_cost(tracer_of(graph, target), budget, Run(_LIMITS), copies=_COPIES)
     if program.status == "refused":
         return None
     nothing = program.status == "infeasible"

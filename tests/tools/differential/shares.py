@@ -8,6 +8,7 @@ from dataclasses import replace
 from memsched.distribute.checking import check_plan
 from memsched.distribute.search import METHODS, search
 from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.distribute.graphs import chain, random_cluster, random_network
 from tests.tools.differential.claims import Claim, Pair, disagreements
 
@@ -26,7 +27,7 @@ def _methods(number: int) -> list[str]:
     claims = []
     for method in METHODS:
         # Blocks without a synchronisation inside are outside of what the exact method covers.
-        plan = search(graph, devices, Limits(20.0, seed=number), method=method, fuse=False)
+        plan = search(graph, devices, Run(Limits(20.0, seed=number)), method=method, fuse=False)
         check_plan(graph, plan, devices)
         claims.append(Claim(method, plan.latency, plan.lower_bound))
     return disagreements(claims, tolerance=_ROUNDING)

@@ -1,0 +1,80 @@
+"""A run knows its time by its own clock, and what is given away of it is never more than is left."""
+
+from __future__ import annotations
+
+import math
+
+from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
+
+
+class Clock:
+    """Shows the time that it was set to."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_time_left_falls_to_0_and_never_below() -> None:
+    clock = Clock(100.0)
+    run = Run(Limits(5.0), 100.0, clock=clock)
+    left = []
+    for clock.now in (100.0, 104.5, 105.0, 107.0):
+        left.append((run.remaining(), run.elapsed(), run.late()))
+    assert left == [(5.0, 0.0, False), (0.5, 4.5, False), (0.0, 5.0, True), (0.0, 7.0, True)]
+    assert run.deadline() == 105.0
+    assert Run(Limits(0.0), 100.0, clock=Clock(100.0)).over()
+
+
+def test_without_a_limit_of_time_only_a_user_ends_it() -> None:
+    asked = [False]
+    run = Run(Limits(None), 3.0, stop=lambda: asked[0], clock=Clock(1e9))
+    assert (run.deadline(), run.remaining(), run.over()) == (math.inf, math.inf, False)
+    asked[0] = True
+    assert run.over()
+    assert not run.late()
+
+
+def test_a_part_is_of_what_is_left_and_ends_with_the_whole() -> None:
+    clock = Clock(102.0)
+    run = Run(Limits(10.0, seed=4), 100.0, clock=clock)
+    part = run.within(0.25)
+    assert (part.started, part.remaining(), part.limits.seed) == (100.0, 2.0, 4)
+    assert part.within(1.0).deadline() == part.deadline() == 104.0
+    assert run.until(0.25).deadline() == 102.5
+    clock.now = 104.0
+    assert part.over()
+    assert not run.over()
+    assert run.within(0.5).deadline() == 107.0
+
+
+def test_work_is_shared_out_only_where_there_is_no_limit_of_time() -> None:
+    assert Run(Limits(None, effort=8.0)).within(0.5).limits.effort == 4.0
+    assert Run(Limits(10.0, effort=8.0)).within(0.5).limits.effort == 8.0
+    assert Run(Limits(None)).within(0.5).limits == Limits(None)
+    assert Run(Limits(None, effort=8.0)).until(0.5).limits.effort == 8.0
+
+
+def test_a_run_that_begins_again_is_for_the_same_user() -> None:
+    told: list[Progress] = []
+    clock = Clock(0.0)
+    run = Run(Limits(1.0), 0.0, stop=lambda: True, on_progress=told.append, clock=clock)
+    clock.now = 50.0
+    again = run.again(Limits(2.0))
+    assert again.deadline() == 52.0
+    assert again.stop()
+    clock.now = 51.0
+    again.tell("search", 7, 5)
+    again.quiet().tell("search", 6, 5)
+    assert told == [Progress("search", 7, 5, 1.0)]
+
+
+def test_who_says_nothing_is_asked_and_told_nothing() -> None:
+    run = Run.of(Limits(None), 1.0)
+    assert run.started == 1.0
+    assert not run.over()
+    run.tell("search", 1, 0)
