@@ -21,6 +21,7 @@ _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = "Object contains unknown field `"
 _PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
 """Ends a message; the names of fields have no backticks, keys that are not known may have any."""
+_DEEPEST = 50
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -71,8 +72,22 @@ def converted(data: object, kind: type[_Kind]) -> _Kind:
     """
     try:
         return msgspec.convert(data, kind)
+    except UnicodeEncodeError:
+        # msgspec cannot look at half a character, which JSON may have, and of which no choice and no form consists.
+        return converted(_whole_characters(data), kind)
     except msgspec.ValidationError as error:
         raise UnfitError(_fault(str(error), data, kind)) from None
+
+
+def _whole_characters(data: Any, depth: int = _DEEPEST) -> Any:
+    """Return plain data with a mark in place of each half of a character, as deep as any type goes."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace").decode()
+    if isinstance(data, list) and depth:
+        return [_whole_characters(item, depth - 1) for item in data]
+    if isinstance(data, dict) and depth:
+        return {_whole_characters(key): _whole_characters(item, depth - 1) for key, item in data.items()}
+    return data
 
 
 def _fault(message: str, data: object, kind: Any) -> Fault:
