@@ -15,7 +15,7 @@ from memsched.distribute.plan import plan_in
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
-from memsched.runtimes.devices.program import Program, Send, Value
+from memsched.runtimes.devices.program import ArrayAssembly, DeviceProgram, Send
 from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router
 from tests.small_models import floats, model_of
 
@@ -214,7 +214,7 @@ def reference(model: str | bytes, feeds: Mapping[str, Array]) -> dict[str, Array
 
 
 def play(
-    programs: Sequence[Program],
+    programs: Sequence[DeviceProgram],
     given: Sequence[Sequence[Send]],
     part: Callable[[int, int], bytes],
     feeds: Mapping[str, Array],
@@ -254,7 +254,7 @@ def play(
 
 
 def _compute(
-    held: dict[str, Array], program: Program, step: int, device: int, part: Callable[[int, int], bytes]
+    held: dict[str, Array], program: DeviceProgram, step: int, device: int, part: Callable[[int, int], bytes]
 ) -> None:
     one = program.steps[step]
     for key in one.sent:
@@ -270,7 +270,7 @@ def _unset(shape: Sequence[int], dtype: str) -> Array:
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
 
-def _made(value: Value, held: Mapping[str, Array]) -> Array:
+def _made(value: ArrayAssembly, held: Mapping[str, Array]) -> Array:
     made = _unset(value.shape, value.dtype)
     for cut in value.cuts:
         made[_slices(cut.target)] = held[cut.key][_slices(cut.source)]

@@ -19,7 +19,7 @@ import pytest
 
 import memsched
 from memsched.commands.batch.inputs import BatchModel, find_models, read_list
-from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
+from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.commands.batch.run import Event, run_batch
 from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
 from memsched.report.batch import Status, dump_html
@@ -179,7 +179,7 @@ class Fake:
     calls: list[str] = field(default_factory=list)
     waiting: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+    def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
         self.calls.append(job.shown)
         if self.deaths.get(job.shown, 0) > 0:
             self.deaths[job.shown] -= 1
@@ -187,7 +187,7 @@ class Fake:
         if job.shown == "waits":
             self.waiting.wait()
             raise ProcessDiedError("cancelled")
-        return Answer(1, f"{job.shown} is bad", {}, None)
+        return JobResult(1, f"{job.shown} is bad", {}, None)
 
     def cancel(self) -> None:
         self.waiting.set()
@@ -223,7 +223,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
 def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
     """Killed while it works: once, and it is tried again; every time, and it is a row."""
     (zoo / "long.onnx").write_bytes(small_models.branches(count=400))
-    job = Job(str(zoo / "long.onnx"), "long", "out", "long_memsched.onnx", "long.json", "long", QUICK)
+    job = BatchJob(str(zoo / "long.onnx"), "long", "out", "long_memsched.onnx", "long.json", "long", QUICK)
     processes = Processes()
     caught: list[str] = []
 
@@ -247,7 +247,7 @@ def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
 def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
     """Also while it waits for something that never comes: here a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "model.onnx")
-    job = Job(str(tmp_path / "model.onnx"), "model", "out", "a.onnx", "a.json", "a", QUICK)
+    job = BatchJob(str(tmp_path / "model.onnx"), "model", "out", "a.onnx", "a.json", "a", QUICK)
     request = json.dumps({**asdict(job), "into": str(tmp_path)})
     command = [sys.executable, "-m", "memsched.commands.batch.child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.commands.distribute.distribute import Distributed, distribute, run_plan
+from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
 from memsched.commands.distribute.execute import execute
 from memsched.commands.distribute.follow import follow
 from memsched.commands.distribute.memory import activations_of
@@ -26,7 +26,7 @@ from tests.distributed_nets import wide_first as wide
 NETWORKS = Path(__file__).parent.parent / "models" / "networks"
 
 
-def shown(found: Distributed) -> Sequence[int]:
+def shown(found: DistributedNetwork) -> Sequence[int]:
     devices = report_of(run_plan(found)).data["devices"]
     assert [one["memory_bytes"] for one in devices] == list(found.memory)
     return [int(one["measured"]["weights_and_activations_bytes"]) for one in devices]

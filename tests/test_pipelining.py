@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from memsched.check.stages import check_stages
 from memsched.commands.pipeline import pipeline as pipelining
-from memsched.commands.pipeline.pipeline import Staged, network_of, pipeline
+from memsched.commands.pipeline.pipeline import StagedModel, network_of, pipeline
 from memsched.commands.pipeline.report import file_names, report_of
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
@@ -50,7 +50,7 @@ def residual(blocks: int = 4) -> bytes:
     return model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
 
 
-def check(staged: Staged) -> None:
+def check(staged: StagedModel) -> None:
     check_stages(staged.network, staged.schedule, staged.constraints)
     assert staged.verification is not None
     assert staged.verification.outputs_equal

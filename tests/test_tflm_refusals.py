@@ -16,7 +16,7 @@ from memsched.report.console import findings
 from memsched.report.header import arena_header
 from memsched.report.schema import json_schema
 from memsched.runtimes.tflm import arena
-from memsched.runtimes.tflm.limits import Refusal
+from memsched.runtimes.tflm.limits import OperatorRefusal
 from memsched.targets.load import load_target
 from tests.formats.test_tflite_limits import join, softmax
 from tests.formats.tflite_builder import MODELS
@@ -103,7 +103,9 @@ def test_repetitions_that_would_be_refused_are_left_out(monkeypatch: pytest.Monk
     module = memsched.load(data)
     target = load_target("tflm")
     assert read_back(module, module.graphs[0], LoadOptions(), target)[1]
-    monkeypatch.setattr(arena, "new_refusals", lambda given, written: (Refusal(0, 1, "CONV_2D", "a", "so it is"),))
+    monkeypatch.setattr(
+        arena, "new_refusals", lambda given, written: (OperatorRefusal(0, 1, "CONV_2D", "a", "so it is"),)
+    )
     with pytest.raises(ModelError, match="would refuse CONV_2D 'a': so it is"):
         read_back(module, module.graphs[0], LoadOptions(), target)
     read_back(module, module.graphs[0], LoadOptions(), load_target("litert"))

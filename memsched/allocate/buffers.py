@@ -14,9 +14,9 @@ from memsched.errors import GraphError
 from memsched.graph.addresses import own_range, view_distances
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
-__all__ = ["Buffer", "Wanted", "blocks", "buffers"]
+__all__ = ["Buffer", "PackingInput", "blocks", "buffers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PackingInput:
     """Buffers as the allocators pack them.
 
     Attributes:
@@ -55,7 +55,7 @@ class Wanted:
     sizes: tuple[int, ...]
 
 
-def blocks(wanted: Sequence[Buffer], alignment: int) -> Wanted:
+def blocks(wanted: Sequence[Buffer], alignment: int) -> PackingInput:
     """Return the blocks that hold the buffers ``wanted``; addresses are multiples of ``alignment`` bytes."""
     sizes = [-(-buffer.size // alignment) * alignment for buffer in wanted]
     found: list[Block] = []
@@ -78,9 +78,9 @@ def blocks(wanted: Sequence[Buffer], alignment: int) -> Wanted:
             low = buffer.distance
             high = min(-(-(low + buffer.size) // alignment) * alignment, following.get(low, 1 << 62))
             sizes[index] = max(high - low, buffer.size)
-            parts.append(Part(buffer.first_step, buffer.last_step + 1, low, low + sizes[index]))
+            parts.append(BlockPart(buffer.first_step, buffer.last_step + 1, low, low + sizes[index]))
         found[block_of[group[0]]] = Block(max(part.high for part in parts), tuple(parts), alignment)
-    return Wanted(tuple(found), tuple(block_of), tuple(sizes))
+    return PackingInput(tuple(found), tuple(block_of), tuple(sizes))
 
 
 def buffers(graph: Graph, schedule: Schedule, storage: Storage | None = None) -> tuple[Buffer, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memsched.errors import UsageError
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["Conflicts", "check_given", "conflicts_of", "is_plain", "overlapping_pairs", "without_overlaps"]
 
@@ -53,15 +53,15 @@ def without_overlaps(blocks: Sequence[Block]) -> list[Block]:
     return result
 
 
-def _one_after_the_other(parts: Sequence[Part]) -> bool:
+def _one_after_the_other(parts: Sequence[BlockPart]) -> bool:
     """Whether no two parts are in use at the same time, as those between the gaps of a buffer from a file."""
     ordered = sorted(parts, key=lambda part: part.begin)
     return all(one.end <= other.begin for one, other in itertools.pairwise(ordered))
 
 
-def _sliced(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _sliced(parts: Sequence[BlockPart]) -> tuple[BlockPart, ...]:
     """Return the bytes in use between any two changes, joined over time where they stay the same."""
-    found: list[Part] = []
+    found: list[BlockPart] = []
     times = sorted({time for part in parts for time in (part.begin, part.end)})
     open_ranges: dict[tuple[int, int], int] = {}
     for begin, end in itertools.pairwise(times):
@@ -75,10 +75,10 @@ def _sliced(parts: Sequence[Part]) -> tuple[Part, ...]:
                 since = open_ranges.get((low, high))
                 ranges[low, high] = begin if since is None else since
             low, high = bottom, top
-        found += [Part(since, begin, *key) for key, since in open_ranges.items() if key not in ranges]
+        found += [BlockPart(since, begin, *key) for key, since in open_ranges.items() if key not in ranges]
         open_ranges = ranges
         if end == times[-1]:
-            found += [Part(since, end, *key) for key, since in open_ranges.items()]
+            found += [BlockPart(since, end, *key) for key, since in open_ranges.items()]
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def conflicts_of(blocks: Sequence[Block]) -> Conflicts:
     apart: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
     plain = [is_plain(block) for block in blocks]
     parts = [(part, index) for index, block in enumerate(blocks) for part in block.parts]
-    active: dict[int, tuple[Part, int]] = {}
+    active: dict[int, tuple[BlockPart, int]] = {}
     ending: list[tuple[int, int]] = []
     for number in sorted(range(len(parts)), key=lambda i: parts[i][0].begin):
         part, index = parts[number]

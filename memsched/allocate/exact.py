@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from memsched.allocate.bounds import live_bound
 from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
-from memsched.allocate.greedy import Planner
-from memsched.allocate.rounds import Rounds, Task
+from memsched.allocate.greedy import GreedyPlanner
+from memsched.allocate.rounds import PackingTask, Rounds
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
 from memsched.search.run import Run
 
@@ -47,11 +47,11 @@ def solve(
     began = time.monotonic()
     whole = without_overlaps(blocks)
     check_given(whole)
-    search = _Solver(run)
+    search = _PackingSolver(run)
     goal = lower_bound if capacity is None else max(lower_bound, capacity)
     if incumbent is None:
-        incumbent = Planner(whole).run(goal)[1]
-    best = _Best(tuple(incumbent), height_of(whole, incumbent), lower_bound, "given bound", "incumbent")
+        incumbent = GreedyPlanner(whole).run(goal)[1]
+    best = _PackingIncumbent(tuple(incumbent), height_of(whole, incumbent), lower_bound, "given bound", "incumbent")
     if (capacity is None or lower_bound <= capacity) and best.height > goal:
         best = search.improve(whole, best, capacity)
     seconds = time.monotonic() - began
@@ -62,7 +62,7 @@ def solve(
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
+class _PackingIncumbent:
     """The lowest packing known, bytes, and what is proven."""
 
     offsets: tuple[int, ...]
@@ -72,13 +72,13 @@ class _Best:
     method: str
 
 
-class _Solver:
+class _PackingSolver:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.states = 0
         self.method = "exact search"
 
-    def improve(self, blocks: Sequence[Block], best: _Best, capacity: int | None) -> _Best:
+    def improve(self, blocks: Sequence[Block], best: _PackingIncumbent, capacity: int | None) -> _PackingIncumbent:
         """Return the packing put together from those of the components, the highest bound first."""
         used = [index for index, block in enumerate(blocks) if block.parts]
         parts, bottom = _components([blocks[index] for index in used])
@@ -105,8 +105,8 @@ class _Solver:
         else:
             height = height_of(blocks, offsets)
             if height < best.height:
-                return _Best(tuple(offsets), height, bound, proof, self.method)
-        return _Best(
+                return _PackingIncumbent(tuple(offsets), height, bound, proof, self.method)
+        return _PackingIncumbent(
             best.offsets, best.height, min(bound, best.height) if capacity is None else bound, proof, best.method
         )
 
@@ -118,16 +118,16 @@ class _Solver:
         enough: int,
         given: tuple[int, ...] | None,
         minimize: bool,
-    ) -> _Best:
+    ) -> _PackingIncumbent:
         """Return the best packing of one component; heights and bounds are without what lies below it."""
         enough -= part.base
         if given is None:
-            _, planned, _ = Planner(own).run(enough)
+            _, planned, _ = GreedyPlanner(own).run(enough)
             given = tuple(planned)
-        best = _Best(given, height_of(own, given), bound - part.base, "bytes in use at once", "greedy")
+        best = _PackingIncumbent(given, height_of(own, given), bound - part.base, "bytes in use at once", "greedy")
         if best.height <= enough or self._run.over():
             return best
-        task = Task.of(own)
+        task = PackingTask.of(own)
         if task is None:
             return best
         rounds = Rounds(task, self._run)
@@ -137,7 +137,7 @@ class _Solver:
             rounds.close()
         self.states += rounds.states
         proof = "exhausted search" if low > best.bound else best.proof
-        return _Best(offsets, height, low, proof, "exact search")
+        return _PackingIncumbent(offsets, height, low, proof, "exact search")
 
 
 def _components(blocks: Sequence[Block]) -> tuple[list[Component], dict[int, int]]:

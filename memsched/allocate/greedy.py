@@ -17,7 +17,7 @@ from functools import partial
 from memsched.allocate.conflicts import Conflicts, conflicts_of, overlapping_pairs
 from memsched.graph.packing import Block, height_of
 
-__all__ = ["MOST_SCANNED", "Planner", "near_enough", "sweep"]
+__all__ = ["MOST_SCANNED", "GreedyPlanner", "near_enough", "sweep"]
 
 _MOST_PAIRS = 400_000
 """Overlapping pairs up to which the orders that look at all neighbours of a block take a second or so."""
@@ -31,7 +31,7 @@ _ENOUGH = 200
 _Offsets = list[int]
 
 
-class Planner:
+class GreedyPlanner:
     """The greedy planners for one set of blocks, whose parts must not be empty nor overlap within a block.
 
     Attributes:

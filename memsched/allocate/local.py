@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 
 __all__ = ["improve"]
 
@@ -24,7 +24,7 @@ _HISTORY = 12
 
 
 def improve(
-    planner: Planner, goal: int, *, seed: int, effort: int, stop: Callable[[], bool] | None = None
+    planner: GreedyPlanner, goal: int, *, seed: int, effort: int, stop: Callable[[], bool] | None = None
 ) -> tuple[int, list[int], int]:
     """Return a packing as (height, offsets, orders tried), the lowest that was found from the best greedy orders.
 
@@ -44,7 +44,7 @@ def improve(
     tried = 0
     for _, start, method in ranked[:_STARTS]:
         order, tight = planner.orders[method]
-        walk = _Walk(planner, goal, order, start, tight=tight)
+        walk = _PackingWalk(planner, goal, order, start, tight=tight)
         for _ in range(tries):
             if height <= goal or (stop is not None and stop()):
                 return height, offsets, tried
@@ -55,10 +55,12 @@ def improve(
     return height, offsets, tried
 
 
-class _Walk:
+class _PackingWalk:
     """One walk over orders; ``height`` and ``offsets`` are those of the order it is at."""
 
-    def __init__(self, planner: Planner, goal: int, order: Sequence[int], offsets: list[int], *, tight: bool) -> None:
+    def __init__(
+        self, planner: GreedyPlanner, goal: int, order: Sequence[int], offsets: list[int], *, tight: bool
+    ) -> None:
         self._planner = planner
         self._goal = goal
         self._tight = tight

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from memsched.allocate.buffers import blocks as blocks_of
 from memsched.allocate.buffers import buffers
-from memsched.allocate.pools_cpsat import Cut, choose, crowded_moments
+from memsched.allocate.pools_cpsat import CapacityCut, choose, crowded_moments
 from memsched.allocate.portfolio import pack
 from memsched.allocate.shelf import Shelf
 from memsched.allocate.traffic import traffic_of
@@ -105,7 +105,7 @@ class PoolPacking:
 
 
 @dataclass(slots=True)
-class _Best:
+class _PoolIncumbent:
     """The best placement so far and what is proven."""
 
     problem: PoolProblem
@@ -191,13 +191,13 @@ def solve_pools(problem: PoolProblem, run: Run) -> PoolPacking:
     out of its time; always without a limit of time. A limit of work holds for each of CP-SAT's searches.
     """
     began = time.monotonic()
-    best = _Best(problem, problem.cheapest, "every byte in the cheapest pool")
+    best = _PoolIncumbent(problem, problem.cheapest, "every byte in the cheapest pool")
     greedy = greedy_pools(problem)
     best.offer(greedy, "greedy by traffic per byte")
     greedy_cost = problem.cost_of(greedy[0]) if greedy is not None else None
     infeasible = False
     if not best.done and not run.over():
-        infeasible = _Search(best, run).run()
+        infeasible = _PoolSearch(best, run).run()
     found = best.cost < math.inf
     if best.done:
         status: PoolStatus = "optimal"
@@ -216,10 +216,10 @@ def solve_pools(problem: PoolProblem, run: Run) -> PoolPacking:
     )
 
 
-class _Search:
+class _PoolSearch:
     """Stages 2 and 3."""
 
-    def __init__(self, best: _Best, run: Run) -> None:
+    def __init__(self, best: _PoolIncumbent, run: Run) -> None:
         self._best = best
         self._problem = best.problem
         self._run = run
@@ -227,8 +227,8 @@ class _Search:
         self._first = run if run.limits.time_limit is None else run.within(_RELAXED_SHARE)
         self._sizes = [pool.size for pool in best.problem.pools]
         self._costs = [[moved * pool.cost for pool in best.problem.pools] for moved in best.problem.traffic]
-        self._cuts: list[Cut] = []
-        self._guesses: list[Cut] = []
+        self._cuts: list[CapacityCut] = []
+        self._guesses: list[CapacityCut] = []
         parts = sum(len(block.parts) for block in best.problem.blocks)
         self._few, self._too_many = parts <= _FEW_PARTS, parts > _MOST_RECTANGLES
 
@@ -283,7 +283,7 @@ class _Search:
                 if pool == number
                 and any(a.begin < b.end and b.begin < a.end for a in spans for b in blocks[other].parts)
             ]
-            self._guesses.append(Cut(tuple(near), size))
+            self._guesses.append(CapacityCut(tuple(near), size))
 
     def _packed(self, chosen: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return a placement near ``chosen``: what does not fit goes to a later pool, what finds a gap to an earlier.
@@ -326,7 +326,7 @@ class _Search:
         packing = pack(inside, self._short(), capacity=size, minimize=False)
         if packing.status == "infeasible":
             if all(original):
-                self._cuts.append(Cut(tuple(self._fewer(members, size)), size))
+                self._cuts.append(CapacityCut(tuple(self._fewer(members, size)), size))
             addresses: Sequence[int] = _heights(problem, members)
         else:
             addresses = packing.offsets

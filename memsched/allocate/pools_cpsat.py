@@ -19,11 +19,11 @@ from memsched.search.run import Run
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Choice", "Cut", "choose", "crowded_moments"]
+__all__ = ["CapacityCut", "PoolAssignment", "choose", "crowded_moments"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CapacityCut:
     """Blocks that do not all fit into a pool of ``size`` bytes or less."""
 
     blocks: tuple[int, ...]
@@ -31,7 +31,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PoolAssignment:
     """What CP-SAT found.
 
     Attributes:
@@ -80,11 +80,11 @@ def choose(
     sizes: Sequence[int | None],
     *,
     run: Run,
-    cuts: Sequence[Cut] = (),
+    cuts: Sequence[CapacityCut] = (),
     bound: int = 0,
     hint: tuple[Sequence[int], Sequence[int]] | None = None,
     addresses: bool = False,
-) -> Choice:
+) -> PoolAssignment:
     """Return the pools of ``blocks`` for which the sum of costs is least, as far as it was found by the end of ``run``.
 
     Args:
@@ -94,7 +94,7 @@ def choose(
         hint: Pools and addresses of a placement.
         addresses: Choose them, too.
     """
-    model = _Model(blocks, sizes, addresses=addresses)
+    model = _AssignmentModel(blocks, sizes, addresses=addresses)
     model.add_cuts(cuts, sizes)
     model.add_objective(costs, bound)
     if hint is not None:
@@ -102,7 +102,7 @@ def choose(
     return model.search(run)
 
 
-class _Model:
+class _AssignmentModel:
     def __init__(self, blocks: Sequence[Block], sizes: Sequence[int | None], *, addresses: bool) -> None:
         from ortools.sat.python import cp_model
 
@@ -163,7 +163,7 @@ class _Model:
             if times:
                 model.add_no_overlap_2d(times, places)
 
-    def add_cuts(self, cuts: Sequence[Cut], sizes: Sequence[int | None]) -> None:
+    def add_cuts(self, cuts: Sequence[CapacityCut], sizes: Sequence[int | None]) -> None:
         """Forbid that all blocks of a cut lie in one pool for which it holds."""
         for cut in cuts:
             for pool, size in enumerate(sizes):
@@ -195,7 +195,7 @@ class _Model:
         for address, offset in zip(self._addresses or (), offsets, strict=False):
             self._model.add_hint(address, offset // self._grid)
 
-    def search(self, run: Run) -> Choice:
+    def search(self, run: Run) -> PoolAssignment:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
@@ -219,7 +219,7 @@ class _Model:
             )
             if self._addresses is not None:
                 offsets = tuple(solver.value(address) * self._grid for address in self._addresses)
-        return Choice(pool_of, offsets, bound, status == cp_model.OPTIMAL, status == cp_model.INFEASIBLE)
+        return PoolAssignment(pool_of, offsets, bound, status == cp_model.OPTIMAL, status == cp_model.INFEASIBLE)
 
 
 def _grid(blocks: Sequence[Block]) -> int:

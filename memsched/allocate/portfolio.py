@@ -13,7 +13,7 @@ from memsched.allocate import exact, local
 from memsched.allocate.bounds import lower_bound
 from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
-from memsched.allocate.greedy import MOST_SCANNED, Planner
+from memsched.allocate.greedy import MOST_SCANNED, GreedyPlanner
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
 from memsched.search.limits import QUICK
 from memsched.search.run import Run
@@ -46,7 +46,7 @@ def pack(
     """
     began = time.monotonic()
     room = None if minimize else capacity
-    search = _Search(blocks, run or Run(QUICK), room)
+    search = _PackingPortfolio(blocks, run or Run(QUICK), room)
     if capacity is not None and search.bound > capacity:
         return Packing((), 0, search.bound, "infeasible", search.proof, "bound", 0, time.monotonic() - began)
     search.run(search.bound if minimize or capacity is None else max(search.bound, capacity))
@@ -65,7 +65,7 @@ def pack(
     )
 
 
-class _Search:
+class _PackingPortfolio:
     """The lowest packing so far of a set of blocks, and what is proven."""
 
     def __init__(self, blocks: Sequence[Block], run: Run, room: int | None) -> None:
@@ -81,7 +81,7 @@ class _Search:
 
     def run(self, goal: int) -> None:
         """Search until the height is at most ``goal`` or nothing more can be done in time."""
-        planner = Planner(self.blocks)
+        planner = GreedyPlanner(self.blocks)
         self.height, self.offsets, self.method = planner.run(goal, self._run.over)
         self.states = len(planner.found)
         self._tell("greedy planning")
@@ -89,9 +89,9 @@ class _Search:
             return
         found, bottom = components(self.blocks)
         if len(found) == 1 and not bottom:
-            parts = [_Part(self.blocks, found[0], planner)]
+            parts = [_ComponentPacking(self.blocks, found[0], planner)]
         else:
-            parts = [_Part(self.blocks, component) for component in found]
+            parts = [_ComponentPacking(self.blocks, component) for component in found]
             for part in parts:
                 part.plan(goal, self._run.over)
                 self.states += len(part.planner.found)
@@ -106,7 +106,7 @@ class _Search:
             self._tell(highest.method)
         self._combine(parts, bottom)
 
-    def _improve(self, part: _Part, goal: int) -> None:
+    def _improve(self, part: _ComponentPacking, goal: int) -> None:
         """Do the next thing that may lower the highest component."""
         if not part.searched:
             effort = _EFFORT if self._exactly() else _SHORT_EFFORT
@@ -120,7 +120,7 @@ class _Search:
         """Whether an exact search may follow."""
         return self._run.limits.rounds != 0
 
-    def _solve(self, part: _Part) -> None:
+    def _solve(self, part: _ComponentPacking) -> None:
         solved = exact.solve(
             part.blocks,
             self._run,
@@ -137,7 +137,7 @@ class _Search:
         if bound > self.bound:
             self.bound, self.proof = bound, proof
 
-    def _combine(self, parts: Sequence[_Part], bottom: dict[int, int]) -> None:
+    def _combine(self, parts: Sequence[_ComponentPacking], bottom: dict[int, int]) -> None:
         """Put the components together where that is lower than what was found for all blocks at once."""
         offsets = [0] * len(self.blocks)
         for index, offset in bottom.items():
@@ -155,15 +155,15 @@ class _Search:
         self._run.tell(stage, self.height, self.bound)
 
 
-class _Part:
+class _ComponentPacking:
     """A component with the lowest packing found for it; heights and bounds count from the bottom of everything."""
 
-    def __init__(self, blocks: Sequence[Block], component: Component, planner: Planner | None = None) -> None:
+    def __init__(self, blocks: Sequence[Block], component: Component, planner: GreedyPlanner | None = None) -> None:
         self.members = component.members
         self.base = component.base
         self.blocks = [blocks[index] for index in component.members]
         self.bound = self.base + lower_bound(self.blocks)[0]
-        self.planner = planner or Planner(self.blocks)
+        self.planner = planner or GreedyPlanner(self.blocks)
         self.searched = self.finished = False
         self.offsets: list[int] = []
         self.height = 0

@@ -17,9 +17,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
-__all__ = ["MOST_MEETINGS", "Problem", "common_grid", "common_unit", "is_uniform", "live_sections", "problem_of"]
+__all__ = ["MOST_MEETINGS", "PackingProblem", "common_grid", "common_unit", "is_uniform", "live_sections", "problem_of"]
 
 MOST_MEETINGS = 3_000_000
 """Pairs of blocks and sections, or blocks and blocks, up to which the search is set up in a few seconds."""
@@ -28,7 +28,7 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PackingProblem:
     """Items to be laid at positions, one per block, each using the same bytes in all its sections; in units of bytes.
 
     An item's position is where its used bytes begin: the block's address plus the low end of its parts.
@@ -72,7 +72,7 @@ class Problem:
         return position if self.fixed[item] else shift - (shift - position) // alignment * alignment
 
 
-def _used(block: Block) -> list[Part]:
+def _used(block: Block) -> list[BlockPart]:
     return [part for part in block.parts if part.begin < part.end and part.low < part.high]
 
 
@@ -130,7 +130,7 @@ def common_grid(blocks: Sequence[Block]) -> int:
     return grid if same else 1
 
 
-def problem_of(own: Sequence[Block]) -> Problem | None:
+def problem_of(own: Sequence[Block]) -> PackingProblem | None:
     """Return the problem of blocks that are all used and `is_uniform`; None when it is too large to be searched."""
     parts = [_used(block)[0] for block in own]
     masks = live_sections(own)
@@ -163,7 +163,7 @@ def problem_of(own: Sequence[Block]) -> Problem | None:
             slack[section] = max(slack[section], (rounded[item] - widths[item]) // unit)
     alignments = tuple(block.alignment // math.gcd(block.alignment, unit) for block in own)
     lowest = tuple((part.low + (block.offset or 0)) // unit for block, part in zip(own, parts, strict=True))
-    return Problem(
+    return PackingProblem(
         unit=unit,
         shifts=tuple(part.low // unit for part in parts),
         widths=tuple(width // unit for width in rounded),

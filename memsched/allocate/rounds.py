@@ -12,14 +12,14 @@ from multiprocessing import get_context
 from typing import Literal, Protocol
 
 from memsched.allocate.cpsat import fit, preferred
-from memsched.allocate.preprocess import Problem, common_unit, is_uniform, problem_of
+from memsched.allocate.preprocess import PackingProblem, common_unit, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.graph.packing import Block, height_of
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
-__all__ = ["Rounds", "Task"]
+__all__ = ["PackingTask", "Rounds"]
 
 _FIRST_NODES = 1.5
 """Nodes per item in the attempts of the first round."""
@@ -42,7 +42,7 @@ MOST_FOR_CPSAT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PackingTask:
     """What is to be packed.
 
     Attributes:
@@ -52,19 +52,19 @@ class Task:
 
     blocks: tuple[Block, ...]
     unit: int
-    problem: Problem | None
+    problem: PackingProblem | None
 
     @staticmethod
-    def of(blocks: Sequence[Block]) -> Task | None:
+    def of(blocks: Sequence[Block]) -> PackingTask | None:
         """Return the task of packing ``blocks``, each of which uses some bytes; None when it is too large."""
         if all(is_uniform(block) for block in blocks):
             problem = problem_of(blocks)
-            return None if problem is None else Task(tuple(blocks), problem.unit, problem)
-        return Task(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_FOR_CPSAT else None
+            return None if problem is None else PackingTask(tuple(blocks), problem.unit, problem)
+        return PackingTask(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_FOR_CPSAT else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class _SolverAttempt:
     """One attempt of either solver: ``nodes`` for the own search, ``conflicts`` for CP-SAT."""
 
     number: int
@@ -85,7 +85,7 @@ class _Result:
     stopped: bool = False
 
 
-def _make(task: Task, wanted: _Try, run: Run) -> _Result:
+def _make(task: PackingTask, wanted: _SolverAttempt, run: Run) -> _Result:
     if wanted.nodes and task.problem is not None:
         asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.nodes)
         outcome = attempt(task.problem, asked, run.over)
@@ -109,7 +109,7 @@ def _make(task: Task, wanted: _Try, run: Run) -> _Result:
 class Rounds:
     """The search for one task. All heights outside are bytes, all inside units."""
 
-    def __init__(self, task: Task, run: Run) -> None:
+    def __init__(self, task: PackingTask, run: Run) -> None:
         self._task = task
         self._run = run
         self._limits = run.limits
@@ -159,21 +159,21 @@ class Rounds:
         """Whether the search was asked to end, or has done all its work."""
         return self._run.over() or (self._limits.effort is not None and self._effort >= self._limits.effort)
 
-    def _count(self, made: _Try, result: _Result) -> None:
+    def _count(self, made: _SolverAttempt, result: _Result) -> None:
         self.states += result.states
         count = len(self._task.blocks)
         self._effort += count * (result.states * _EFFORT_OF_A_NODE + made.conflicts * _EFFORT_OF_A_CONFLICT)
 
-    def _tries(self, capacity: int, number: int) -> list[_Try]:
+    def _tries(self, capacity: int, number: int) -> list[_SolverAttempt]:
         seed = self._limits.seed
         tries = []
         if self._task.problem is not None:
             nodes = int(_FIRST_NODES * len(self._task.blocks)) << number // 2
-            tries = [_Try(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
+            tries = [_SolverAttempt(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
         if len(self._task.blocks) <= MOST_FOR_CPSAT:
             conflicts = _FIRST_CONFLICTS << number // 2
             tries += [
-                _Try(2 * number + index, seed, capacity, conflicts=conflicts)
+                _SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts)
                 for index in range(2 if number > 1 or not tries else 1)
             ]
         return tries
@@ -190,7 +190,7 @@ class Rounds:
                 break
         return result
 
-    def _together(self, wanted: Sequence[_Try]) -> _Result:
+    def _together(self, wanted: Sequence[_SolverAttempt]) -> _Result:
         if self._crew is None:
             self._crew = _Crew(self._task, self._run)
         result = _Result("unknown")
@@ -205,14 +205,14 @@ class Rounds:
 class _Crew:
     """Processes that hold the task and make attempts."""
 
-    def __init__(self, task: Task, run: Run) -> None:
+    def __init__(self, task: PackingTask, run: Run) -> None:
         self._task = task
         self._run = run
         # Without a lock: a process that was killed while it held one would stop all others for ever.
         self._current = get_context("spawn").Value("q", 0, lock=False)
         self._pool = worker_pool(run.limits.workers, _hold, (task, self._current))
 
-    def run(self, wanted: Sequence[_Try]) -> Iterator[_Result]:
+    def run(self, wanted: Sequence[_SolverAttempt]) -> Iterator[_Result]:
         """Yield the outcome of each attempt, in their order."""
         call = self._current.value
         futures = [submitted(self._pool, _attempt, one, call, self._run.remaining()) for one in wanted]
@@ -231,7 +231,9 @@ class _Crew:
             process.terminate()
 
 
-def _in_order(futures: Sequence[Future[_Result]], wanted: Sequence[_Try], task: Task, run: Run) -> Iterator[_Result]:
+def _in_order(
+    futures: Sequence[Future[_Result]], wanted: Sequence[_SolverAttempt], task: PackingTask, run: Run
+) -> Iterator[_Result]:
     """Yield outcomes in the order of the attempts; one whose process died is made again here."""
     for future, one in zip(futures, wanted, strict=True):
         while not future.done() and not run.over():
@@ -251,15 +253,15 @@ class _Number(Protocol):
     value: int
 
 
-_held: list[tuple[Task, _Number]] = []
+_held: list[tuple[PackingTask, _Number]] = []
 """In a process of a crew: its task, and the number of the call that is still wanted."""
 
 
-def _hold(task: Task, current: _Number) -> None:
+def _hold(task: PackingTask, current: _Number) -> None:
     _held.append((task, current))
 
 
-def _attempt(wanted: _Try, call: int, seconds: float) -> _Result:
+def _attempt(wanted: _SolverAttempt, call: int, seconds: float) -> _Result:
     task, current = _held[-1]
     limits = Limits(None if math.isinf(seconds) else seconds)
     return _make(task, wanted, Run(limits, stop=lambda: current.value != call))

@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from memsched.allocate.preprocess import Problem
+from memsched.allocate.preprocess import PackingProblem
 
-__all__ = ["ATTEMPTS", "Attempt", "Outcome", "attempt"]
+__all__ = ["ATTEMPTS", "Attempt", "PackingOutcome", "attempt"]
 
 _UNLIMITED = 1 << 62
 _NODES_BETWEEN_LOOKS = 8
@@ -52,7 +52,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PackingOutcome:
     """What an attempt found.
 
     Attributes:
@@ -70,12 +70,12 @@ class Outcome:
     stopped: bool = False
 
 
-def attempt(problem: Problem, wanted: Attempt, stop: Callable[[], bool]) -> Outcome:
+def attempt(problem: PackingProblem, wanted: Attempt, stop: Callable[[], bool]) -> PackingOutcome:
     """Search ``problem`` for positions within ``wanted.capacity``."""
-    return _Search(problem, wanted).run(wanted.nodes, stop)
+    return _PackingSearch(problem, wanted).run(wanted.nodes, stop)
 
 
-def _preferences(problem: Problem, wanted: Attempt) -> list[float]:
+def _preferences(problem: PackingProblem, wanted: Attempt) -> list[float]:
     """Return a rank per item, lower first: by one of some measures, blurred by chance except in the first attempts."""
     count = len(problem.widths)
     rng = random.Random(f"{wanted.seed} {wanted.number}")  # noqa: S311
@@ -95,8 +95,8 @@ def _preferences(problem: Problem, wanted: Attempt) -> list[float]:
     return result
 
 
-class _Search:
-    def __init__(self, problem: Problem, wanted: Attempt) -> None:
+class _PackingSearch:
+    def __init__(self, problem: PackingProblem, wanted: Attempt) -> None:
         self.problem = problem
         self.capacity = wanted.capacity
         self.room = [wanted.capacity + slack for slack in problem.slack]
@@ -113,7 +113,7 @@ class _Search:
         self.ends: list[int] = []
         self.floors: list[int] = []
 
-    def run(self, nodes: int, stop: Callable[[], bool]) -> Outcome:
+    def run(self, nodes: int, stop: Callable[[], bool]) -> PackingOutcome:
         trail: list[tuple[int, list[tuple[int, int]]]] = []
         made, left = 0, len(self.positions)
         feasible = self._fits()
@@ -121,7 +121,7 @@ class _Search:
             made += 1
             stopped = made % _NODES_BETWEEN_LOOKS == 0 and stop()
             if stopped or made > nodes:
-                return Outcome("unknown", (), 0, made, stopped)
+                return PackingOutcome("unknown", (), 0, made, stopped)
             item = self._choose()
             trail.append((item, self._place(item)))
             left -= 1
@@ -138,8 +138,8 @@ class _Search:
                 else:
                     self._restore(changes)
         if not feasible:
-            return Outcome("infeasible", (), self.least, made)
-        return Outcome("found", tuple(self.positions), 0, made)
+            return PackingOutcome("infeasible", (), self.least, made)
+        return PackingOutcome("found", tuple(self.positions), 0, made)
 
     def _place(self, item: int) -> list[tuple[int, int]]:
         """Place an item at its lowest position and lift what it meets; return what was changed."""

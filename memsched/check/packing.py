@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 
 from memsched.errors import InternalError
-from memsched.graph.packing import Block, Packing, Part
+from memsched.graph.packing import Block, BlockPart, Packing
 
 __all__ = ["check_packing"]
 
@@ -60,7 +60,7 @@ def _rectangles(index: int, block: Block, offset: int) -> list[_Rectangle]:
     result: list[_Rectangle] = []
     times = sorted({time for part in block.parts for time in (part.begin, part.end)})
     coming = sorted(block.parts, key=lambda part: part.begin, reverse=True)
-    live: list[Part] = []
+    live: list[BlockPart] = []
     for begin, end in itertools.pairwise(times):
         reach = 0
         while coming and coming[-1].begin <= begin:

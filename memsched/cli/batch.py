@@ -134,18 +134,18 @@ def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
     from memsched.cli.batch_table import BatchDisplay
     from memsched.cli.terminal import interruptible, make_console
     from memsched.commands.batch.process import Processes
-    from memsched.commands.batch.run import Runner, run_batch
+    from memsched.commands.batch.run import JobRunner, run_batch
 
     wanted = _batch_options(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     with contextlib.ExitStack() as stack:
-        runner: Runner = Processes()
+        runner: JobRunner = Processes()
         parallel = options["workers"]
         if options["dask"] is not None:
-            from memsched.commands.batch.dask import Cluster
+            from memsched.commands.batch.dask import DaskCluster
             from memsched.search.dask import connect
 
-            cluster = Cluster(stack.enter_context(connect(options["dask"])))
+            cluster = DaskCluster(stack.enter_context(connect(options["dask"])))
             runner, parallel = cluster, cluster.parallel
         interrupt = stack.enter_context(interruptible())
         display = stack.enter_context(BatchDisplay(errors, models))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memsched.commands.batch.inputs import BatchModel
-    from memsched.commands.batch.process import News
+    from memsched.commands.batch.process import JobProgress
     from memsched.commands.batch.run import Event
     from memsched.report.batch import Row
 
@@ -49,7 +49,7 @@ class BatchDisplay:
         self._console = console
         self._models = models
         self._lock = threading.Lock()
-        self._running: dict[int, tuple[float, News | None]] = {}
+        self._running: dict[int, tuple[float, JobProgress | None]] = {}
         self._ended: list[Row] = []
         self._started = time.monotonic()
         self._live: Any = None
@@ -118,7 +118,7 @@ class BatchDisplay:
         return f"{name}  {shortened(text, width - len(name) - 2)}"
 
 
-def _news_text(news: News | None, seconds: float) -> str:
+def _news_text(news: JobProgress | None, seconds: float) -> str:
     if news is None:
         return f"reading the model  {seconds:.0f} s"
     if not news.best_peak:

@@ -52,7 +52,7 @@ class _File(_Type):
         return [CompletionItem(incomplete, type="file")]
 
 
-class _Target(_Type):
+class _TargetName(_Type):
     """A built-in target, or the name of a file."""
 
     name = "text"
@@ -64,7 +64,7 @@ class _Target(_Type):
         return found or [CompletionItem(incomplete, type="file")]
 
 
-class _Allowed(_Type):
+class _PermissionList(_Type):
     """A list with commas of what may be done."""
 
     name = "text"
@@ -84,8 +84,8 @@ def add_completion(command: click.Command) -> None:
         if parameter.type is not click.STRING:
             continue
         if "--target" in parameter.opts or (command.name, parameter.name) == ("targets", "name"):
-            parameter.type = _Target()
+            parameter.type = _TargetName()
         elif "--allow" in parameter.opts:
-            parameter.type = _Allowed()
+            parameter.type = _PermissionList()
         elif isinstance(parameter, click.Argument) or any(word in metavar for word in _METAVARS_OF_FILES):
             parameter.type = _File()

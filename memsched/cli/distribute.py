@@ -12,7 +12,7 @@ from memsched.cli.options import memory_option, output_options, parse_dims, pars
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.commands.distribute.distribute import Distributed
+    from memsched.commands.distribute.distribute import DistributedNetwork
     from memsched.commands.results import Report
     from memsched.report.values.distribute import DistributionReport
 
@@ -112,7 +112,7 @@ def _folder(options: dict[str, Any]) -> str:
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 
 
-def _print(found: Distributed, report: Report[DistributionReport], options: dict[str, Any], folder: str) -> None:
+def _print(found: DistributedNetwork, report: Report[DistributionReport], options: dict[str, Any], folder: str) -> None:
     from memsched.cli.terminal import make_console, write_standard_output
     from memsched.commands.distribute.distribute import runtime_installed
     from memsched.report.distribution import print_distribution

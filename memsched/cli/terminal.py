@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
     from memsched.search.progress import Progress
 
-__all__ = ["Interrupt", "ProgressDisplay", "interruptible", "make_console", "start_live", "write_standard_output"]
+__all__ = [
+    "InterruptHandler",
+    "ProgressDisplay",
+    "interruptible",
+    "make_console",
+    "start_live",
+    "write_standard_output",
+]
 
 _REFRESHES_PER_SECOND = 4
 
@@ -32,7 +39,7 @@ def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Consol
     return Console(stderr=stderr, no_color=no_color or None, quiet=quiet, highlight=False, markup=False, emoji=False)
 
 
-class Interrupt:
+class InterruptHandler:
     """Turns the first Ctrl-C during a search into a polite request, and any other into `KeyboardInterrupt`.
 
     The search may be inside native code that lets no Python signal handler run, so `stop`, which it polls from
@@ -87,9 +94,9 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Give an installed `Interrupt`."""
-    interrupt = Interrupt()
+def interruptible() -> Iterator[InterruptHandler]:
+    """Give an installed `InterruptHandler`."""
+    interrupt = InterruptHandler()
     try:
         with interrupt.installed():
             yield interrupt

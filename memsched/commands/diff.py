@@ -43,7 +43,7 @@ _GUARDED: tuple[FigureName, ...] = ("peak_bytes", "arena_bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
+class _ModelFigures:
     """One model of a report or summary; ``figures`` is None where it failed."""
 
     name: str
@@ -132,16 +132,16 @@ def compare_reports(
     return Report(found)
 
 
-def _models(report: Comparable) -> list[_Model]:
+def _models(report: Comparable) -> list[_ModelFigures]:
     """Return what a file says of its models."""
     if isinstance(report, ComparedBatch):
         return [_of_batch(model) for model in report.models]
     return [_of_report(report)]
 
 
-def _of_report(report: ComparedReport) -> _Model:
+def _of_report(report: ComparedReport) -> _ModelFigures:
     path, result = report.model.path, report.result
-    return _Model(
+    return _ModelFigures(
         name=PurePath(path).stem or path,
         path=path,
         sha256=report.model.sha256,
@@ -158,11 +158,11 @@ def _of_report(report: ComparedReport) -> _Model:
     )
 
 
-def _of_batch(model: ComparedModel) -> _Model:
+def _of_batch(model: ComparedModel) -> _ModelFigures:
     result = model.result
     if result is None:
-        return _Model(model.name, model.path, None, None, None, None, {}, model.error or model.status)
-    return _Model(
+        return _ModelFigures(model.name, model.path, None, None, None, None, {}, model.error or model.status)
+    return _ModelFigures(
         name=model.name,
         path=model.path,
         sha256=result.sha256,
@@ -183,26 +183,28 @@ def _tensors(entries: Sequence[ComparedTensor]) -> dict[str, int]:
     return {entry.tensor: entry.size_bytes for entry in entries}
 
 
-def _pairs(before: Sequence[_Model], after: Sequence[_Model]) -> list[tuple[_Model | None, _Model | None]]:
+def _pairs(
+    before: Sequence[_ModelFigures], after: Sequence[_ModelFigures]
+) -> list[tuple[_ModelFigures | None, _ModelFigures | None]]:
     """Return what belongs together: those of ``before`` in their order, then those that came."""
     if len(before) == len(after) == 1:
         return [(before[0], after[0])]
     rest = dict(enumerate(after))
-    partner: dict[int, _Model] = {}
-    keys: tuple[Callable[[_Model], str], ...] = (lambda model: model.path, lambda model: model.name)
+    partner: dict[int, _ModelFigures] = {}
+    keys: tuple[Callable[[_ModelFigures], str], ...] = (lambda model: model.path, lambda model: model.name)
     for key in keys:
         known = {key(model): index for index, model in reversed(rest.items())}
         for index, model in enumerate(before):
             found = known.get(key(model))
             if index not in partner and found is not None and found in rest:
                 partner[index] = rest.pop(found)
-    kept: list[tuple[_Model | None, _Model | None]] = [
+    kept: list[tuple[_ModelFigures | None, _ModelFigures | None]] = [
         (model, partner.get(index)) for index, model in enumerate(before)
     ]
     return kept + [(None, model) for model in rest.values()]
 
 
-def _compare(old: _Model | None, new: _Model | None, percent: float) -> ModelDiff:
+def _compare(old: _ModelFigures | None, new: _ModelFigures | None, percent: float) -> ModelDiff:
     one = new or old
     figures: dict[FigureName, ChangedFigure] = {}
     came: tuple[PeakTensorRow, ...] = ()
@@ -238,7 +240,7 @@ def _missing(there: Mapping[str, int], here: Mapping[str, int]) -> tuple[PeakTen
     return tuple(PeakTensorRow(tensor=name, size_bytes=size) for name, size in there.items() if name not in here)
 
 
-def _kind(old: _Model | None, new: _Model | None) -> Change:
+def _kind(old: _ModelFigures | None, new: _ModelFigures | None) -> Change:
     if old is None or new is None:
         return "came" if old is None else "went"
     if old.figures is None or new.figures is None:
@@ -251,7 +253,7 @@ def _kind(old: _Model | None, new: _Model | None) -> Change:
     return "same" if old.figures == new.figures and old.at_peak == new.at_peak else "different"
 
 
-def _regressions(old: _Model | None, new: _Model | None, percent: float) -> list[str]:
+def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: float) -> list[str]:
     """Return what got worse by more than ``percent``, each in words."""
     if old is None or new is None or old.figures is None:
         return []

@@ -11,7 +11,7 @@ from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.runtimes.known import runner_of
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import Verification
 
 __all__ = ["ModelComparison", "compare", "verify_written"]
@@ -35,7 +35,7 @@ class ModelComparison:
 def verify_written(
     module: Module,
     data: bytes,
-    written: Written,
+    written: ModelBytes,
     options: LoadOptions,
     *,
     seed: int,

@@ -12,7 +12,7 @@ from memsched.errors import InternalError
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
-from memsched.regions.ranges import Needed, deduce, whole
+from memsched.regions.ranges import PieceNeeds, deduce, whole
 from memsched.regions.rules import Geometry, Refusal
 from memsched.targets.cluster import Cluster
 
@@ -50,16 +50,16 @@ class _Operators:
         self._sizes = [{**constant_bytes(graph, op), **weights.get(place, {})} for place, op in enumerate(graph.ops)]
         layout = layout_of(graph)
         self._extents = [extents_of(tensor, layout) for tensor in graph.tensors]
-        self._known: dict[tuple[int, Region], Needed | None] = {}
+        self._known: dict[tuple[int, Region], PieceNeeds | None] = {}
         self._geometries: dict[int, Geometry | Refusal] = {}
 
-    def _needed(self, op: int, region: Region) -> Needed | None:
+    def _needed(self, op: int, region: Region) -> PieceNeeds | None:
         """Return what a part needs; None where it is the whole op."""
         if (op, region) not in self._known:
             self._known[op, region] = self._deduced(op, region)
         return self._known[op, region]
 
-    def _deduced(self, op: int, region: Region) -> Needed | None:
+    def _deduced(self, op: int, region: Region) -> PieceNeeds | None:
         output = self.graph.tensors[self.graph.ops[op].outputs[0]]
         if region == whole(output.shape or ()):
             return None

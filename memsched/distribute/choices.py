@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memsched.distribute import shares as rules
 from memsched.distribute.boxes import Extents
-from memsched.distribute.exchange import Boxes, Span
+from memsched.distribute.exchange import Boxes, PlanRanges
 from memsched.distribute.plan import piece_seconds
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Share
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["Choices", "Table", "all_shares", "few_shares"]
+__all__ = ["BoxTable", "OpChoices", "all_shares", "few_shares"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BoxTable:
     """Boxes per choice and device, [choice, device, 4].
 
     Attributes:
@@ -38,7 +38,7 @@ class Table:
     cut: tuple[bool, bool]
 
     @staticmethod
-    def of(boxes: Sequence[Sequence[tuple[int, int, int, int]]], extents: Extents) -> Table:
+    def of(boxes: Sequence[Sequence[tuple[int, int, int, int]]], extents: Extents) -> BoxTable:
         """Return the table of these boxes of a tensor."""
         import numpy as np
 
@@ -46,7 +46,7 @@ class Table:
         there = found[..., 1] > found[..., 0]
         channels = there & ((found[..., 0] != 0) | (found[..., 1] != extents.channels))
         rows = there & ((found[..., 2] != 0) | (found[..., 3] != extents.rows))
-        return Table(found, (bool(channels.any()), bool(rows.any())))
+        return BoxTable(found, (bool(channels.any()), bool(rows.any())))
 
     def at(self, choices: Integers) -> Boxes:
         """Return the boxes of these choices, one per plan."""
@@ -54,13 +54,13 @@ class Table:
         low, high, top, bottom = (found[..., place] for place in range(4))
         return Boxes(
             high > low,
-            Span(low, high, (low, high)) if self.cut[0] else None,
-            Span(top, bottom, (top, bottom)) if self.cut[1] else None,
+            PlanRanges(low, high, (low, high)) if self.cut[0] else None,
+            PlanRanges(top, bottom, (top, bottom)) if self.cut[1] else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class OpChoices:
     """What there is to choose for the op at one position.
 
     Attributes:
@@ -73,14 +73,14 @@ class Choices:
 
     shares: tuple[Share, ...]
     tensors: tuple[int, ...]
-    own: tuple[Table, ...]
-    needs: tuple[Table, ...]
+    own: tuple[BoxTable, ...]
+    needs: tuple[BoxTable, ...]
     seconds: Floats
     weights: Integers
     made: Integers
 
     @staticmethod
-    def of(space: Space, cluster: Cluster, position: int, shares: Iterable[Share]) -> Choices:
+    def of(space: Space, cluster: Cluster, position: int, shares: Iterable[Share]) -> OpChoices:
         """Return the tables of ``shares`` of the op at ``position``, each once."""
         import numpy as np
 
@@ -109,11 +109,11 @@ class Choices:
                     for device in range(len(parts))
                 ]
             )
-        return Choices(
+        return OpChoices(
             listed,
             tensors,
-            tuple(Table.of(boxes, space.extents[t]) for boxes, t in zip(own, op.outputs, strict=True)),
-            tuple(Table.of(boxes, space.extents[t]) for boxes, t in zip(needs, tensors, strict=True)),
+            tuple(BoxTable.of(boxes, space.extents[t]) for boxes, t in zip(own, op.outputs, strict=True)),
+            tuple(BoxTable.of(boxes, space.extents[t]) for boxes, t in zip(needs, tensors, strict=True)),
             np.array(seconds),
             np.array(weights, dtype=np.int64),
             np.array(made, dtype=np.int64),

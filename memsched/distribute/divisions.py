@@ -18,17 +18,17 @@ from memsched.graph.model import Op, Region
 from memsched.regions.ranges import deduce
 from memsched.regions.rules import (
     AxisMap,
-    Blocks,
-    Full,
+    ChannelGroups,
     Geometry,
-    Grouped,
-    Mirrored,
     Pointwise,
+    Reflection,
     Refusal,
+    Resampling,
     Rule,
-    Scaled,
-    Shifted,
-    Strided,
+    Shift,
+    Stride,
+    Subdivision,
+    WholeAxis,
 )
 
 __all__ = ["Division", "Reach", "WeightPart", "divide", "undivided"]
@@ -140,7 +140,7 @@ def divide(
     output = extents[op.outputs[0]].axis(axis)
     if output < 0 or output in geometry.fixed:
         return None
-    if any(isinstance(one.rule, Shifted) for place in weights for one in geometry.operands.get(place, ())):
+    if any(isinstance(one.rule, Shift) for place in weights for one in geometry.operands.get(place, ())):
         return None  # constants that are joined with activations would have to be cut with them
     length = geometry.shape[output]
     maps = [one for operand in geometry.operands.values() for one in operand if one.output == output]
@@ -174,11 +174,11 @@ def divide(
 def _unit(rules: list[Rule], length: int) -> int:
     unit = 1
     for rule in rules:
-        if isinstance(rule, Grouped):
+        if isinstance(rule, ChannelGroups):
             unit = math.lcm(unit, rule.outputs)
-        elif isinstance(rule, Blocks):
+        elif isinstance(rule, Subdivision):
             unit = math.lcm(unit, rule.size)
-        elif isinstance(rule, Scaled):
+        elif isinstance(rule, Resampling):
             unit = math.lcm(unit, rule.scale.numerator)
     # A power of two keeps the steps multiples of what the rules ask for.
     while unit < length and -(-length // unit) > _MOST_UNITS:
@@ -195,11 +195,11 @@ def _reaches(geometry: Geometry, position: int, output: int, unit: int) -> list[
     made = geometry.shape[output]
     for one, length in zip(geometry.operands[position], geometry.shapes[position], strict=True):
         reach: Reach | None
-        if isinstance(one.rule, Strided) and one.output != output:
+        if isinstance(one.rule, Stride) and one.output != output:
             out = geometry.shape[one.output]
             found, entries = _range(one.rule, length, out, 0, out), -(-made // unit) + 1
             reach = found and Reach((found[0],) * entries, (found[1],) * entries, (0, length))
-        elif isinstance(one.rule, Full) or one.output != output:
+        elif isinstance(one.rule, WholeAxis) or one.output != output:
             result.append((0, length))
             continue
         else:
@@ -213,7 +213,7 @@ def _reaches(geometry: Geometry, position: int, output: int, unit: int) -> list[
 def _weight_part(geometry: Geometry, position: int, output: int, unit: int, size: int) -> WeightPart | None:
     """Return what parts read of a constant, which at most one axis follows; None where it is not known."""
     maps = geometry.operands.get(position, ())
-    axes = [axis for axis, one in enumerate(maps) if one.output == output and not isinstance(one.rule, Full)]
+    axes = [axis for axis, one in enumerate(maps) if one.output == output and not isinstance(one.rule, WholeAxis)]
     if not axes:
         return WeightPart(size)
     length = geometry.shapes[position][axes[0]]
@@ -232,10 +232,10 @@ def _reach(rule: Rule, length: int, out: int, unit: int) -> Reach | None:
     starts = [*range(0, out, unit), out]
     if isinstance(rule, Pointwise):
         return Reach(tuple(starts), tuple(starts), (0, length))
-    if isinstance(rule, Shifted):
+    if isinstance(rule, Shift):
         found = tuple(min(max(start - rule.offset, 0), length) for start in starts)
         return Reach(found, found, (0, length))
-    if isinstance(rule, Mirrored) or (isinstance(rule, Strided) and rule.step < 0):
+    if isinstance(rule, Reflection) or (isinstance(rule, Stride) and rule.step < 0):
         return None  # where such a part's data begin does not follow from where the part begins
     first, last = [], [0]
     for start, stop in itertools.pairwise(starts):
@@ -266,7 +266,7 @@ def _pieces_exist(op: Op, geometry: Geometry, output: int, division: Division) -
     """
     whole = [(0, size) for size in geometry.shape]
     suspicious = any(
-        isinstance(one.rule, Shifted) for operand in geometry.operands.values() for one in operand
+        isinstance(one.rule, Shift) for operand in geometry.operands.values() for one in operand
     )  # each axis alone was asked already; only a concatenation can refuse what its axes permit
     probes = range(division.units) if suspicious else (division.units // 2,)
     for unit in probes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Booleans = NDArray[np.bool_]
 
-__all__ = ["Boxes", "Exchange", "Span", "exchange", "hull_of", "joined", "slab", "span_of"]
+__all__ = ["Boxes", "Exchange", "PlanRanges", "exchange", "hull_of", "joined", "slab", "span_of"]
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Boxes:
     """A box per plan and device; along an axis without ranges it is whole where it is ``there``."""
 
     there: Booleans
-    channels: Span | None
-    rows: Span | None
+    channels: PlanRanges | None
+    rows: PlanRanges | None
 
 
 @dataclass(slots=True)
-class Span:
+class PlanRanges:
     """Ranges [low, high) per plan and device; ``edges`` are their distinct ends, [plan, end]."""
 
     low: Integers
@@ -83,14 +83,14 @@ def exchange(need: Boxes, holds: Sequence[Boxes], owner: Boxes | None, extents: 
 
 def slab(axis: Axis, low: Integers, high: Integers, there: Booleans, edges: Integers | None = None) -> Boxes:
     """Return the parts [low, high) along an axis; ``edges`` are their distinct ends where they are known."""
-    span = Span(low, high, (low, high) if edges is None else (edges,))
+    span = PlanRanges(low, high, (low, high) if edges is None else (edges,))
     return Boxes(there, span if axis == "channels" else None, span if axis == "rows" else None)
 
 
-def span_of(low: Integers, high: Integers, there: Booleans) -> Span:
+def span_of(low: Integers, high: Integers, there: Booleans) -> PlanRanges:
     """A range that is empty begins and ends at 0."""
     low, high = low * there, high * there
-    return Span(low, high, (low, high))
+    return PlanRanges(low, high, (low, high))
 
 
 def joined(parts: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
@@ -109,7 +109,7 @@ def hull_of(one: Boxes, other: Boxes, extents: Extents) -> Boxes:
     """Return the smallest boxes around two boxes of every device; empty ones do not count."""
     there = one.there | other.there
 
-    def side(a: Span | None, b: Span | None, length: int) -> Span | None:
+    def side(a: PlanRanges | None, b: PlanRanges | None, length: int) -> PlanRanges | None:
         if a is None and b is None:
             return None
         spans = [
@@ -135,7 +135,7 @@ def _within(need: Boxes, held: Boxes) -> bool:
     return True
 
 
-def _edges(spans: Sequence[Span | None], length: int) -> Integers | None:
+def _edges(spans: Sequence[PlanRanges | None], length: int) -> Integers | None:
     """Return all boundaries of an axis in ascending order, [plan, boundary]; None where nothing cuts it."""
     import numpy as np
 
@@ -158,7 +158,7 @@ def _cells(boxes: Boxes, columns: Integers | None, rows: Integers | None) -> Boo
     return result
 
 
-def _inside(boxes: Boxes, span: Span | None, edges: Integers | None) -> Booleans:
+def _inside(boxes: Boxes, span: PlanRanges | None, edges: Integers | None) -> Booleans:
     import numpy as np
 
     if edges is None:

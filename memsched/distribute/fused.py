@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.distribute.exchange import Boxes, Span, exchange, hull_of, joined, slab
+from memsched.distribute.exchange import Boxes, PlanRanges, exchange, hull_of, joined, slab
 from memsched.distribute.plan import Blocks, leaves
 from memsched.distribute.population import Population, cost_of, needs_of, units_of
 from memsched.distribute.space import Space
@@ -43,7 +43,7 @@ def best_blocks(
         longest: Ops in a run.
         weights_price: Seconds per byte of constants that a run makes a device hold: what keeps memory in bounds.
     """
-    runs = _Runs(space, shares, cluster)
+    runs = _FusionCosts(space, shares, cluster)
     count = len(shares)
     best = [0.0] + [float("inf")] * count
     begin = [0] * (count + 1)
@@ -62,7 +62,7 @@ def best_blocks(
     return tuple(reversed(result))
 
 
-class _Runs:
+class _FusionCosts:
     """What runs that begin at a position cost, for all their ends at once. Arrays are indexed [end, device]."""
 
     def __init__(self, space: Space, shares: Sequence[Share], cluster: Cluster) -> None:
@@ -142,10 +142,10 @@ def _spread(boxes: Boxes, plans: int) -> Boxes:
     """Return boxes of one plan for several."""
     import numpy as np
 
-    def side(span: Span | None) -> Span | None:
+    def side(span: PlanRanges | None) -> PlanRanges | None:
         if span is None:
             return None
         low, high = (np.broadcast_to(end, (plans, end.shape[1])) for end in (span.low, span.high))
-        return Span(low, high, (low, high))
+        return PlanRanges(low, high, (low, high))
 
     return Boxes(np.broadcast_to(boxes.there, (plans, boxes.there.shape[1])), side(boxes.channels), side(boxes.rows))

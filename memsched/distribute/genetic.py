@@ -95,14 +95,14 @@ def evolve(
             out["F"] = found.latency
             out["G"] = np.stack([broken[:, :, 4 + devices].max(axis=1), broken[:, :, -devices:].max(axis=(1, 2))], 1)
 
-    class Sorted(Repair):  # type: ignore[misc]
+    class SortingRepair(Repair):  # type: ignore[misc]
         def _do(self, _: Any, chromosomes: Any, **__: Any) -> Any:
             rows = np.rint(chromosomes).astype(np.int64).reshape(len(chromosomes), -1, coder.edges)
             rows = np.clip(rows, 0, coder.units[None, :, None])
             rows.sort(axis=2)
             return rows.reshape(len(chromosomes), -1)
 
-    class Shift(Mutation):  # type: ignore[misc]
+    class ShiftMutation(Mutation):  # type: ignore[misc]
         """Moves the bounds of a few ops that follow each other, by the same fraction of each."""
 
         def _do(self, _: Any, chromosomes: Any, random_state: Any = None, **__: Any) -> Any:
@@ -127,8 +127,8 @@ def evolve(
             pop_size=settings.size,
             sampling=first,
             crossover=TwoPointCrossover(),
-            mutation=Shift(),
-            repair=Sorted(),
+            mutation=ShiftMutation(),
+            repair=SortingRepair(),
             # Where there are few plans at all, the library would look for new ones without end.
             eliminate_duplicates=coder.plans > 100 * settings.size,
         ),

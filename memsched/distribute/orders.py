@@ -21,7 +21,7 @@ from memsched.schedule.portfolio import schedule_graph
 from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 
-__all__ = ["InOrder", "Ordered", "plan_in_best_order"]
+__all__ = ["OrderAttempt", "OrderedPlan", "plan_in_best_order"]
 
 _ORDER_SHARE = 0.1
 """Of the time, for the order, which is mostly proven within a second."""
@@ -31,7 +31,7 @@ _SECOND_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
+class OrderAttempt:
     """What became of one order of execution.
 
     Attributes:
@@ -44,7 +44,7 @@ class InOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedPlan:
     """A plan, and the order that it is for.
 
     Attributes:
@@ -55,8 +55,8 @@ class Ordered:
 
     plan: Distribution
     order: Literal["given", "found"]
-    given: InOrder
-    found: InOrder | None
+    given: OrderAttempt
+    found: OrderAttempt | None
     proven: bool
 
 
@@ -68,7 +68,7 @@ def plan_in_best_order(
     method: Method = "auto",
     weights: Mapping[int, Mapping[int, int]] | None = None,
     home: int = 0,
-) -> Ordered:
+) -> OrderedPlan:
     """Return the better of the plans that `search` finds in the file's order, and in the one that needs least memory.
 
     A plan that fits is better than none, then the faster, then the one with fewer steps, then the smaller; the file's
@@ -115,11 +115,11 @@ def plan_in_best_order(
     if better and len(plans) < 2:
         # What was proven of one order says nothing of the other.
         bounds.append(latency_bound(Space.of(graph, None, weights), cluster))
-    return Ordered(
+    return OrderedPlan(
         plan=replace(best, lower_bound=min(*bounds, best.latency)),
         order="given" if best is first else "found",
-        given=InOrder(given_peak, first if isinstance(first, Distribution) else None),
-        found=InOrder(schedule.peak, second if isinstance(second, Distribution) else None) if better else None,
+        given=OrderAttempt(given_peak, first if isinstance(first, Distribution) else None),
+        found=OrderAttempt(schedule.peak, second if isinstance(second, Distribution) else None) if better else None,
         proven=proven,
     )
 

@@ -70,11 +70,11 @@ def plan_in(
     blocks = tuple((place, place + 1) for place in range(len(shares))) if blocks is None else blocks
     if [place for start, stop in blocks for place in range(start, stop)] != list(range(len(shares))):
         raise UsageError("blocks of ops do not cover the order of execution one after the other")
-    return _Planner(space, tuple(shares), cluster, blocks, home).plan(method, lower_bound)
+    return _PlanState(space, tuple(shares), cluster, blocks, home).plan(method, lower_bound)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _OpPart:
     """What a device computes of an op, [low, high) along the op's axis, and the boxes that it needs for that."""
 
     low: int
@@ -82,7 +82,7 @@ class _Part:
     needs: list[Box]
 
 
-def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> list[list[_Part]]:
+def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> list[list[_OpPart]]:
     """Return, per position of a block and device, the part of the op that the device computes.
 
     It is the device's share where the result leaves the block, and what later ops of the block need of it there.
@@ -90,7 +90,7 @@ def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> lis
     start, stop = block
     count = len(shares[start].bounds) - 1
     asked: dict[int, list[Box]] = {}
-    result: list[list[_Part]] = [[] for _ in range(start, stop)]
+    result: list[list[_OpPart]] = [[] for _ in range(start, stop)]
     for position in range(stop - 1, start - 1, -1):
         share, op = shares[position], space.op(position)
         division = space.divisions[position][share.axis]
@@ -107,7 +107,7 @@ def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> lis
                 division.bound_of(division.unit_of(high)),
             )
             needs = space.needs(division, low, high)
-            result[position - start].append(_Part(low, high, needs))
+            result[position - start].append(_OpPart(low, high, needs))
             for tensor, box in zip(division.tensors, needs, strict=True):
                 if space.first[tensor] >= start:
                     boxes = asked.setdefault(tensor, [EMPTY] * count)
@@ -140,7 +140,7 @@ def piece_seconds(
 
 
 @dataclass(slots=True)
-class _Planner:
+class _PlanState:
     """The state of one plan: what every device holds, per tensor and device."""
 
     space: Space
@@ -185,7 +185,7 @@ class _Planner:
             method=method,
         )
 
-    def _synchronise(self, block: tuple[int, int], parts: list[list[_Part]]) -> list[Transfer]:
+    def _synchronise(self, block: tuple[int, int], parts: list[list[_OpPart]]) -> list[Transfer]:
         """Send what the ops of a block read from outside it."""
         start, stop = block
         needs: dict[int, list[Box]] = {}
@@ -212,7 +212,7 @@ class _Planner:
         ]
 
     def _compute(
-        self, block: tuple[int, int], parts: list[list[_Part]], weights: list[int]
+        self, block: tuple[int, int], parts: list[list[_OpPart]], weights: list[int]
     ) -> tuple[list[float], tuple[tuple[Computation, ...], ...]]:
         """Return the seconds and the computations of every device, and note the pieces that come into being."""
         start, stop = block

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Booleans = NDArray[np.bool_]
 
-__all__ = ["Evaluation", "Population", "Work", "bytes_of", "cost_of", "needs_of", "units_of"]
+__all__ = ["Evaluation", "OpWork", "Population", "bytes_of", "cost_of", "needs_of", "units_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Evaluation:
 
 
 @dataclass(slots=True)
-class Work:
+class OpWork:
     """What an op costs along its axis, ready for arrays.
 
     Attributes:
@@ -86,7 +86,7 @@ class Population:
         self._blocks = tuple((place, place + 1) for place in range(len(axes))) if blocks is None else blocks
         self._work = [self._compiled(place, axis) for place, axis in enumerate(axes)]
 
-    def _compiled(self, position: int, axis: Axis) -> Work:
+    def _compiled(self, position: int, axis: Axis) -> OpWork:
         import numpy as np
 
         division = self.space.divisions[position][axis]
@@ -108,7 +108,7 @@ class Population:
                 reaches[id(part.reach)] = part.reach
                 cut[id(part.reach)] = cut.get(id(part.reach), 0) + part.size // part.length
         times = [device.time_of(op.type) for device in self.cluster.devices]
-        return Work(
+        return OpWork(
             division=division,
             length=division.length,
             units=division.units,
@@ -130,19 +130,19 @@ class Population:
 
     def evaluate(self, bounds: Integers) -> Evaluation:
         """Return what the plans of ``bounds`` [plan, position, device + 1] cost; the bounds must be valid."""
-        return _Run(self, bounds).evaluation()
+        return _PopulationRun(self, bounds).evaluation()
 
     @property
     def blocks(self) -> Blocks:
         """The runs of positions between synchronisations."""
         return self._blocks
 
-    def work(self, position: int) -> Work:
+    def work(self, position: int) -> OpWork:
         """Return what the op at a position costs."""
         return self._work[position]
 
 
-class _Run:
+class _PopulationRun:
     """One evaluation."""
 
     def __init__(self, population: Population, bounds: Integers) -> None:
@@ -278,7 +278,7 @@ class _Run:
             self.sent += found.sent
 
 
-def units_of(box: Boxes, work: Work) -> tuple[Integers, Integers]:
+def units_of(box: Boxes, work: OpWork) -> tuple[Integers, Integers]:
     """Return the units of an op's axis that a box of its output touches."""
     import numpy as np
 
@@ -291,7 +291,7 @@ def units_of(box: Boxes, work: Work) -> tuple[Integers, Integers]:
     return np.where(box.there, low // unit, 0), np.where(box.there, -(-high // unit), 0)
 
 
-def needs_of(space: Space, work: Work, start: Integers, stop: Integers) -> list[Boxes]:
+def needs_of(space: Space, work: OpWork, start: Integers, stop: Integers) -> list[Boxes]:
     """Return per tensor that an op reads what parts of the units [start, stop) need."""
     result = []
     whole, active = (start == 0) & (stop == work.units), start < stop
@@ -318,7 +318,7 @@ def needs_of(space: Space, work: Work, start: Integers, stop: Integers) -> list[
 
 
 def cost_of(
-    space: Space, work: Work, units: tuple[Integers, Integers], needs: Sequence[Boxes]
+    space: Space, work: OpWork, units: tuple[Integers, Integers], needs: Sequence[Boxes]
 ) -> tuple[Booleans, Floats, Integers]:
     """Return who computes a part of an op at all, the seconds of it, and the bytes of constants that it reads."""
     import numpy as np

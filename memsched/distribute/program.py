@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsched.distribute.choices import Choices
+from memsched.distribute.choices import OpChoices
 from memsched.distribute.exchange import Boxes, exchange
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Share
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["Outcome", "choose"]
+__all__ = ["ProgramResult", "choose"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramResult:
     """What the program found.
 
     Attributes:
@@ -64,7 +64,7 @@ class _States:
 def choose(
     space: Space,
     cluster: Cluster,
-    choices: Sequence[Choices],
+    choices: Sequence[OpChoices],
     *,
     width: int,
     home: int = 0,
@@ -72,7 +72,7 @@ def choose(
     fits: bool = True,
     follow: bool = True,
     stop: Callable[[], bool] | None = None,
-) -> Outcome | None:
+) -> ProgramResult | None:
     """Return the best combination of ``choices``, one list per position; None where nothing fits or it was stopped.
 
     Args:
@@ -81,12 +81,12 @@ def choose(
         fits: Leave out what exceeds a device's memory.
         follow: Give an op that works element by element the parts of its input, without a choice of its own.
     """
-    return _Program(space, cluster, choices, width, home, price, fits, follow).run(stop)
+    return _ShareProgram(space, cluster, choices, width, home, price, fits, follow).run(stop)
 
 
-class _Program:
+class _ShareProgram:
     def __init__(
-        self, space: Space, cluster: Cluster, choices: Sequence[Choices], width: int, home: int, price: float,
+        self, space: Space, cluster: Cluster, choices: Sequence[OpChoices], width: int, home: int, price: float,
         fits: bool,
         follow: bool,
     ) -> None:  # fmt: skip
@@ -108,7 +108,7 @@ class _Program:
         ]
         self.follows = [self._followed(position) if follow else None for position in range(len(choices))]
 
-    def run(self, stop: Callable[[], bool] | None) -> Outcome | None:
+    def run(self, stop: Callable[[], bool] | None) -> ProgramResult | None:
         import numpy as np
 
         count, devices = len(self.choices), len(self.cluster.devices)
@@ -140,7 +140,9 @@ class _Program:
         best = int(np.lexsort(rank)[0])
         if not np.isfinite(latency[best]):
             return None
-        return Outcome(self._traced(best), float(latency[best]), tuple(int(used) for used in most[best]), self.complete)
+        return ProgramResult(
+            self._traced(best), float(latency[best]), tuple(int(used) for used in most[best]), self.complete
+        )
 
     def _traced(self, state: int) -> tuple[Share, ...]:
         """Return the shares that led to a state after the last op."""
@@ -257,7 +259,7 @@ class _Program:
 class _Links:
     """What one step moves, [row, device]; row i belongs to the state ``parents[i]`` of those with ``picks``."""
 
-    def __init__(self, picks: dict[int, Integers], parents: Integers, program: _Program) -> None:
+    def __init__(self, picks: dict[int, Integers], parents: Integers, program: _ShareProgram) -> None:
         import numpy as np
 
         self.picks, self.parents, self.program = picks, parents, program

@@ -9,11 +9,11 @@ from typing import Literal
 
 from memsched.distribute import shares as rules
 from memsched.distribute.bounds import latency_bound
-from memsched.distribute.choices import Choices, all_shares, few_shares
+from memsched.distribute.choices import OpChoices, all_shares, few_shares
 from memsched.distribute.fused import best_blocks
 from memsched.distribute.genetic import Settings, evolve
 from memsched.distribute.plan import Blocks, plan_in
-from memsched.distribute.program import Outcome, choose
+from memsched.distribute.program import ProgramResult, choose
 from memsched.distribute.refine import refined
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError
@@ -82,7 +82,7 @@ def search(
         raise UsageError(
             f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
         )
-    task = _Task(Space.of(graph, order, weights), cluster, home, run, least_order)
+    task = _SearchGoal(Space.of(graph, order, weights), cluster, home, run, least_order)
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()
     elif method == "genetic":
@@ -95,7 +95,7 @@ def search(
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _SearchGoal:
     """What is looked for."""
 
     space: Space
@@ -167,7 +167,7 @@ class _Task:
         for position in range(len(self.space.order)):
             shares, all_of_them = all_shares(self.space, position, count, most // count)
             complete &= all_of_them
-            choices.append(Choices.of(self.space, self.cluster, position, [*self.few(position), *shares]))
+            choices.append(OpChoices.of(self.space, self.cluster, position, [*self.few(position), *shares]))
             if self.run.over():
                 return [*self.single(), *self.even()]
         found = choose(self.space, self.cluster, choices, width=width, home=self.home, follow=False, stop=self.run.over)
@@ -225,7 +225,7 @@ class _Task:
         fitting = sorted((one for one in plans if self.fits(one.memory)), key=lambda one: one.latency)
         return list({(one.shares, _blocks_of(one)): one for one in reversed(fitting)}.values())[::-1]
 
-    def _chosen(self, scale: float) -> Outcome | None:
+    def _chosen(self, scale: float) -> ProgramResult | None:
         """Return the dynamic program's best over a few shares; weights are made dearer until they fit."""
         choices = self._tables(self.run.over)
         for price in _PRICES if choices else ():
@@ -236,13 +236,13 @@ class _Task:
                 return found
         return None
 
-    def _tables(self, stop: Callable[[], bool]) -> list[Choices]:
+    def _tables(self, stop: Callable[[], bool]) -> list[OpChoices]:
         """Return what there is to choose from; nothing where it was stopped."""
-        result: list[Choices] = []
+        result: list[OpChoices] = []
         for position in range(len(self.space.order)):
             if stop():
                 return []
-            result.append(Choices.of(self.space, self.cluster, position, self.few(position)))
+            result.append(OpChoices.of(self.space, self.cluster, position, self.few(position)))
         return result
 
     def few(self, position: int) -> list[Share]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsched.errors import MemschedError, UsageError
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["LARGEST", "BufferTable", "BuffersError", "parse_table", "read_bytes", "write_table"]
 
@@ -343,10 +343,10 @@ class _Parser:
         )
 
 
-def _parts(text: str, lower: int, upper: int, size: int, inclusive: int) -> tuple[Part, ...]:
+def _parts(text: str, lower: int, upper: int, size: int, inclusive: int) -> tuple[BlockPart, ...]:
     """Return the bytes in use, and when, of a buffer with the gaps that ``text`` lists."""
     if not text:
-        return (Part(lower, upper, 0, size),)
+        return (BlockPart(lower, upper, 0, size),)
     gaps = []
     for word in text.split():
         match = _GAP.fullmatch(word)
@@ -369,12 +369,12 @@ def _parts(text: str, lower: int, upper: int, size: int, inclusive: int) -> tupl
         if begin < time:
             raise _FieldError(f"the gaps '{last}' and '{word}' overlap")
         if time < begin:
-            parts.append(Part(time, begin, 0, size))
+            parts.append(BlockPart(time, begin, 0, size))
         if low < high:
-            parts.append(Part(begin, end, low, high))
+            parts.append(BlockPart(begin, end, low, high))
         time, last = end, word
     if time < upper:
-        parts.append(Part(time, upper, 0, size))
+        parts.append(BlockPart(time, upper, 0, size))
     return tuple(parts)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.formats.segment import Part, Segment
+from memsched.formats.segment import Segment, SegmentModel
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -27,7 +27,7 @@ class PartWriter(Protocol):
     def constant_bytes(self) -> dict[int, dict[int, int]]:
         """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
 
-    def write(self, graph: Graph, metadata: Mapping[str, str]) -> Part:
+    def write(self, graph: Graph, metadata: Mapping[str, str]) -> SegmentModel:
         """Return the model of ``graph``, whose ops are executed as they stand.
 
         Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memsched.errors import InternalError
 from memsched.formats.module import Module
 
-__all__ = ["Part", "Segment", "check_fit"]
+__all__ = ["Segment", "SegmentModel", "check_fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentModel:
     """A model that computes a part of another.
 
     Attributes:

@@ -73,7 +73,7 @@ def check_writable(target: str) -> None:
 
 
 @dataclass(slots=True)
-class _Staged:
+class _TemporaryFile:
     """One file on its way: complete in ``temporary``, to be renamed to ``target``."""
 
     temporary: str
@@ -88,7 +88,7 @@ class StagedFiles:
     """
 
     def __init__(self) -> None:
-        self._staged: list[_Staged] = []
+        self._staged: list[_TemporaryFile] = []
         self._direct: list[tuple[str, bytes]] = []
 
     def add(self, target: str | os.PathLike[str], data: bytes) -> str:
@@ -115,7 +115,7 @@ class StagedFiles:
         descriptor, temporary = tempfile.mkstemp(
             prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent
         )
-        self._staged.append(_Staged(temporary, path, Path(path).exists()))
+        self._staged.append(_TemporaryFile(temporary, path, Path(path).exists()))
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
@@ -129,7 +129,7 @@ class StagedFiles:
         Raises:
             OutputError: A rename or a direct write failed.
         """
-        done: list[_Staged] = []
+        done: list[_TemporaryFile] = []
         try:
             for path, data in self._direct:
                 current = path

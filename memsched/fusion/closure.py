@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["FlowNetwork", "Group", "InnerBuffer", "lowest_inner_residue"]
+__all__ = ["FlowNetwork", "FusionGroup", "InnerBuffer", "lowest_inner_residue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class InnerBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FusionGroup:
     """A group of tasks with the precedence among them, numbered topologically, and the buffers that it touches."""
 
     preds: tuple[tuple[int, ...], ...]
@@ -44,8 +44,8 @@ class Group:
         return total
 
 
-def lowest_inner_residue(group: Group) -> int | None:
-    """Return the least `Group.change` over the downsets that are neither empty nor everything; None without any.
+def lowest_inner_residue(group: FusionGroup) -> int | None:
+    """Return the least `FusionGroup.change` over the downsets that are neither empty nor everything; None without any.
 
     Every such downset holds a task without predecessors and lacks one without successors. For each pair of these a
     minimum cut gives the best downset between them. The source's side is the downset: an edge without limit from each
@@ -67,7 +67,7 @@ def lowest_inner_residue(group: Group) -> int | None:
     return best
 
 
-def _lowest_between(group: Group, first: int, end: int) -> int | None:
+def _lowest_between(group: FusionGroup, first: int, end: int) -> int | None:
     count = len(group.preds)
     source, sink = count + len(group.buffers), count + len(group.buffers) + 1
     unlimited = 1 + 2 * sum(buffer.size for buffer in group.buffers)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memsched.fusion.closure import Group
+from memsched.fusion.closure import FusionGroup
 from memsched.graph.liveness import match_in_place
 
 __all__ = ["InnerCosts", "InnerOrder", "best_inner_order"]
@@ -57,7 +57,7 @@ class InnerOrder:
     states: int
 
 
-def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerOrder:
+def best_inner_order(group: FusionGroup, costs: InnerCosts, max_states: int) -> InnerOrder:
     """Return an order of least peak, or none when the search is not finished after ``max_states`` downsets.
 
     Downsets are taken in order of the peak that reaching them needs, so the first complete one is best. A ready task
@@ -97,7 +97,7 @@ def best_inner_order(group: Group, costs: InnerCosts, max_states: int) -> InnerO
     return InnerOrder(None, peak, len(closed))
 
 
-def _changes(group: Group) -> tuple[list[int], list[list[tuple[int, int]]]]:
+def _changes(group: FusionGroup) -> tuple[list[int], list[list[tuple[int, int]]]]:
     """Return per task the bytes that it creates, and those it may free with the tasks that must be done by then."""
     gains = [0] * len(group.preds)
     losses: list[list[tuple[int, int]]] = [[] for _ in group.preds]

@@ -39,7 +39,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from memsched.fusion.closure import Group, InnerBuffer, lowest_inner_residue
+from memsched.fusion.closure import FusionGroup, InnerBuffer, lowest_inner_residue
 from memsched.fusion.inner import InnerCosts, InnerOrder, best_inner_order
 from memsched.fusion.quotient import ALIVE, DIES, Quotient
 
@@ -181,7 +181,7 @@ def _buffers(graph: Quotient, tasks: Sequence[int]) -> tuple[list[int], list[int
     return sorted(created | read), fates
 
 
-def _group(graph: Quotient, tasks: Sequence[int], buffers: Sequence[int], dies: Sequence[bool]) -> Group:
+def _group(graph: Quotient, tasks: Sequence[int], buffers: Sequence[int], dies: Sequence[bool]) -> FusionGroup:
     place = {task: index for index, task in enumerate(tasks)}
     creator = {buffer: place[task] for task in tasks for buffer in graph.creates[task]}
     users: dict[int, list[int]] = {}
@@ -193,10 +193,10 @@ def _group(graph: Quotient, tasks: Sequence[int], buffers: Sequence[int], dies: 
         InnerBuffer(graph.sizes[buffer], creator.get(buffer, -1), tuple(users.get(buffer, ())), not dead)
         for buffer, dead in zip(buffers, dies, strict=True)
     )
-    return Group(preds, tuple(inner))
+    return FusionGroup(preds, tuple(inner))
 
 
-def _costs(graph: Quotient, tasks: Sequence[int], buffers: Sequence[int], group: Group) -> InnerCosts:
+def _costs(graph: Quotient, tasks: Sequence[int], buffers: Sequence[int], group: FusionGroup) -> InnerCosts:
     needs = {
         buffer: sum(1 << user for user in inner.users)
         for buffer, inner in zip(buffers, group.buffers, strict=True)

@@ -67,7 +67,7 @@ class Tasks:
         for op in members:
             for buffer in storage.reads[op]:
                 uses[buffer] = uses.get(buffer, 0) + 1
-        remaining = _Remaining(storage)
+        remaining = _FutureUses(storage)
         for crossing in self.reads[task]:
             buffer = self.buffers[crossing]
             # One use more than this task has: it does not die here.
@@ -82,7 +82,7 @@ class Tasks:
         for op in ops:
             for buffer in self.storage.reads[op]:
                 uses[buffer] = uses.get(buffer, 0) + 1
-        remaining = _Remaining(self.storage)
+        remaining = _FutureUses(self.storage)
         for buffer, kept in zip(self.buffers, self.kept, strict=True):
             # What others need after these tasks does not die in them.
             remaining[buffer] = uses.get(buffer, 0) + kept
@@ -105,7 +105,7 @@ class Tasks:
         return max(self.profile(task, dying)[0])
 
 
-class _Remaining(dict[int, int]):
+class _FutureUses(dict[int, int]):
     """Uses to come, looked up on demand: a short task must not pay for all buffers of a large graph."""
 
     def __init__(self, storage: Storage) -> None:

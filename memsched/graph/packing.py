@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Block", "PackStatus", "Packing", "Part", "height_of"]
+__all__ = ["Block", "BlockPart", "PackStatus", "Packing", "height_of"]
 
 PackStatus = Literal["optimal", "feasible", "infeasible"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlockPart:
     """Bytes [low, high) of a block, counted from its address, are in use during times [begin, end)."""
 
     begin: int
@@ -39,7 +39,7 @@ class Block:
     """
 
     size: int
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPart, ...]
     alignment: int = 1
     offset: int | None = None
     hint: int | None = None
@@ -47,7 +47,7 @@ class Block:
     @staticmethod
     def whole(size: int, begin: int, end: int, alignment: int = 1) -> Block:
         """Return a block of which all bytes are in use during [begin, end)."""
-        return Block(size, (Part(begin, end, 0, size),), alignment)
+        return Block(size, (BlockPart(begin, end, 0, size),), alignment)
 
 
 @dataclass(frozen=True, slots=True)

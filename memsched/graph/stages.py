@@ -11,7 +11,7 @@ from typing import Literal
 
 from memsched.graph.model import Status
 
-__all__ = ["Constraints", "Layer", "Network", "Skips", "StageFigures", "StageSchedule", "Value", "figures"]
+__all__ = ["Constraints", "Layer", "LayerValue", "Network", "Skips", "StageFigures", "StageSchedule", "figures"]
 
 Skips = Literal["once", "through"]
 """How a value reaches a stage that is not the next one: the host keeps it and sends it to each stage that reads it
@@ -20,7 +20,7 @@ network come from the host to each stage that reads them, either way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class LayerValue:
     """What a layer makes for others, or what the network is given.
 
     Attributes:
@@ -69,7 +69,7 @@ class Network:
 
     name: str
     layers: tuple[Layer, ...]
-    values: tuple[Value, ...]
+    values: tuple[LayerValue, ...]
     constants: tuple[int, ...]
     together: tuple[tuple[int, ...], ...] = ()
 

@@ -96,7 +96,7 @@ def solve(
     """
     started = time.monotonic()
 
-    def result(status: JointStatus, bound: int, found: _Found | None = None) -> JointResult:
+    def result(status: JointStatus, bound: int, found: _ArenaSolution | None = None) -> JointResult:
         order, merged, arena = (None, (), 0) if found is None else (found.order, found.merged, found.arena)
         return JointResult(order, merged, arena, bound, status, time.monotonic() - started)
 
@@ -106,7 +106,7 @@ def solve(
     parts = any(len(buffers) > 1 for buffers in storage.buffers_of)
     if parts or sum(map(bool, storage.sizes)) > max_buffers:
         return result("refused", lower_bound)
-    program = _Program(tasks, alignment, peak_limit, lower_bound, upper_bound, hint, free)
+    program = _ArenaModel(tasks, alignment, peak_limit, lower_bound, upper_bound, hint, free)
     found, bound, exhausted = program.search(effort, run or Run(Limits(None)))
     if found is not None:
         complete = exhausted or found.arena <= bound
@@ -115,13 +115,13 @@ def solve(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ArenaSolution:
     order: tuple[int, ...]
     merged: tuple[tuple[int, int], ...]
     arena: int
 
 
-class _Program:
+class _ArenaModel:
     """The program as a CP-SAT model; offsets in ``unit`` bytes, which divides all sizes as rounded."""
 
     def __init__(
@@ -267,7 +267,7 @@ class _Program:
                     model.add(end <= self._at(user)).only_enforce_if(literal)
         return model.new_interval_var(begin, model.new_int_var(1, steps + 1, ""), end, "")
 
-    def search(self, effort: float, run: Run) -> tuple[_Found | None, int, bool]:
+    def search(self, effort: float, run: Run) -> tuple[_ArenaSolution | None, int, bool]:
         """Return the best solution, a lower bound in bytes, and whether the search ended by itself."""
         from ortools.sat.python import cp_model
 
@@ -278,7 +278,7 @@ class _Program:
             ranked = sorted(range(len(self._starts)), key=lambda task: solver.value(self._starts[task]))
             merged = tuple(pair for pair, literal in self._merged.items() if solver.boolean_value(literal))
             arena = self._base + self._unit * solver.value(self._arena)
-            found = _Found(self._tasks.expand(ranked), merged, arena)
+            found = _ArenaSolution(self._tasks.expand(ranked), merged, arena)
         bound = self._base + self._unit * max(self._lowest, math.ceil(solver.best_objective_bound - 1e-6))
         exhausted = status in {cp_model.OPTIMAL, cp_model.INFEASIBLE}
         return found, bound if status != cp_model.INFEASIBLE else self._base + self._unit * self._lowest, exhausted

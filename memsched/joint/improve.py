@@ -24,7 +24,7 @@ from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.packing import height_of
 from memsched.joint import cpsat
 from memsched.joint.layout import Layout, live_bytes
-from memsched.joint.orders import Candidate, vary
+from memsched.joint.orders import OrderCandidate, vary
 from memsched.search.run import Run
 
 __all__ = ["improve"]
@@ -83,7 +83,7 @@ def improve(
     """
     if len(allocation.placements) > _MOST_BLOCKS or allocation.arena <= live_bytes(allocation):
         return schedule, allocation
-    search = _Search(graph, storage, schedule, allocation, run, alignment)
+    search = _JointSearch(graph, storage, schedule, allocation, run, alignment)
     search.pack_as_it_is()
     if not reorder:
         return search.schedule, search.allocation
@@ -95,7 +95,7 @@ def improve(
     return search.schedule, search.allocation
 
 
-class _Search:
+class _JointSearch:
     """The best pair of order and addresses so far."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Search:
         self._run.tell(stage, self.allocation.arena, self.goal)
         return True
 
-    def _layout(self, candidate: Candidate) -> Layout | None:
+    def _layout(self, candidate: OrderCandidate) -> Layout | None:
         """Return greedy addresses for a candidate; None where its part views contradict each other."""
         known = self.schedule
         schedule = dataclasses.replace(
@@ -169,7 +169,7 @@ class _Search:
         """Go from order to order under the peak, and pack what is promising."""
         if self.done():
             return
-        current = Candidate.of(self._storage, self.schedule.order, _merged(self._storage, self.schedule))
+        current = OrderCandidate.of(self._storage, self.schedule.order, _merged(self._storage, self.schedule))
         layout = self._layout(current)
         if layout is None:
             return
@@ -211,7 +211,7 @@ class _Search:
             run=self._run,
         )
         if found.order is not None:
-            layout = self._layout(Candidate.of(self._storage, found.order, frozenset(found.merged)))
+            layout = self._layout(OrderCandidate.of(self._storage, found.order, frozenset(found.merged)))
             if layout is not None:
                 self._take(layout, layout.offsets, layout.method, "joint program")
                 self._fit(layout, found.arena, math.inf, "joint program")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memsched.allocate.bounds import lower_bound
-from memsched.allocate.buffers import Buffer, Wanted, blocks, buffers
+from memsched.allocate.buffers import Buffer, PackingInput, blocks, buffers
 from memsched.allocate.conflicts import without_overlaps
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import height_of
@@ -46,7 +46,7 @@ class Layout:
     height: int
     method: str
     wanted: tuple[Buffer, ...]
-    packed: Wanted
+    packed: PackingInput
 
     @staticmethod
     def of(
@@ -64,7 +64,7 @@ class Layout:
         wanted = buffers(graph, schedule, storage)
         packed = blocks(wanted, alignment)
         bound, _ = lower_bound(packed.blocks)
-        height, offsets, method = Planner(without_overlaps(packed.blocks)).run(bound, stop)
+        height, offsets, method = GreedyPlanner(without_overlaps(packed.blocks)).run(bound, stop)
         return Layout(schedule, alignment, bound, tuple(offsets), height, method, wanted, packed)
 
     def exceeding(self) -> list[int]:

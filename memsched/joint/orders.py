@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from memsched.graph.liveness import Storage, evaluate, match_in_place
 from memsched.graph.model import InPlace
 
-__all__ = ["Candidate", "reorder_window", "vary", "vary_in_place"]
+__all__ = ["OrderCandidate", "reorder_window", "vary", "vary_in_place"]
 
 _Pairs = tuple[tuple[int, int], ...]
 
@@ -26,7 +26,7 @@ _RELUCTANCE = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class OrderCandidate:
     """An order of ops and what is in place in it.
 
     Attributes:
@@ -47,13 +47,13 @@ class Candidate:
         )
 
     @staticmethod
-    def of(storage: Storage, order: Sequence[int], merged: frozenset[tuple[int, int]] | None = None) -> Candidate:
+    def of(storage: Storage, order: Sequence[int], merged: frozenset[tuple[int, int]] | None = None) -> OrderCandidate:
         """Return an order with the pairs ``merged`` in place; None: as `evaluate` chooses, for the least peak."""
         profile = evaluate(storage, order)
         if merged is None:
-            return Candidate(tuple(order), profile.taken, profile.peak)
+            return OrderCandidate(tuple(order), profile.taken, profile.peak)
         taken = tuple(tuple(pair for pair in storage.takes[op] if pair in merged) for op in order)
-        return Candidate(tuple(order), taken, _peak(storage, profile.footprints, profile.taken, taken))
+        return OrderCandidate(tuple(order), taken, _peak(storage, profile.footprints, profile.taken, taken))
 
 
 def _peak(storage: Storage, footprints: Sequence[int], before: Sequence[_Pairs], after: Sequence[_Pairs]) -> int:
@@ -67,7 +67,9 @@ def _peak(storage: Storage, footprints: Sequence[int], before: Sequence[_Pairs],
     )
 
 
-def vary(storage: Storage, base: Candidate, limit: int, rng: random.Random, around: Sequence[int]) -> Candidate | None:
+def vary(
+    storage: Storage, base: OrderCandidate, limit: int, rng: random.Random, around: Sequence[int]
+) -> OrderCandidate | None:
     """Return another order near ``base`` whose peak is at most ``limit`` bytes; None when this attempt found none.
 
     Args:
@@ -82,10 +84,10 @@ def vary(storage: Storage, base: Candidate, limit: int, rng: random.Random, arou
     order = reorder_window(storage, base.order, start, start + size, limit, rng)
     if order is None or order == base.order:
         return None
-    return vary_in_place(storage, order, limit, rng) if rng.random() < 0.5 else Candidate.of(storage, order)
+    return vary_in_place(storage, order, limit, rng) if rng.random() < 0.5 else OrderCandidate.of(storage, order)
 
 
-def vary_in_place(storage: Storage, order: Sequence[int], limit: int, rng: random.Random) -> Candidate:
+def vary_in_place(storage: Storage, order: Sequence[int], limit: int, rng: random.Random) -> OrderCandidate:
     """Return ``order`` with random in-place choices whose peak is at most ``limit``, which the order must keep to."""
     sizes = storage.sizes
     profile = evaluate(storage, order)
@@ -105,7 +107,7 @@ def vary_in_place(storage: Storage, order: Sequence[int], limit: int, rng: rando
                 pairs = chosen
         taken.append(pairs)
         peak = max(peak, profile.footprints[step] + saved - sum(sizes[created] for created, _ in pairs))
-    return Candidate(tuple(order), tuple(taken), peak)
+    return OrderCandidate(tuple(order), tuple(taken), peak)
 
 
 def _random_matching(possible: Sequence[tuple[int, int]], rng: random.Random) -> _Pairs:
@@ -134,12 +136,12 @@ def reorder_window(
     Args:
         max_states: Sets of executed ops that the walk may visit; None is returned when they do not suffice.
     """
-    walk = _Walk(storage, order[:start], order[start:end], limit, rng)
+    walk = _OrderWalk(storage, order[:start], order[start:end], limit, rng)
     found = walk.run(max_states)
     return None if found is None else (*order[:start], *found, *order[end:])
 
 
-class _Walk:
+class _OrderWalk:
     """A randomised depth-first search for an order of some ops, from the state that the ops before them leave."""
 
     def __init__(

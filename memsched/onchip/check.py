@@ -11,9 +11,9 @@ from itertools import combinations, product
 
 from memsched.errors import InternalError
 from memsched.graph.model import Graph, Region
-from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
-from memsched.onchip.network import Network, Range
-from memsched.regions.ranges import Needed, deduce
+from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
+from memsched.onchip.network import OnChipNetwork, Range
+from memsched.regions.ranges import PieceNeeds, deduce
 from memsched.regions.rules import Window
 
 __all__ = ["check_plan"]
@@ -25,17 +25,17 @@ def check_plan(graph: Graph, plan: OnChipPlan) -> None:
     Raises:
         InternalError: The plan is wrong.
     """
-    network = Network(graph)
+    network = OnChipNetwork(graph)
     ops = [op for group in plan.groups for op in group.ops]
     if ops != list(range(len(graph.ops))):
         raise InternalError("on-chip plan: its groups are not the ops in order")
     for group in plan.groups:
         if group.refusal is None:
-            _Checked(network, group, plan.capacity).run()
+            _GroupCheck(network, group, plan.capacity).run()
 
 
-class _Checked:
-    def __init__(self, network: Network, group: OnChipGroup, capacity: int) -> None:
+class _GroupCheck:
+    def __init__(self, network: OnChipNetwork, group: OnChipGroup, capacity: int) -> None:
         self._network, self._group, self._capacity = network, group, capacity
         self._of = {buffer.tensor: buffer for buffer in group.buffers if buffer.tensor >= 0}
         self._where = f"on-chip plan: group of op '{network.layers[group.ops[0]].name}'"
@@ -58,13 +58,13 @@ class _Checked:
     def _fail(self, reason: str) -> None:
         raise InternalError(f"{self._where}: {reason}")
 
-    def _sizes(self, buffer: Buffer) -> None:
+    def _sizes(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
         rows, columns = (max(map(_length, ranges)) for ranges in (buffer.rows, buffer.columns))
         if tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
             self._fail(f"'{buffer.name}' is larger than its bytes")
 
-    def _covers(self, buffer: Buffer) -> None:
+    def _covers(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
         wholes = (tensor.rows, tensor.columns, tensor.channels)
         for ranges, length in zip((buffer.rows, buffer.columns, buffer.channels), wholes, strict=True):
@@ -113,21 +113,21 @@ class _Checked:
             ):  # fmt: skip
                 self._fail(f"'{buffer.name}' is not whole")
 
-    def _needed(self, op: int, made: Buffer, row: int, column: int) -> Needed | None:
+    def _needed(self, op: int, made: OnChipBuffer, row: int, column: int) -> PieceNeeds | None:
         rows, columns = made.rows[row], made.columns[column]
         if rows is None or columns is None or not self._network.layers[op].spatial:
             return None
         return self._deduced(op, rows, columns)
 
-    def _deduced(self, op: int, rows: Range, columns: Range) -> Needed | None:
+    def _deduced(self, op: int, rows: Range, columns: Range) -> PieceNeeds | None:
         geometry, one = self._network.geometries[op], self._network.graph.ops[op]
         ranges = [(0, size) for size in geometry.shape]
         axes = self._network.maps[one.outputs[0]].axes
         ranges[axes[1]], ranges[axes[2]] = rows, columns
         found = deduce(geometry, one, Region(tuple(ranges)))
-        return found if isinstance(found, Needed) else None
+        return found if isinstance(found, PieceNeeds) else None
 
-    def _within(self, op: int, found: Needed, row: int, column: int) -> None:
+    def _within(self, op: int, found: PieceNeeds, row: int, column: int) -> None:
         for tensor, entry in zip(self._network.graph.ops[op].inputs, found.inputs, strict=True):
             buffer, axes = self._of[tensor], self._network.maps[tensor].axes
             if entry.region is None:
@@ -139,7 +139,7 @@ class _Checked:
 
     # What shares bytes ------------------------------------------------------------------------------------------------
 
-    def _apart(self, one: Buffer, other: Buffer) -> None:
+    def _apart(self, one: OnChipBuffer, other: OnChipBuffer) -> None:
         """Two buffers live in one step share no byte, unless a layer uses up the one as it fills the other."""
         if one.offset >= other.offset + other.size or other.offset >= one.offset + one.size:
             return
@@ -162,7 +162,7 @@ class _Checked:
         for row, column in _distinct(made):
             self._simulate(layer.op, given, made, row, column)
 
-    def _simulate(self, op: int, given: Buffer, made: Buffer, row: int, column: int) -> None:
+    def _simulate(self, op: int, given: OnChipBuffer, made: OnChipBuffer, row: int, column: int) -> None:
         """Write the output point by point; no byte that a later point reads may be hit."""
         maps, tensor = self._network.maps, given.tensor
         out_rows, out_columns = made.rows[row], made.columns[column]
@@ -238,17 +238,17 @@ def _length(span: Range | None) -> int:
     return 0 if span is None else span[1] - span[0]
 
 
-def _crossing(made: Buffer) -> Iterator[tuple[int, int]]:
+def _crossing(made: OnChipBuffer) -> Iterator[tuple[int, int]]:
     """Rows and columns do not depend on each other: each piece of one with the first of the other is enough."""
     yield from ((row, 0) for row in range(len(made.rows)))
     yield from ((0, column) for column in range(1, len(made.columns)))
 
 
-def _distinct(made: Buffer) -> Iterator[tuple[int, int]]:
+def _distinct(made: OnChipBuffer) -> Iterator[tuple[int, int]]:
     """Yield the pieces at both ends of each axis and next to them."""
     ends = [sorted({0, 1, count // 2, count - 2, count - 1} & set(range(count))) for count in _counts(made)]
     yield from product(*ends)
 
 
-def _counts(made: Buffer) -> tuple[int, int]:
+def _counts(made: OnChipBuffer) -> tuple[int, int]:
     return len(made.rows), len(made.columns)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memsched.onchip.groups import Candidate, Span
-from memsched.onchip.model import Buffer, Cost, OnChipGroup, Policy, Tile
-from memsched.onchip.network import Network
+from memsched.onchip.groups import GroupCandidate, GroupSpan
+from memsched.onchip.model import Cost, OnChipBuffer, OnChipGroup, Policy, Tile
+from memsched.onchip.network import OnChipNetwork
 from memsched.onchip.sweep import AxisSweep
 from memsched.onchip.traffic import Machine, alone
 
 __all__ = ["candidate", "finished", "fitted", "greedy", "singles"]
 
 
-def greedy(network: Network, machine: Machine, policy: Policy, first: int = 0) -> list[OnChipGroup]:
+def greedy(network: OnChipNetwork, machine: Machine, policy: Policy, first: int = 0) -> list[OnChipGroup]:
     """Return the groups of Figure 6 from op ``first`` on, in order."""
     groups: list[OnChipGroup] = []
     count = len(network.layers)
@@ -43,12 +43,12 @@ def greedy(network: Network, machine: Machine, policy: Policy, first: int = 0) -
     return groups
 
 
-def singles(network: Network, machine: Machine, policy: Policy) -> list[OnChipGroup]:
+def singles(network: OnChipNetwork, machine: Machine, policy: Policy) -> list[OnChipGroup]:
     """Return one group per layer."""
     return [finished(network, machine, op, op, policy) for op in range(len(network.layers))]
 
 
-def finished(network: Network, machine: Machine, first: int, last: int, policy: Policy) -> OnChipGroup:
+def finished(network: OnChipNetwork, machine: Machine, first: int, last: int, policy: Policy) -> OnChipGroup:
     """Return ops [first, last] as a group; one that nothing is known of, or that never fits, moves all once."""
     found = fitted(network, machine, first, last, policy)
     if found is not None:
@@ -61,12 +61,12 @@ def finished(network: Network, machine: Machine, first: int, last: int, policy: 
     return OnChipGroup(tuple(range(first, last + 1)), Tile(), (), cost, machine.seconds(cost), reason)
 
 
-def _group(machine: Machine, chosen: Candidate, buffers: tuple[Buffer, ...]) -> OnChipGroup:
+def _group(machine: Machine, chosen: GroupCandidate, buffers: tuple[OnChipBuffer, ...]) -> OnChipGroup:
     cost = chosen.cost()
     return OnChipGroup(tuple(chosen.span.ops), chosen.tile, buffers, cost, machine.seconds(cost))
 
 
-def candidate(span: Span, tile: Tile) -> Candidate | None:
+def candidate(span: GroupSpan, tile: Tile) -> GroupCandidate | None:
     """Return the group cut by ``tile``; None where an op cannot be computed in such pieces."""
     sweeps = []
     for axis, count in enumerate((tile.rows, tile.columns)):
@@ -75,14 +75,14 @@ def candidate(span: Span, tile: Tile) -> Candidate | None:
             if not sweep.extend(op):
                 return None
         sweeps.append(sweep)
-    return Candidate(span, tile, *sweeps)
+    return GroupCandidate(span, tile, *sweeps)
 
 
 def fitted(
-    network: Network, machine: Machine, first: int, last: int, policy: Policy
-) -> tuple[Candidate, tuple[Buffer, ...]] | None:
+    network: OnChipNetwork, machine: Machine, first: int, last: int, policy: Policy
+) -> tuple[GroupCandidate, tuple[OnChipBuffer, ...]] | None:
     """Return ops [first, last] in the largest pieces that fit, or None."""
-    span = Span(network, first, last)
+    span = GroupSpan(network, first, last)
     sequence = list(_shrinking(span))
     if span.weights <= machine.capacity:
         found = _first_fit(span, machine, policy, [Tile(*counts) for counts in sequence])
@@ -90,7 +90,7 @@ def fitted(
             return found
     if not span.channels_can_be_cut:
         return _first_fit(span, machine, policy, [Tile(weights="step")]) if first == last else None
-    best: tuple[Candidate, tuple[Buffer, ...]] | None = None
+    best: tuple[GroupCandidate, tuple[OnChipBuffer, ...]] | None = None
     pieces = 2
     while pieces <= span.most_channels():
         for weights in ("step", "resident"):
@@ -103,8 +103,8 @@ def fitted(
 
 
 def _first_fit(
-    span: Span, machine: Machine, policy: Policy, tiles: list[Tile]
-) -> tuple[Candidate, tuple[Buffer, ...]] | None:
+    span: GroupSpan, machine: Machine, policy: Policy, tiles: list[Tile]
+) -> tuple[GroupCandidate, tuple[OnChipBuffer, ...]] | None:
     for tile in tiles:
         chosen = candidate(span, tile)
         if chosen is None:
@@ -115,7 +115,7 @@ def _first_fit(
     return None
 
 
-def _shrinking(span: Span) -> Iterator[tuple[int, int]]:
+def _shrinking(span: GroupSpan) -> Iterator[tuple[int, int]]:
     """Yield the pieces of rows and columns of the last output, from one on, the longer side halved each time."""
     made = span.network.maps[span.layers[-1].writes[0]] if span.layers[-1].writes else None
     rows = columns = 1

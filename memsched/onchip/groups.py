@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memsched.onchip.model import Buffer, Cost, Policy, Tile
-from memsched.onchip.network import Network, Range
+from memsched.onchip.model import Cost, OnChipBuffer, Policy, Tile
+from memsched.onchip.network import OnChipNetwork, Range
 from memsched.onchip.overlap import Lifetime, piece_distance, place
 from memsched.onchip.sweep import AxisSweep, cuts
 
-__all__ = ["Candidate", "Span"]
+__all__ = ["GroupCandidate", "GroupSpan"]
 
 _SLICE_BYTES = 64 * 1024
 """What weights that are loaded some filters at a time take on chip, unless one filter takes more."""
 
 
-class Span:
+class GroupSpan:
     """Ops [first, last] as a group: its tensors, and what cutting it costs."""
 
-    def __init__(self, network: Network, first: int, last: int) -> None:
+    def __init__(self, network: OnChipNetwork, first: int, last: int) -> None:
         self.network, self.first, self.last = network, first, last
         self.ops = range(first, last + 1)
         layers = [network.layers[op] for op in self.ops]
@@ -76,10 +76,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class GroupCandidate:
     """A group with a way of cutting it, whose regions are known; whether it fits is asked of `placed`."""
 
-    span: Span
+    span: GroupSpan
     tile: Tile
     rows: AxisSweep
     columns: AxisSweep
@@ -139,7 +139,7 @@ class Candidate:
             live -= sum(sizes[tensor] for tensor in span.dead[step] if tensor not in shared)
         return most + fixed
 
-    def placed(self, capacity: int, alignment: int, policy: Policy) -> tuple[Buffer, ...] | None:
+    def placed(self, capacity: int, alignment: int, policy: Policy) -> tuple[OnChipBuffer, ...] | None:
         """Return all buffers with addresses; None where no placement within ``capacity`` bytes was found."""
         if policy == "reuse" and self.bound() > capacity:
             return None
@@ -150,7 +150,7 @@ class Candidate:
                 return found
         return None
 
-    def _placed(self, capacity: int, alignment: int, policy: Policy, parts: bool) -> tuple[Buffer, ...] | None:
+    def _placed(self, capacity: int, alignment: int, policy: Policy, parts: bool) -> tuple[OnChipBuffer, ...] | None:
         span, end = self.span, len(self.span.layers) - 1
         tensors = list(span.first_use)
         lives = [
@@ -191,15 +191,15 @@ class Candidate:
         held: Sequence[tuple[int, int]],
         weights: Sequence[Lifetime],
         offsets: Sequence[int],
-    ) -> Iterator[Buffer]:
+    ) -> Iterator[OnChipBuffer]:
         span, names = self.span, self.span.network.graph
         for (step, size), life, offset in zip(held, weights, offsets, strict=False):
             op = span.first + step
-            yield Buffer(f"{names.ops[op].name}:weights", "weights", -1, op, offset, size, life.first, life.last)
+            yield OnChipBuffer(f"{names.ops[op].name}:weights", "weights", -1, op, offset, size, life.first, life.last)
         inputs, outputs = set(span.inputs), set(span.outputs)
         for tensor, life, offset in zip(tensors, lives, offsets[len(weights) :], strict=True):
             kind = "input" if tensor in inputs else "output" if tensor in outputs else "inner"
-            yield Buffer(
+            yield OnChipBuffer(
                 names.tensors[tensor].name,
                 kind,  # type: ignore[arg-type]
                 tensor,
@@ -287,7 +287,7 @@ class Candidate:
 
 
 def _kinds(
-    network: Network,
+    network: OnChipNetwork,
     op: int,
     entry: int,
     axis: int,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from memsched.onchip.network import Range
 
-__all__ = ["Buffer", "Cost", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
+__all__ = ["Cost", "OnChipBuffer", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
 
 Policy = Literal["separate", "reuse"]
 Weights = Literal["resident", "step"]
@@ -38,7 +38,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class OnChipBuffer:
     """Bytes [offset, offset + size) of on-chip memory during steps [first, last] of each piece, both included.
 
     Step s of a piece computes op ``ops[s]`` of the group. Piece (r, c, k) holds the product of ``rows[r]``,
@@ -95,7 +95,7 @@ class OnChipGroup:
 
     ops: tuple[int, ...]
     tile: Tile
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[OnChipBuffer, ...]
     cost: Cost
     seconds: float
     refusal: str | None = None

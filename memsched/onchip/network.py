@@ -15,9 +15,19 @@ from typing import Final, Literal
 from memsched.graph.model import Graph, Op, Region
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import deduce
-from memsched.regions.rules import CONSTANT_SHAPE, POINTWISE, AxisMap, Full, Geometry, Pointwise, Refusal, Rule, Window
+from memsched.regions.rules import (
+    CONSTANT_SHAPE,
+    POINTWISE,
+    AxisMap,
+    Geometry,
+    Pointwise,
+    Refusal,
+    Rule,
+    WholeAxis,
+    Window,
+)
 
-__all__ = ["Layer", "Map", "Network", "Range"]
+__all__ = ["Map", "OnChipLayer", "OnChipNetwork", "Range"]
 
 Range = tuple[int, int]
 Channels = Literal["head", "follow", "whole"]
@@ -62,7 +72,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class OnChipLayer:
     """An op with what it costs.
 
     Attributes:
@@ -90,8 +100,8 @@ class Layer:
     refusal: str | None
 
 
-class Network:
-    """A graph lowered for its target, in order of execution, with one `Layer` per op and one `Map` per tensor.
+class OnChipNetwork:
+    """A graph lowered for its target, in order of execution, with one `OnChipLayer` per op and one `Map` per tensor.
 
     Attributes:
         distances: What `overlap` found, by op, read, and the likeness of rows and columns.
@@ -143,18 +153,18 @@ class Network:
         return self._needed[key]
 
     def _simple(self, op: int, axis: int, start: int, stop: int) -> tuple[Range, tuple[Range | None, ...]] | None:
-        """The rules that nearly all layers have, without a whole `Needed`; None leaves the answer to `deduce`."""
+        """The rules that nearly all layers have, without a whole `PieceNeeds`; None leaves the answer to `deduce`."""
         result = []
         if stop - start == self.maps[self.layers[op].writes[0]].length(axis):
             return None
         for entry, tensor in enumerate(self.layers[op].reads):
             rules = self._rules_of(op, entry, axis)
             rule, length = rules[0], self.maps[tensor].length(axis)
-            if len(rules) > 1 or not isinstance(rule, Pointwise | Full | Window):
+            if len(rules) > 1 or not isinstance(rule, Pointwise | WholeAxis | Window):
                 return None
             if isinstance(rule, Pointwise):
                 result.append((start, stop))
-            elif isinstance(rule, Full):
+            elif isinstance(rule, WholeAxis):
                 result.append((0, length))
             else:
                 low = start * rule.stride - rule.pad_before
@@ -214,7 +224,7 @@ class Network:
             return [max(0, at * rule.stride - rule.pad_before) for at in range(start, stop)]
         if all(isinstance(rule, Pointwise) for rule in rules):
             return list(range(start, stop))
-        if any(isinstance(rule, Full) for rule in rules):
+        if any(isinstance(rule, WholeAxis) for rule in rules):
             return [0] * (stop - start)
         result = [0] * (stop - start)
         following = self.maps[tensor].length(axis)
@@ -249,7 +259,7 @@ class Network:
 
     # Layers --------------------------------------------------------------------------------------------------------
 
-    def _layer(self, op: int) -> Layer:
+    def _layer(self, op: int) -> OnChipLayer:
         one = self.graph.ops[op]
         view = bool(one.views) and len(one.views) == 1 and not one.view_offsets
         found = _through(self.graph, op) if view else describe(self.graph, op)
@@ -261,7 +271,7 @@ class Network:
         writes = tuple(tensor for tensor in one.outputs if self.graph.tensors[tensor].sized)
         out = self.maps[one.outputs[0]] if one.outputs else None
         elements = out.size // out.element if out else 0
-        return Layer(
+        return OnChipLayer(
             op,
             one.name,
             tuple(dict.fromkeys(one.inputs)),
@@ -299,14 +309,14 @@ class Network:
         kinds = set()
         for tensor, position in zip(one.inputs, one.positions, strict=True):
             axes = self.maps[tensor].axes or tuple(range(len(found.shapes[position]))) or (0,)
-            rule = found.operands[position][axes[-1]] if found.operands[position] else AxisMap(-1, Full())
+            rule = found.operands[position][axes[-1]] if found.operands[position] else AxisMap(-1, WholeAxis())
             kinds.add("follow" if rule == AxisMap(last, POINTWISE) else type(rule.rule).__name__)
         if kinds == {"follow"}:
             return "follow"
         weighted = any(isinstance(maps, tuple) and position not in one.positions and
                        any(entry == AxisMap(last, POINTWISE) for entry in maps)
                        for position, maps in sorted(found.operands.items()))  # fmt: skip
-        return "head" if kinds == {"Full"} and weighted and found.group is None else "whole"
+        return "head" if kinds == {"WholeAxis"} and weighted and found.group is None else "whole"
 
     def _is_vector(self, tensor: int) -> bool:
         return math.prod((self.graph.tensors[tensor].shape or ())[:-1]) == 1
@@ -362,7 +372,7 @@ def _window(found: Geometry | Refusal) -> int:
     maps = found.operands.get(0, ())
     given = found.shapes.get(0, ())
     windows = (entry.rule.kernel for entry in maps if isinstance(entry.rule, Window))
-    whole = (size for entry, size in zip(maps, given, strict=False) if isinstance(entry.rule, Full))
+    whole = (size for entry, size in zip(maps, given, strict=False) if isinstance(entry.rule, WholeAxis))
     return max(1, math.prod(windows) * math.prod(whole))
 
 

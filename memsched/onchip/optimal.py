@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from memsched.onchip.greedy import candidate, finished, greedy
-from memsched.onchip.groups import Candidate, Span
-from memsched.onchip.model import Buffer, Cost, OnChipGroup, Policy, Tile
-from memsched.onchip.network import Network
+from memsched.onchip.groups import GroupCandidate, GroupSpan
+from memsched.onchip.model import Cost, OnChipBuffer, OnChipGroup, Policy, Tile
+from memsched.onchip.network import OnChipNetwork
 from memsched.onchip.sweep import AxisSweep
 from memsched.onchip.traffic import Machine
 
@@ -40,13 +40,13 @@ _Key = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _CutPoint:
     key: _Key
     tile: Tile
 
 
 def optimal(
-    network: Network,
+    network: OnChipNetwork,
     machine: Machine,
     policy: Policy = "reuse",
     objective: Objective = "traffic",
@@ -57,12 +57,12 @@ def optimal(
     Args:
         deadline: On the clock of `time.monotonic`; what was not reached by then is grouped greedily.
     """
-    return _Cut(network, machine, policy, objective, deadline).run()
+    return _OptimalCut(network, machine, policy, objective, deadline).run()
 
 
-class _Cut:
+class _OptimalCut:
     def __init__(
-        self, network: Network, machine: Machine, policy: Policy, objective: Objective, deadline: float
+        self, network: OnChipNetwork, machine: Machine, policy: Policy, objective: Objective, deadline: float
     ) -> None:
         self._network, self._machine, self._policy = network, machine, policy
         self._objective, self._deadline = objective, deadline
@@ -82,7 +82,7 @@ class _Cut:
         """Return the groups."""
         count = len(self._network.layers)
         best: list[_Key] = [(0.0, 0.0)]
-        taken: list[tuple[int, _Found | None]] = []
+        taken: list[tuple[int, _CutPoint | None]] = []
         for last in range(count):
             if time.monotonic() > self._deadline:
                 break
@@ -90,7 +90,7 @@ class _Cut:
                 best.append((float("inf"), float("inf")))
                 taken.append((last, None))
                 continue
-            chosen: tuple[_Key, int, _Found | None] | None = None
+            chosen: tuple[_Key, int, _CutPoint | None] | None = None
             for first, found in self._ending(last):
                 key = self._refused(first) if found is None else found.key
                 total = (best[first][0] + key[0], best[first][1] + key[1])
@@ -108,9 +108,9 @@ class _Cut:
         rest = greedy(self._network, self._machine, self._policy, reached) if reached < count else []
         return groups[::-1] + rest
 
-    def group(self, first: int, last: int, found: _Found | None) -> OnChipGroup:
+    def group(self, first: int, last: int, found: _CutPoint | None) -> OnChipGroup:
         """Return a group cut as was found best."""
-        span = Span(self._network, first, last)
+        span = GroupSpan(self._network, first, last)
         chosen = candidate(span, found.tile) if found is not None else None
         buffers = self._place(chosen) if chosen is not None else None
         if chosen is None or buffers is None:
@@ -118,7 +118,7 @@ class _Cut:
         cost = chosen.cost()
         return OnChipGroup(tuple(span.ops), chosen.tile, buffers, cost, self._machine.seconds(cost))
 
-    def single(self, op: int) -> _Found | None:
+    def single(self, op: int) -> _CutPoint | None:
         """Return the best way to cut one layer."""
         return next(self._ending(op))[1]
 
@@ -130,12 +130,12 @@ class _Cut:
         seconds = self._machine.seconds(cost)
         return (cost.traffic, seconds) if self._objective == "traffic" else (seconds, cost.traffic)
 
-    def _place(self, one: Candidate) -> tuple[Buffer, ...] | None:
+    def _place(self, one: GroupCandidate) -> tuple[OnChipBuffer, ...] | None:
         return one.placed(self._machine.capacity, self._machine.alignment, self._policy)
 
     # Groups that end with one op -------------------------------------------------------------------------------------
 
-    def _ending(self, last: int) -> Iterator[tuple[int, _Found | None]]:
+    def _ending(self, last: int) -> Iterator[tuple[int, _CutPoint | None]]:
         """Yield the first op of each group that ends with op ``last``, and how to cut it; the op by itself first."""
         network = self._network
         rows, columns = self._ladders(last)
@@ -151,7 +151,7 @@ class _Cut:
                     del sweeps[count]
             if not self._starts[first] and first < last:
                 continue
-            span = Span(network, first, last)
+            span = GroupSpan(network, first, last)
             alive = [tile for tile in alive if tile.rows in axes[0] and tile.columns in axes[1]]
             if last - first >= _LONGEST:
                 alive = [tile for tile in alive if tile.planes == 1]
@@ -167,12 +167,12 @@ class _Cut:
                 return
 
     def _best(
-        self, span: Span, axes: Sequence[dict[int, AxisSweep]], tiles: list[Tile]
-    ) -> tuple[list[Tile], _Found | None]:
+        self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]], tiles: list[Tile]
+    ) -> tuple[list[Tile], _CutPoint | None]:
         """Return the tiles that may fit groups around this one as well, and the cheapest that fits this one."""
         ranked = []
         for place, tile in enumerate(tiles):
-            one = Candidate(span, tile, axes[0][tile.rows], axes[1][tile.columns])
+            one = GroupCandidate(span, tile, axes[0][tile.rows], axes[1][tile.columns])
             ranked.append((self._key(one.cost()), place, one))
         ranked.sort(key=lambda entry: entry[:2])
         dead: set[int] = set()
@@ -184,7 +184,7 @@ class _Cut:
             attempts += 1
             if self._place(one) is not None:
                 left = [tile for at, tile in enumerate(tiles) if at not in dead]
-                return left, _Found(key, one.tile)
+                return left, _CutPoint(key, one.tile)
             if attempts >= _ATTEMPTS:
                 break
         return [tile for at, tile in enumerate(tiles) if at not in dead], None
@@ -197,7 +197,7 @@ class _Cut:
         rows = [count for count in _ROWS if count <= made.rows]
         return rows, [count for count in _COLUMNS if count <= made.columns]
 
-    def _channel_tiles(self, span: Span, axes: Sequence[dict[int, AxisSweep]]) -> Iterator[Tile]:
+    def _channel_tiles(self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]]) -> Iterator[Tile]:
         most = span.most_channels()
         for pieces in _CHANNELS:
             if pieces > most:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.model import Graph
-from memsched.onchip.network import Network, Range
+from memsched.onchip.network import OnChipNetwork, Range
 
 __all__ = ["Lifetime", "Overlap", "distance", "overlap_of", "piece_distance", "place"]
 
@@ -45,7 +45,7 @@ def overlap_of(graph: Graph, op: int) -> Overlap:
     Its Figure 5: a convolution of 4x4, stride 2x2, from [8, 64, 3] to [3, 31, 16] with values of 4 bytes puts the
     input at 2096..8240 and the output at 0..5952.
     """
-    network = Network(graph)
+    network = OnChipNetwork(graph)
     layer = network.layers[op]
     given, made = network.maps[layer.reads[0]], network.maps[layer.writes[0]]
     whole = ((0, made.rows), (0, made.columns)), ((0, given.rows), (0, given.columns))
@@ -89,7 +89,7 @@ def distance(axes: Sequence[tuple[Sequence[int], int, int]], point: int) -> int 
 
 
 def piece_distance(
-    network: Network, op: int, entry: int, made: tuple[Range, Range], given: tuple[Range, Range]
+    network: OnChipNetwork, op: int, entry: int, made: tuple[Range, Range], given: tuple[Range, Range]
 ) -> int | None:
     """Return the `distance` of read ``entry`` of layer ``op`` for a piece; None where the two may not overlap.
 

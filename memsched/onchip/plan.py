@@ -9,7 +9,7 @@ from memsched.lowering.apply import apply_target
 from memsched.onchip.check import check_plan
 from memsched.onchip.greedy import greedy, singles
 from memsched.onchip.model import Cost, OnChipGroup, OnChipPlan, Policy
-from memsched.onchip.network import Network
+from memsched.onchip.network import OnChipNetwork
 from memsched.onchip.optimal import Objective, optimal
 from memsched.onchip.traffic import Machine, alone
 from memsched.search.limits import Limits
@@ -43,7 +43,7 @@ def plan(
     run = Run(limits)
     machine = Machine.of(target)
     lowered = apply_target(graph, target)
-    network = Network(lowered)
+    network = OnChipNetwork(lowered)
     before = singles(network, machine, "separate")
     groups = greedy(network, machine, policy)
     used: Method = "greedy"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from memsched.onchip.network import Network, Range
+from memsched.onchip.network import OnChipNetwork, Range
 
 __all__ = ["AxisSweep", "cuts"]
 
@@ -28,7 +28,7 @@ class AxisSweep:
         refused: The op that cannot be computed in these pieces; None while all can.
     """
 
-    def __init__(self, network: Network, last: int, axis: int, count: int) -> None:
+    def __init__(self, network: OnChipNetwork, last: int, axis: int, count: int) -> None:
         self.network, self.last, self.axis, self.count = network, last, axis, count
         self.ranges: dict[int, list[Range | None]] = {}
         self.refused: int | None = None

@@ -11,7 +11,7 @@ from typing import Literal
 
 from memsched.errors import TargetError
 from memsched.onchip.model import Cost
-from memsched.onchip.network import Network
+from memsched.onchip.network import OnChipNetwork
 from memsched.targets.model import Target
 
 __all__ = ["Machine", "alone"]
@@ -62,7 +62,7 @@ class Machine:
         return moving + computing if self.overlapping == "sum" else max(moving, computing)
 
 
-def alone(network: Network, op: int) -> Cost:
+def alone(network: OnChipNetwork, op: int) -> Cost:
     """Return what layer ``op`` costs by itself if each of its operands is moved once; views move nothing."""
     layer = network.layers[op]
     if layer.view:

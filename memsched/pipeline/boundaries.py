@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from memsched.graph.dag import successors_of
-from memsched.pipeline.condense import Condensed, Loads
+from memsched.pipeline.condense import Condensation, Loads
 
 __all__ = ["Boundaries", "ExhaustedError", "Price", "all_places", "mask_of", "members"]
 
@@ -57,7 +57,7 @@ class _Set:
     after: int
 
 
-def all_places(condensed: Condensed, loads: Loads, most: int) -> list[tuple[int, int]] | None:
+def all_places(condensed: Condensation, loads: Loads, most: int) -> list[tuple[int, int]] | None:
     """Return every set of groups that may lie before a boundary, with its weight.
 
     None where there are more than ``most``, or where listing them would take too much memory or time.
@@ -96,7 +96,7 @@ class Boundaries:
 
     def __init__(
         self,
-        condensed: Condensed,
+        condensed: Condensation,
         loads: Loads,
         found: Sequence[tuple[int, int]],
         *,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memsched.graph.dag import topological_order
 from memsched.graph.stages import Constraints, Network
 
-__all__ = ["Condensed", "Flow", "Loads", "condense", "macs_of", "parameters_of"]
+__all__ = ["Condensation", "Flow", "Loads", "condense", "macs_of", "parameters_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Condensed:
+class Condensation:
     """The groups of a network in a topological order, the one nearest to the layers' own.
 
     Attributes:
@@ -118,7 +118,7 @@ class Loads:
         return max(*alone, -(-total // count)) if alone else 0
 
 
-def condense(network: Network, constraints: Constraints) -> Condensed:
+def condense(network: Network, constraints: Constraints) -> Condensation:
     """Return the groups of ``network`` under ``constraints``; linear, but for cycles, whose search is near it."""
     count = len(network.layers)
     preds = _preds(network)
@@ -145,7 +145,7 @@ def condense(network: Network, constraints: Constraints) -> Condensed:
         groups[group].append(layer)
     strict, uncuttable = _strict(network, constraints, group_of)
     through = constraints.skips == "through"
-    return Condensed(
+    return Condensation(
         groups=tuple([tuple(group) for group in groups]),
         group_of=group_of,
         preds=tuple([tuple(sorted({place[other] for other in before[index]} - {place[index]})) for index in order]),
@@ -156,7 +156,7 @@ def condense(network: Network, constraints: Constraints) -> Condensed:
     )
 
 
-def parameters_of(network: Network, condensed: Condensed) -> Loads:
+def parameters_of(network: Network, condensed: Condensation) -> Loads:
     """Return what stages hold: bytes of constants, each counted once per stage."""
     users: list[set[int]] = [set() for _ in network.constants]
     for layer, group in zip(network.layers, condensed.group_of, strict=True):
@@ -173,7 +173,7 @@ def parameters_of(network: Network, condensed: Condensed) -> Loads:
     return Loads(tuple(weights), tuple([(size, groups) for groups, size in sorted(shared.items())]))
 
 
-def macs_of(network: Network, condensed: Condensed) -> Loads:
+def macs_of(network: Network, condensed: Condensation) -> Loads:
     """Return what stages compute, in multiply-accumulates."""
     return Loads(tuple([sum(network.layers[layer].macs for layer in group) for group in condensed.groups]))
 

@@ -16,10 +16,10 @@ from memsched.errors import InternalError, UsageError
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline import formulation
 from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
-from memsched.pipeline.condense import Condensed, Loads, condense, macs_of, parameters_of
+from memsched.pipeline.condense import Condensation, Loads, condense, macs_of, parameters_of
 from memsched.pipeline.heuristic import even_split
 from memsched.pipeline.possible import explain
-from memsched.pipeline.priced import ONLY_ONE, Solved
+from memsched.pipeline.priced import ONLY_ONE, PricedStages
 from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.prices import MemoryPrice, StageMemory, TimePrice
 from memsched.search.limits import Limits
@@ -107,7 +107,7 @@ def schedule(
 
 def _price(
     network: Network,
-    condensed: Condensed,
+    condensed: Condensation,
     constraints: Constraints,
     balance: Balance,
     rules: PipelineRules | None,
@@ -124,12 +124,12 @@ def _price(
 
 def _priced(
     network: Network,
-    condensed: Condensed,
+    condensed: Condensation,
     price: TimePrice | MemoryPrice,
     count: int,
     seed: int,
     deadline: float,
-) -> Solved:
+) -> PricedStages:
     """Return the best schedule by ``price``, from those that balance parameters and computing."""
     starts = []
     for loads in (parameters_of(network, condensed), macs_of(network, condensed)):
@@ -141,7 +141,7 @@ def _priced(
 
 
 def _solve(
-    condensed: Condensed,
+    condensed: Condensation,
     loads: Loads,
     count: int,
     seed: int,
@@ -149,11 +149,11 @@ def _solve(
     *,
     most_pairs: int | None = None,
     effort: float | None = None,
-) -> Solved:
+) -> PricedStages:
     start = even_split(condensed, loads.weights, count)
     if condensed.alike(count):
         peak = max(loads.of(start, count))
-        return Solved(
+        return PricedStages(
             start,
             peak,
             peak,
@@ -170,13 +170,13 @@ def _solve(
     if len(condensed.groups) * count > _MOST_BOOLEANS:
         peak = max(loads.of(start, count))
         proof = "the largest group of layers or an even share of all; too large to search for less"
-        return Solved(start, peak, loads.floor(count), 0, proof)
+        return PricedStages(start, peak, loads.floor(count), 0, proof)
     return _by_cpsat(condensed, loads, start, count, seed, deadline, effort)
 
 
 def _by_boundaries(
-    program: Boundaries, condensed: Condensed, loads: Loads, start: Sequence[int], count: int, deadline: float
-) -> Solved:
+    program: Boundaries, condensed: Condensation, loads: Loads, start: Sequence[int], count: int, deadline: float
+) -> PricedStages:
     high = max(loads.of(start, count))
     peak = program.least_peak(count, min(loads.floor(count), high), high, deadline)
     found = None if peak is None else program.least_communication(count, peak, deadline, condensed.communication(start))
@@ -184,18 +184,18 @@ def _by_boundaries(
         raise InternalError("the dynamic program lost a schedule that is known")
     communication, stages = found
     proof = f"dynamic program over all {program.count:,} places to cut {len(condensed.groups):,} groups of layers"
-    return Solved(stages, peak, peak, communication, proof)
+    return PricedStages(stages, peak, peak, communication, proof)
 
 
 def _by_cpsat(
-    condensed: Condensed,
+    condensed: Condensation,
     loads: Loads,
     start: Sequence[int],
     count: int,
     seed: int,
     deadline: float,
     effort: float | None,
-) -> Solved:
+) -> PricedStages:
     high, low = max(loads.of(start, count)), loads.floor(count)
     stages: Sequence[int] = start
     now = time.monotonic()
@@ -214,4 +214,4 @@ def _by_cpsat(
     )
     stages = solution.stages or stages
     peak = max(loads.of(stages, count))
-    return Solved(stages, peak, low, solution.bound, f"peak: {proof}; communication: CP-SAT")
+    return PricedStages(stages, peak, low, solution.bound, f"peak: {proof}; communication: CP-SAT")

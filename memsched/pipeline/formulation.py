@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.errors import InternalError
-from memsched.pipeline.condense import Condensed, Flow, Loads
+from memsched.pipeline.condense import Condensation, Flow, Loads
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -39,7 +39,7 @@ class Solution:
 
 
 def least_peak(
-    condensed: Condensed,
+    condensed: Condensation,
     loads: Loads,
     hint: Sequence[int],
     low: int,
@@ -54,7 +54,7 @@ def least_peak(
     Args:
         effort: In CP-SAT's own measure, about seconds of an idle machine.
     """
-    model = _Model(condensed, hint)
+    model = _StageModel(condensed, hint)
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
     peak = model.model.new_int_var(-(-low // unit), high // unit, "peak")
     model.limit(loads, unit, peak)
@@ -63,7 +63,7 @@ def least_peak(
 
 
 def least_communication(
-    condensed: Condensed,
+    condensed: Condensation,
     loads: Loads,
     hint: Sequence[int],
     limit: int,
@@ -77,15 +77,15 @@ def least_communication(
     Args:
         effort: As for `least_peak`.
     """
-    model = _Model(condensed, hint)
+    model = _StageModel(condensed, hint)
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
     model.limit(loads, unit, limit // unit)
     size = model.minimise_communication()
     return model.search(size, seed, deadline, effort)
 
 
-class _Model:
-    def __init__(self, condensed: Condensed, hint: Sequence[int]) -> None:
+class _StageModel:
+    def __init__(self, condensed: Condensation, hint: Sequence[int]) -> None:
         from ortools.sat.python import cp_model
 
         self.model = cp_model.CpModel()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from memsched.errors import UsageError
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.pipeline.condense import Condensed, condense, parameters_of
+from memsched.pipeline.condense import Condensation, condense, parameters_of
 from memsched.pipeline.possible import explain
 
 __all__ = ["cutting_order", "even_split", "schedule"]
@@ -45,14 +45,14 @@ def schedule(network: Network, constraints: Constraints) -> StageSchedule:
     )
 
 
-def cutting_order(condensed: Condensed) -> tuple[list[int], set[int]]:
+def cutting_order(condensed: Condensation) -> tuple[list[int], set[int]]:
     """Return a topological order of groups of which runs can be stages, and the places in it where one must end."""
     levels = condensed.levels()
     order = sorted(range(len(levels)), key=lambda group: (levels[group], group))
     return order, {place for place in range(1, len(order)) if levels[order[place]] != levels[order[place - 1]]}
 
 
-def even_split(condensed: Condensed, weights: Sequence[int], count: int) -> list[int]:
+def even_split(condensed: Condensation, weights: Sequence[int], count: int) -> list[int]:
     """Return the stage of each group: ``count`` runs of a topological order, cut nearest to even shares of weight.
 
     Cut places are chosen together: the sum of their distances from an even scale is the least, and of several the

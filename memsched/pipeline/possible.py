@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memsched.graph.stages import Constraints, Network
-from memsched.pipeline.condense import Condensed, condense
+from memsched.pipeline.condense import Condensation, condense
 
 __all__ = ["explain"]
 
@@ -72,7 +72,7 @@ def _contradiction(network: Network, constraints: Constraints, layer: int) -> st
     return f"{start} and none after {others}: a reader of {name} would then be in its stage; leave out either"
 
 
-def _row(network: Network, constraints: Constraints, condensed: Condensed, levels: Sequence[int]) -> list[int]:
+def _row(network: Network, constraints: Constraints, condensed: Condensation, levels: Sequence[int]) -> list[int]:
     """Return layers with a cut after each, one after the other, as many as any row has."""
     cuts = set(condensed.strict)
     asked = set(constraints.cut_after)
@@ -94,7 +94,7 @@ def _row(network: Network, constraints: Constraints, condensed: Condensed, level
     return result[::-1]
 
 
-def _reads(network: Network, condensed: Condensed, layer: int, group: int) -> bool:
+def _reads(network: Network, condensed: Condensation, layer: int, group: int) -> bool:
     """Whether a layer of ``group`` reads an output of ``layer``."""
     return any(
         value.producer == layer and any(condensed.group_of[reader] == group for reader in value.readers)
@@ -102,7 +102,7 @@ def _reads(network: Network, condensed: Condensed, layer: int, group: int) -> bo
     )
 
 
-def _grouped(network: Network, constraints: Constraints, condensed: Condensed) -> str:
+def _grouped(network: Network, constraints: Constraints, condensed: Condensation) -> str:
     """Return how many groups of layers there are and what binds them, where any are bound."""
     if len(condensed.groups) == len(network.layers):
         return ""

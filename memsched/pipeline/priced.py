@@ -14,11 +14,11 @@ from itertools import accumulate
 
 from memsched.errors import InternalError
 from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
-from memsched.pipeline.condense import Condensed
+from memsched.pipeline.condense import Condensation
 from memsched.pipeline.heuristic import cutting_order
 from memsched.pipeline.prices import MemoryPrice, TimePrice
 
-__all__ = ["ONLY_ONE", "Solved", "solve"]
+__all__ = ["ONLY_ONE", "PricedStages", "solve"]
 
 ONLY_ONE = "one stage for everything, or one for each group of layers"
 """The proof where all schedules are alike."""
@@ -28,7 +28,7 @@ _COARSE_PLACES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class PricedStages:
     """Stages of groups with what is proven of them."""
 
     stages: Sequence[int]
@@ -39,14 +39,14 @@ class Solved:
 
 
 def solve(
-    condensed: Condensed,
+    condensed: Condensation,
     price: TimePrice | MemoryPrice,
     starts: Iterable[Sequence[int]],
     count: int,
     *,
     most_places: int,
     deadline: float,
-) -> Solved:
+) -> PricedStages:
     """Return the schedule whose dearest stage is cheapest, and of those one that communicates least.
 
     Args:
@@ -72,14 +72,16 @@ def solve(
     proof = "places to cut of one topological order were searched, others were not"
     if floor:
         proof += "; the bound is an even share of computing and of parameters to be sent"
-    return Solved(best[2], best[0], min(floor, best[0]), 0, proof)
+    return PricedStages(best[2], best[0], min(floor, best[0]), 0, proof)
 
 
-def _proven(price: TimePrice | MemoryPrice, best: _Known, floor: int, proof: str) -> Solved:
+def _proven(price: TimePrice | MemoryPrice, best: _Known, floor: int, proof: str) -> PricedStages:
     """Return the best of all schedules, as what it is: proven only where all prices are."""
     if price.exact:
-        return Solved(best[2], best[0], best[0], best[1], proof)
-    return Solved(best[2], best[0], min(floor, best[0]), 0, f"{proof}; the least memory of some stages is not proven")
+        return PricedStages(best[2], best[0], best[0], best[1], proof)
+    return PricedStages(
+        best[2], best[0], min(floor, best[0]), 0, f"{proof}; the least memory of some stages is not proven"
+    )
 
 
 def dearest(price: TimePrice | MemoryPrice, stages: Sequence[int], count: int) -> int:
@@ -99,7 +101,7 @@ _Known = tuple[int, int, tuple[int, ...]]
 
 
 def _search(
-    condensed: Condensed,
+    condensed: Condensation,
     price: TimePrice | MemoryPrice,
     places: Sequence[tuple[int, int]],
     count: int,
@@ -129,7 +131,7 @@ def _search(
 
 
 def _refined(
-    condensed: Condensed, price: TimePrice | MemoryPrice, count: int, floor: int, best: _Known, deadline: float
+    condensed: Condensation, price: TimePrice | MemoryPrice, count: int, floor: int, best: _Known, deadline: float
 ) -> _Known:
     order, forced = cutting_order(condensed)
     stride = max(1, len(order) // _COARSE_PLACES)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from memsched.graph.stages import Network
 from memsched.pipeline.boundaries import mask_of, members
-from memsched.pipeline.condense import Condensed, Loads, macs_of, parameters_of
+from memsched.pipeline.condense import Condensation, Loads, macs_of, parameters_of
 from memsched.pipeline.simulate import cached, stage_time
 from memsched.targets.model import PipelineRules
 
@@ -31,7 +31,7 @@ class TimePrice:
 
     exact = True
 
-    def __init__(self, network: Network, condensed: Condensed, rules: PipelineRules, stages: int) -> None:
+    def __init__(self, network: Network, condensed: Condensation, rules: PipelineRules, stages: int) -> None:
         self._rules, self._through = rules, condensed.through
         groups = [1 << group for group in condensed.group_of]
         parameters = parameters_of(network, condensed)
@@ -120,7 +120,7 @@ class MemoryPrice:
 
     slack = 0
 
-    def __init__(self, network: Network, condensed: Condensed, cost: StageMemory) -> None:
+    def __init__(self, network: Network, condensed: Condensation, cost: StageMemory) -> None:
         self._groups = condensed.groups
         self._cost = cost
         self._values = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from memsched.errors import UsageError
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
+from memsched.pipeline.condense import Condensation, Loads, condense, parameters_of
 from memsched.pipeline.heuristic import even_split
 from memsched.pipeline.possible import explain
 from memsched.pipeline.respect_cut import MOST_STAGES, best_cut
@@ -63,7 +63,7 @@ def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DE
     )
 
 
-def cut_order(condensed: Condensed, loads: Loads, order: Sequence[int], count: int) -> list[int]:
+def cut_order(condensed: Condensation, loads: Loads, order: Sequence[int], count: int) -> list[int]:
     """Return the stage of each group for ``order``, under the cuts that were asked for.
 
     Where no cut of the order itself has all of these, groups are taken by the earliest stage that such cuts leave

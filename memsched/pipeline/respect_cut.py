@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from memsched.pipeline.condense import Condensed, Loads
+from memsched.pipeline.condense import Condensation, Loads
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -31,7 +31,7 @@ _UNKNOWN = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class _StageCosts:
     """What a stage from one place of the order to a later one costs.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Runs:
     moves: Integers
 
 
-def best_cut(condensed: Condensed, loads: Loads, order: Sequence[int], count: int) -> list[int] | None:
+def best_cut(condensed: Condensation, loads: Loads, order: Sequence[int], count: int) -> list[int] | None:
     """Return the stage of each group where ``order`` is cut into ``count`` runs; None if cuts asked for forbid it.
 
     Of equally good cuts, the one whose last stage begins earliest, then the one before it.
@@ -64,7 +64,7 @@ def best_cut(condensed: Condensed, loads: Loads, order: Sequence[int], count: in
     return result
 
 
-def _places(condensed: Condensed, loads: Loads, order: Sequence[int]) -> list[int]:
+def _places(condensed: Condensation, loads: Loads, order: Sequence[int]) -> list[int]:
     """Return where a stage may begin or end, ascending, from 0 to the length of the order.
 
     The first place behind each cut that was asked for, one after the other, is always among them.
@@ -87,7 +87,7 @@ def _places(condensed: Condensed, loads: Loads, order: Sequence[int]) -> list[in
     return sorted(found)
 
 
-def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequence[int]) -> _Runs:
+def _runs(condensed: Condensation, loads: Loads, order: Sequence[int], places: Sequence[int]) -> _StageCosts:
     """Return the costs of all runs, step by step along the order.
 
     A row holds, per place to begin at, what the run up to here costs. What a run counts once is added only for
@@ -114,7 +114,7 @@ def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequ
     for before, after in condensed.strict:
         barriers[position[after]] = max(barriers[position[after]], position[before])
     load_row, move_row = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
-    result = _Runs(np.full((len(places), len(places)), _UNKNOWN), np.zeros((len(places), len(places)), np.int64))
+    result = _StageCosts(np.full((len(places), len(places)), _UNKNOWN), np.zeros((len(places), len(places)), np.int64))
     allowed = 0
     for place, group in enumerate(order):
         here = behind[place]
@@ -134,7 +134,7 @@ def _runs(condensed: Condensed, loads: Loads, order: Sequence[int], places: Sequ
     return result
 
 
-def _handed(condensed: Condensed, position: Sequence[int], places: Sequence[int], fewer: int) -> Integers:
+def _handed(condensed: Condensation, position: Sequence[int], places: Sequence[int], fewer: int) -> Integers:
     """Return for each of ``places`` of the order what is handed over a boundary there, ``fewer`` bits left out."""
     import numpy as np
 
@@ -160,7 +160,7 @@ def _appearances(
     return result
 
 
-def _begins(runs: _Runs, count: int) -> list[int] | None:
+def _begins(runs: _StageCosts, count: int) -> list[int] | None:
     """Return the index of the place at which each stage begins: the least peak, then the least communication."""
     import numpy as np
 

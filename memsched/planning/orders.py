@@ -14,7 +14,7 @@ from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.joint.improve import improve
 from memsched.joint.layout import live_bytes
-from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, bodies_by_parent, bottom_up, with_bodies
 from memsched.schedule.orders import file_order, reverse_post_order
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from memsched.search.limits import QUICK
@@ -61,7 +61,7 @@ class Baseline:
 
 def plan_module(
     module: Module,
-    lowered: tuple[Lowered, ...],
+    lowered: tuple[LoweredGraph, ...],
     run: Run,
     *,
     solver: str = "auto",
@@ -95,7 +95,7 @@ def plan_module(
     return tuple(plans[index] for index in range(len(lowered)))
 
 
-def _plan(lowered: Lowered, found: ScheduleResult) -> GraphPlan:
+def _plan(lowered: LoweredGraph, found: ScheduleResult) -> GraphPlan:
     graph = lowered.graph
     file_peak = found.baselines["file"][1]
     schedule = found.schedule
@@ -129,7 +129,7 @@ BASELINES = ("file_order", "reverse_post_order", "runtime_default_order")
 
 def baselines(
     module: Module,
-    lowered: tuple[Lowered, ...],
+    lowered: tuple[LoweredGraph, ...],
     target: Target,
     names: Sequence[str],
     *,
@@ -166,12 +166,12 @@ def baselines(
     return {name: found[rule] for name, rule in rules.items()}
 
 
-def _in_order(lowered: Lowered, rule: OrderRule) -> Schedule:
+def _in_order(lowered: LoweredGraph, rule: OrderRule) -> Schedule:
     """Return the schedule of a graph in the rule's order, with nothing proven."""
     return _profiled(lowered, rule)[0]
 
 
-def _profiled(lowered: Lowered, rule: OrderRule) -> tuple[Schedule, Profile]:
+def _profiled(lowered: LoweredGraph, rule: OrderRule) -> tuple[Schedule, Profile]:
     """Return the schedule of a graph in the rule's order, with nothing proven, and what each of its steps costs."""
     order = rule(lowered.graph, lowered.storage)
     profile = evaluate(lowered.storage, order)
@@ -258,7 +258,7 @@ def known_orders(plan: GraphPlan, known: Mapping[str, Baseline], alignment: int)
         schedule, allocation = one.schedule, one.allocation
         if one.graph is not plan.graph:
             # There the bodies are in other orders, too.
-            schedule = _in_order(Lowered.of(plan.graph), lambda *_, order=schedule.order: order)
+            schedule = _in_order(LoweredGraph.of(plan.graph), lambda *_, order=schedule.order: order)
             allocation = allocate(plan.graph, schedule, alignment=alignment)
         schedule = dataclasses.replace(
             plan.schedule,

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memsched.planning.orders import Baseline
-from memsched.runtimes.graph_plan import Lowered
+from memsched.runtimes.graph_plan import LoweredGraph
 from memsched.targets.load import Target
 
-__all__ = ["Prepared"]
+__all__ = ["TargetModule"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class TargetModule:
     """A module under the rules of one target."""
 
     target: Target
-    lowered: tuple[Lowered, ...]
+    lowered: tuple[LoweredGraph, ...]
     baselines: Mapping[str, Baseline]
     in_place: bool

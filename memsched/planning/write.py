@@ -13,7 +13,7 @@ from memsched.formats.read_back import check_written
 from memsched.graph import dag
 from memsched.graph.model import Graph
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.output import Guarantee, Written
+from memsched.runtimes.output import Guarantee, ModelBytes
 
 __all__ = ["check_request", "reorder", "write_model"]
 
@@ -42,12 +42,12 @@ def write_model(
     target: str,
     keep: bool = False,
     promised: bool = False,
-) -> Written:
+) -> ModelBytes:
     """Return the model in the plans' orders; ``data``, byte for byte, where no order changed and nothing is added.
 
     Args:
         keep: Nothing is better than the file as given: return it, whatever was asked for.
-        promised: As `Written.promised`.
+        promised: As `ModelBytes.promised`.
 
     Raises:
         InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
@@ -55,7 +55,7 @@ def write_model(
     if format_of(module).order_binds:
         return _write_binding(module, data, plans, options, control_dependencies)
     if keep:
-        return Written(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
+        return ModelBytes(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
     if guarantee == "pins":
         return _write_pinned(module, data, plans, options, target)
     written = _write_for_sessions(module, data, plans, options, guarantee, target)
@@ -68,28 +68,28 @@ def _orders(plans: Sequence[GraphPlan]) -> dict[int, tuple[int, ...]]:
 
 def _write_binding(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, control_dependencies: bool
-) -> Written:
+) -> ModelBytes:
     form, orders = format_of(module), _orders(plans)
     guarantee = Guarantee("control_dependencies" if control_dependencies else "file")
     model = form.reorder(module, orders, {}, control_dependencies=control_dependencies)
     if model == data:
-        return Written(data, True, guarantee)
+        return ModelBytes(data, True, guarantee)
     check_written(module, model, orders, options)
-    return Written(model, False, guarantee, form.notes(module, orders, control_dependencies=control_dependencies))
+    return ModelBytes(model, False, guarantee, form.notes(module, orders, control_dependencies=control_dependencies))
 
 
 def _write_for_sessions(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
-) -> Written:
+) -> ModelBytes:
     from memsched.runtimes.onnxruntime.verification import session_instructions
 
     guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
-        return Written(data, True, guarantee)
+        return ModelBytes(data, True, guarantee)
     orders = _orders(plans)
     model = format_of(module).reorder(module, orders, _metadata(kind, plans[0], target))
     check_written(module, model, orders, options)
-    return Written(model, False, guarantee)
+    return ModelBytes(model, False, guarantee)
 
 
 def reorder(
@@ -145,7 +145,7 @@ def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mappin
 
 def _write_pinned(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, target: str
-) -> Written:
+) -> ModelBytes:
     """Write the orders with dependencies added that leave no other order possible."""
     import onnx
 
@@ -162,11 +162,11 @@ def _write_pinned(
         notes.append(f"{len(pinned.unpinnable)} neighbours could not be pinned, such as '{earlier}' before '{later}'")
     guarantee = Guarantee("pins", tuple(session_instructions("pins")), pinned.pins)
     if not pinned.pins:
-        return Written(ordered, ordered == data, guarantee, tuple(notes))
+        return ModelBytes(ordered, ordered == data, guarantee, tuple(notes))
     onnx_writer.set_metadata(pinned.model, _metadata("pins", plans[0], target))
     try:
         model: bytes = pinned.model.SerializeToString(deterministic=True)
     except ValueError as error:
         raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
     check_written(module, model, orders, options, added=True)
-    return Written(model, False, guarantee, tuple(notes))
+    return ModelBytes(model, False, guarantee, tuple(notes))

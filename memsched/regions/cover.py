@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from memsched.graph.model import Region
 
-__all__ = ["Cover", "Joined", "Taken", "cover", "hull", "leaves"]
+__all__ = ["Cover", "PartConcat", "PartSlice", "cover", "hull", "leaves"]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PartSlice:
     """``region`` is cut out of part number ``part``, which holds it."""
 
     part: int
@@ -20,7 +20,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class PartConcat:
     """``region`` is its ``children``, one after the other along ``axis``."""
 
     axis: int
@@ -28,7 +28,7 @@ class Joined:
     children: tuple[Cover, ...]
 
 
-Cover = Taken | Joined
+Cover = PartSlice | PartConcat
 
 
 def cover(region: Region, parts: Sequence[Region]) -> Cover | None:
@@ -41,7 +41,7 @@ def cover(region: Region, parts: Sequence[Region]) -> Cover | None:
     exact = [number for number, _ in near if parts[number] == region]
     holding = [number for number, inner in near if inner == region]
     if holding:
-        return Taken((exact or holding)[0], region)
+        return PartSlice((exact or holding)[0], region)
     for axis in range(len(region.ranges)):
         row = _row(region, axis, near)
         if row is not None:
@@ -55,12 +55,12 @@ def hull(regions: Sequence[Region]) -> Region:
     return Region(tuple((min(start for start, _ in spans), max(stop for _, stop in spans)) for spans in axes))
 
 
-def leaves(found: Cover) -> Iterator[Taken]:
+def leaves(found: Cover) -> Iterator[PartSlice]:
     """Yield what a cover takes from single parts, in order."""
     pending = [found]
     while pending:
         one = pending.pop()
-        if isinstance(one, Taken):
+        if isinstance(one, PartSlice):
             yield one
         else:
             pending.extend(reversed(one.children))
@@ -71,7 +71,7 @@ def _common(first: Region, second: Region) -> Region | None:
     return Region(ranges) if all(start < stop for start, stop in ranges) else None
 
 
-def _row(region: Region, axis: int, near: Sequence[tuple[int, Region]]) -> Joined | None:
+def _row(region: Region, axis: int, near: Sequence[tuple[int, Region]]) -> PartConcat | None:
     """Lay parts that span the region on all other axes one after the other, as few as will do."""
     start, stop = region.ranges[axis]
     wide = sorted(
@@ -88,12 +88,12 @@ def _row(region: Region, axis: int, near: Sequence[tuple[int, Region]]) -> Joine
             place += 1
         if best[0] <= at:
             return None
-        children.append(Taken(-best[1], _with_range(region, axis, at, best[0])))
+        children.append(PartSlice(-best[1], _with_range(region, axis, at, best[0])))
         at = best[0]
-    return Joined(axis, region, tuple(children))
+    return PartConcat(axis, region, tuple(children))
 
 
-def _grid(region: Region, parts: Sequence[Region], near: Sequence[Region]) -> Joined | None:
+def _grid(region: Region, parts: Sequence[Region], near: Sequence[Region]) -> PartConcat | None:
     """Cut the region at every edge of a part along the axis with the fewest of them; each slab has none left there."""
     edges = {
         axis: sorted({edge for inner in near for edge in inner.ranges[axis] if start < edge < stop})
@@ -106,7 +106,7 @@ def _grid(region: Region, parts: Sequence[Region], near: Sequence[Region]) -> Jo
     ends = [region.ranges[axis][0], *edges[axis], region.ranges[axis][1]]
     slabs = [cover(_with_range(region, axis, low, high), parts) for low, high in itertools.pairwise(ends)]
     children = tuple(slab for slab in slabs if slab is not None)
-    return Joined(axis, region, children) if len(children) == len(slabs) else None
+    return PartConcat(axis, region, children) if len(children) == len(slabs) else None
 
 
 def _with_range(region: Region, axis: int, start: int, stop: int) -> Region:

@@ -12,26 +12,26 @@ from typing import Final
 from memsched.graph.model import Graph
 from memsched.regions import movement, values, windows
 from memsched.regions.rules import (
-    Blocks,
+    ChannelGroups,
     Geometry,
-    Grouped,
-    Layer,
-    Merged,
-    Mirrored,
+    Merge,
     Pointwise,
+    Reflection,
     Refusal,
     RefusedError,
+    Resampling,
     Rule,
-    Scaled,
-    Shifted,
-    Strided,
-    Transposed,
+    ShapedOp,
+    Shift,
+    Stride,
+    Subdivision,
+    TransposedWindow,
     Window,
 )
 
 __all__ = ["COVERED", "describe", "has_windows"]
 
-_RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {**windows.RULES, **movement.RULES, **values.RULES}
+_RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {**windows.RULES, **movement.RULES, **values.RULES}
 
 COVERED: Final = tuple(sorted(_RULES))
 """The operators that have a rule, as `Op.type` names them."""
@@ -57,7 +57,7 @@ def describe(graph: Graph, op: int) -> Geometry | Refusal:
     if any(tensor in graph.variables for tensor in graph.ops[op].inputs):
         return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state")
     try:
-        found = rule(Layer(graph, op))
+        found = rule(ShapedOp(graph, op))
         _check_lengths(found)
         return found
     except RefusedError as error:
@@ -82,24 +82,24 @@ def _fits(rule: Rule, given: int, made: int) -> bool:
     if isinstance(rule, Window):
         rest = given + rule.pad_before + rule.pad_after - (rule.kernel - 1) * rule.dilation - 1
         return made in {rest // rule.stride + 1, -(-rest // rule.stride) + 1}
-    if isinstance(rule, Transposed):
+    if isinstance(rule, TransposedWindow):
         return 0 < made + rule.pad_before < (given + 1) * rule.stride + (rule.kernel - 1) * rule.dilation + 1
-    if isinstance(rule, Scaled):
+    if isinstance(rule, Resampling):
         return rule.scale > 0 and made == given * rule.scale.numerator // rule.scale.denominator
     return _moved_fits(rule, given, made)
 
 
 def _moved_fits(rule: Rule, given: int, made: int) -> bool:
-    if isinstance(rule, Blocks):
+    if isinstance(rule, Subdivision):
         return made == given * rule.size
-    if isinstance(rule, Merged):
+    if isinstance(rule, Merge):
         return given == made * rule.size
-    if isinstance(rule, Grouped):
+    if isinstance(rule, ChannelGroups):
         return given * rule.outputs == made * rule.inputs
-    if isinstance(rule, Mirrored):
+    if isinstance(rule, Reflection):
         return made == given + rule.pad_before + rule.pad_after
-    if isinstance(rule, Shifted):
+    if isinstance(rule, Shift):
         return 0 <= rule.offset <= made - given
-    if isinstance(rule, Strided):
+    if isinstance(rule, Stride):
         return not made or all(0 <= rule.begin + rule.step * index < given for index in (0, made - 1))
     return True

@@ -12,17 +12,17 @@ from memsched.regions.rules import (
     FULL,
     POINTWISE,
     AxisMap,
-    Blocks,
     Geometry,
-    Layer,
-    Merged,
-    Mirrored,
+    Merge,
     Operands,
+    Reflection,
     RefusedError,
+    Resampling,
     Rule,
-    Scaled,
-    Shifted,
-    Strided,
+    ShapedOp,
+    Shift,
+    Stride,
+    Subdivision,
     Window,
     ratio,
     same,
@@ -33,7 +33,7 @@ __all__ = ["RULES"]
 _HALF: Final = Fraction(1, 2)
 
 
-def _concat(layer: Layer) -> Geometry:
+def _concat(layer: ShapedOp) -> Geometry:
     rank = len(layer.output)
     axis = layer.axis(layer.number("axis"), rank)
     operands: Operands = {}
@@ -41,7 +41,7 @@ def _concat(layer: Layer) -> Geometry:
     while offset < layer.output[axis]:
         shape = layer.shape(position, rank)
         maps = same(rank)
-        maps[axis] = AxisMap(axis, Shifted(offset))
+        maps[axis] = AxisMap(axis, Shift(offset))
         operands[position] = tuple(maps)
         offset += shape[axis]
         position += 1
@@ -51,11 +51,11 @@ def _concat(layer: Layer) -> Geometry:
         raise RefusedError("the lengths of its inputs are not known")
     # Empty operands behind the last full one.
     for extra in sorted(layer.shapes):
-        operands.setdefault(extra, (*same(rank)[:axis], AxisMap(axis, Shifted(offset)), *same(rank)[axis + 1 :]))
+        operands.setdefault(extra, (*same(rank)[:axis], AxisMap(axis, Shift(offset)), *same(rank)[axis + 1 :]))
     return layer.geometry(operands)
 
 
-def _transpose(layer: Layer) -> Geometry:
+def _transpose(layer: ShapedOp) -> Geometry:
     layer.only(0)
     rank = len(layer.data)
     perm = layer.ints("perm", tuple(reversed(range(rank))) if layer.kind == "Transpose" else None)
@@ -64,7 +64,7 @@ def _transpose(layer: Layer) -> Geometry:
     return layer.geometry({0: tuple(AxisMap(perm.index(axis), POINTWISE) for axis in range(rank))})
 
 
-def _reshape(layer: Layer) -> Geometry:
+def _reshape(layer: ShapedOp) -> Geometry:
     """Axes are matched in groups of equal products; a part of a group is known along its outermost axis only."""
     layer.only(0)
     given, made = layer.data, layer.output
@@ -80,9 +80,9 @@ def _reshape(layer: Layer) -> Geometry:
         if math.prod(rest_in) == math.prod(rest_out):
             maps[outer_in] = AxisMap(outer_out, POINTWISE)
         elif math.prod(rest_in) == 1:
-            maps[outer_in] = AxisMap(outer_out, Merged(math.prod(rest_out)))
+            maps[outer_in] = AxisMap(outer_out, Merge(math.prod(rest_out)))
         elif math.prod(rest_out) == 1:
-            maps[outer_in] = AxisMap(outer_out, Blocks(math.prod(rest_in), croppable=False))
+            maps[outer_in] = AxisMap(outer_out, Subdivision(math.prod(rest_in), croppable=False))
         else:
             fixed[outer_out] = f"axis {outer_out} is reshaped together with others"
     return layer.geometry({0: tuple(maps)}, fixed)
@@ -111,7 +111,7 @@ def _equal_products(given: Sequence[int], made: Sequence[int]) -> list[tuple[lis
     return groups
 
 
-def _expand(layer: Layer) -> Geometry:
+def _expand(layer: ShapedOp) -> Geometry:
     layer.only(0)
     shift = len(layer.output) - len(layer.data)
     if shift < 0:
@@ -125,7 +125,7 @@ def _expand(layer: Layer) -> Geometry:
     return layer.geometry({0: tuple(maps)})
 
 
-def _depth_to_space(layer: Layer) -> Geometry:
+def _depth_to_space(layer: ShapedOp) -> Geometry:
     onnx = layer.kind == "DepthToSpace"
     size = layer.number("blocksize" if onnx else "block_size")
     if len(layer.data) != 4 or size < 1:
@@ -133,14 +133,14 @@ def _depth_to_space(layer: Layer) -> Geometry:
     spatial, channel = ((2, 3), 1) if onnx else ((1, 2), 3)
     maps = same(4)
     for axis in spatial:
-        maps[axis] = AxisMap(axis, Blocks(size))
+        maps[axis] = AxisMap(axis, Subdivision(size))
     adjacent = size == 1 or layer.text("mode", "DCR") == "CRD"
-    maps[channel] = AxisMap(channel, Merged(size * size)) if adjacent else AxisMap(-1, FULL)
+    maps[channel] = AxisMap(channel, Merge(size * size)) if adjacent else AxisMap(-1, FULL)
     fixed = {} if adjacent else {channel: "the channels of its blocks are interleaved"}
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-def _space_to_depth(layer: Layer) -> Geometry:
+def _space_to_depth(layer: ShapedOp) -> Geometry:
     onnx = layer.kind == "SpaceToDepth"
     size = layer.number("blocksize" if onnx else "block_size")
     if len(layer.data) != 4 or size < 1:
@@ -148,7 +148,7 @@ def _space_to_depth(layer: Layer) -> Geometry:
     spatial, channel = ((2, 3), 1) if onnx else ((1, 2), 3)
     maps = same(4)
     for axis in spatial:
-        maps[axis] = AxisMap(axis, Merged(size))
+        maps[axis] = AxisMap(axis, Merge(size))
     if size == 1:
         return layer.geometry({0: tuple(maps)})
     maps[channel] = AxisMap(-1, FULL)
@@ -160,7 +160,7 @@ def _space_to_depth(layer: Layer) -> Geometry:
 _MODES: Final[Mapping[str, int]] = {"edge": 0, "reflect": 1, "symmetric": 2}
 
 
-def _pad(layer: Layer) -> Geometry:
+def _pad(layer: ShapedOp) -> Geometry:
     layer.only(0)
     rank = len(layer.data)
     if layer.kind == "Pad":
@@ -183,14 +183,14 @@ def _pad(layer: Layer) -> Geometry:
         if before < 0 or after < 0:
             fixed[axis] = "its padding is negative"
         elif mode in _MODES:
-            rule = Mirrored(before, after, _MODES[mode])
+            rule = Reflection(before, after, _MODES[mode])
         elif mode != "constant":
             fixed[axis] = f"its padding mode is {mode}"
         maps[axis] = AxisMap(axis, rule)
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-def _slice(layer: Layer) -> Geometry:
+def _slice(layer: ShapedOp) -> Geometry:
     layer.only(0)
     rank = len(layer.data)
     starts = layer.ints("starts")
@@ -206,17 +206,17 @@ def _slice(layer: Layer) -> Geometry:
         length = layer.data[axis]
         begin = start + length if start < 0 else start
         begin = max(0, min(begin, length if step > 0 else length - 1))
-        maps[axis] = AxisMap(axis, Strided(begin, step))
+        maps[axis] = AxisMap(axis, Stride(begin, step))
     return layer.geometry({0: tuple(maps)})
 
 
-def _tflite_slice(layer: Layer) -> Geometry:
+def _tflite_slice(layer: ShapedOp) -> Geometry:
     layer.only(0)
-    maps = [AxisMap(axis, Strided(begin, 1)) for axis, begin in enumerate(layer.ints("begin"))]
+    maps = [AxisMap(axis, Stride(begin, 1)) for axis, begin in enumerate(layer.ints("begin"))]
     return layer.geometry({0: tuple(maps)})
 
 
-def _strided_slice(layer: Layer) -> Geometry:
+def _strided_slice(layer: ShapedOp) -> Geometry:
     layer.only(0)
     begins, steps = layer.ints("begin"), layer.ints("steps")
     if any(layer.number(f"{name}_mask") for name in ("ellipsis", "new_axis", "shrink_axis")):
@@ -228,14 +228,14 @@ def _strided_slice(layer: Layer) -> Geometry:
         start = begin + length if begin < 0 else begin
         if layer.number("begin_mask") >> axis & 1:
             start = 0 if step > 0 else length - 1
-        maps.append(AxisMap(axis, Strided(max(0, min(start, length - (step < 0))), step)))
+        maps.append(AxisMap(axis, Stride(max(0, min(start, length - (step < 0))), step)))
     return layer.geometry({0: tuple(maps)})
 
 
 # Resampling -------------------------------------------------------------------------------------------------------
 
 
-def _resize(layer: Layer) -> Geometry:
+def _resize(layer: ShapedOp) -> Geometry:
     """Resize of opset 10 (data, scales) and later ones, Upsample."""
     legacy = layer.kind == "Upsample" or (len({*layer.shapes, 0}) == 2 and not {2, 3} & set(layer.shapes))
     legacy = (
@@ -273,11 +273,11 @@ def _resize(layer: Layer) -> Geometry:
             how = rounding if mode == "nearest" else "linear"
             how = how if how != "simple" else ("floor" if scale >= 1 else "ceil")
             least = 2 if transformation == "pytorch_half_pixel" else 1
-            maps[axis] = AxisMap(axis, Scaled(scale, centre, back, how, least))
+            maps[axis] = AxisMap(axis, Resampling(scale, centre, back, how, least))
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-def _scales(layer: Layer, rank: int) -> list[Fraction]:
+def _scales(layer: ShapedOp, rank: int) -> list[Fraction]:
     sizes, scales = layer.reals("sizes"), layer.reals("scales")
     axes = [layer.axis(axis) for axis in layer.ints("axes", tuple(range(rank)))]
     if len(axes) != len(sizes or scales):
@@ -293,7 +293,7 @@ def _single(value: float) -> Fraction:
     return Fraction(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-def _tflite_resize(layer: Layer) -> Geometry:
+def _tflite_resize(layer: ShapedOp) -> Geometry:
     layer.only(0)
     if len(layer.data) != 4:
         raise RefusedError("its input has no four axes")
@@ -310,11 +310,11 @@ def _tflite_resize(layer: Layer) -> Geometry:
             continue
         centre = _HALF if centred else Fraction(0)
         back = Fraction(0) if nearest else centre
-        maps[axis] = AxisMap(axis, Scaled(scale, centre, back, "floor" if nearest else "linear", divides=False))
+        maps[axis] = AxisMap(axis, Resampling(scale, centre, back, "floor" if nearest else "linear", divides=False))
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {
+RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     "Concat": _concat,
     "CONCATENATION": _concat,
     "Transpose": _transpose,

@@ -21,24 +21,24 @@ from memsched.graph.model import AttributeValue, Graph, Op, Region
 from memsched.regions.geometry import describe
 from memsched.regions.rules import (
     AxisMap,
-    Blocks,
-    Full,
+    ChannelGroups,
     Geometry,
-    Grouped,
-    Merged,
-    Mirrored,
+    Merge,
     Pointwise,
+    Reflection,
     Refusal,
     RefusedError,
+    Resampling,
     Rule,
-    Scaled,
-    Shifted,
-    Strided,
-    Transposed,
+    Shift,
+    Stride,
+    Subdivision,
+    TransposedWindow,
+    WholeAxis,
     Window,
 )
 
-__all__ = ["Needed", "NeededInput", "WeightSlice", "backward", "deduce", "whole"]
+__all__ = ["NeededInput", "PieceNeeds", "WeightSlice", "backward", "deduce", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class WeightSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class PieceNeeds:
     """What a piece of an op needs.
 
     Attributes:
@@ -98,7 +98,7 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _PaddedRange:
     """A range of one operand's axis with the padding around it and the margin of the output that it computes."""
 
     start: int
@@ -113,7 +113,7 @@ def whole(shape: tuple[int, ...]) -> Region:
     return Region(tuple((0, size) for size in shape))
 
 
-def backward(graph: Graph, op: int, output_region: Region) -> Needed | Refusal:
+def backward(graph: Graph, op: int, output_region: Region) -> PieceNeeds | Refusal:
     """Return what op ``op`` needs to compute ``output_region`` of its only output.
 
     Ranges are clipped to the tensors. Refused is what cannot be computed by the same operator on slices of its
@@ -123,7 +123,7 @@ def backward(graph: Graph, op: int, output_region: Region) -> Needed | Refusal:
     return geometry if isinstance(geometry, Refusal) else deduce(geometry, graph.ops[op], output_region)
 
 
-def deduce(geometry: Geometry, op: Op, region: Region) -> Needed | Refusal:
+def deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds | Refusal:
     """Return what `backward` does, from an op's description, which need be made only once."""
     try:
         return _deduce(geometry, op, region)
@@ -131,7 +131,7 @@ def deduce(geometry: Geometry, op: Op, region: Region) -> Needed | Refusal:
         return Refusal(f"op '{op.name}' ({op.type}): {error}")
 
 
-def _deduce(geometry: Geometry, op: Op, region: Region) -> Needed:
+def _deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds:
     shape = geometry.shape
     if len(region.ranges) != len(shape):
         raise RefusedError(f"a region of {len(region.ranges)} axes does not fit an output of {len(shape)}")
@@ -163,35 +163,37 @@ def _deduce(geometry: Geometry, op: Op, region: Region) -> Needed:
         if position not in activations
         for axis, start, stop in _sliced(geometry.shapes[position], maps, spans[position])
     )
-    return Needed(
+    return PieceNeeds(
         tuple(inputs), weights, tuple(crop), MappingProxyType(_attributes(geometry, op, region, spans)),
         _macs(geometry, op, region, spans),
     )  # fmt: skip
 
 
-_Spans = dict[int, "tuple[_Span, ...] | None"]
+_Spans = dict[int, "tuple[_PaddedRange, ...] | None"]
 
 
 def _sliced(
-    shape: tuple[int, ...], maps: tuple[AxisMap, ...], spans: tuple[_Span, ...] | None
+    shape: tuple[int, ...], maps: tuple[AxisMap, ...], spans: tuple[_PaddedRange, ...] | None
 ) -> list[tuple[int, int, int]]:
     if spans is None:
-        axis = next(axis for axis, one in enumerate(maps) if isinstance(one.rule, Shifted))
+        axis = next(axis for axis, one in enumerate(maps) if isinstance(one.rule, Shift))
         return [(axis, 0, 0)]
     return [(axis, s.start, s.stop) for axis, s in enumerate(spans) if (s.start, s.stop) != (0, shape[axis])]
 
 
-def _spans(geometry: Geometry, position: int, maps: tuple[AxisMap, ...], region: Region) -> tuple[_Span, ...] | None:
+def _spans(
+    geometry: Geometry, position: int, maps: tuple[AxisMap, ...], region: Region
+) -> tuple[_PaddedRange, ...] | None:
     """Return the span per axis of an operand, or None where the region needs nothing of it."""
     result = []
     for axis, one in enumerate(maps):
         length = geometry.shapes[position][axis]
-        if isinstance(one.rule, Full):
-            result.append(_Span(0, length))
+        if isinstance(one.rule, WholeAxis):
+            result.append(_PaddedRange(0, length))
             continue
         start, stop = region.ranges[one.output]
         out = geometry.shape[one.output]
-        if (start, stop) == (0, out) and not isinstance(one.rule, Shifted | Strided):
+        if (start, stop) == (0, out) and not isinstance(one.rule, Shift | Stride):
             result.append(_untouched(one.rule, length, out))
             continue
         span = _span(one.rule, start, stop, length, out)
@@ -201,46 +203,46 @@ def _spans(geometry: Geometry, position: int, maps: tuple[AxisMap, ...], region:
     return tuple(result)
 
 
-def _untouched(rule: Rule, length: int, out: int) -> _Span:
+def _untouched(rule: Rule, length: int, out: int) -> _PaddedRange:
     """A whole axis keeps the operator's own padding and reads the whole input."""
-    if isinstance(rule, Window | Mirrored):
-        return _Span(0, length, (rule.pad_before, rule.pad_after))
-    if isinstance(rule, Transposed):
+    if isinstance(rule, Window | Reflection):
+        return _PaddedRange(0, length, (rule.pad_before, rule.pad_after))
+    if isinstance(rule, TransposedWindow):
         return _transposed(rule, 0, out, length, widest=True)
-    return _Span(0, length)
+    return _PaddedRange(0, length)
 
 
-def _span(rule: Rule, start: int, stop: int, length: int, out: int) -> _Span | None:
+def _span(rule: Rule, start: int, stop: int, length: int, out: int) -> _PaddedRange | None:
     if isinstance(rule, Pointwise):
-        return _Span(start, stop)
-    if isinstance(rule, Shifted):
+        return _PaddedRange(start, stop)
+    if isinstance(rule, Shift):
         low, high = max(start - rule.offset, 0), min(stop - rule.offset, length)
-        return _Span(low, high) if low < high else None
-    if isinstance(rule, Strided):
+        return _PaddedRange(low, high) if low < high else None
+    if isinstance(rule, Stride):
         ends = (rule.begin + rule.step * start, rule.begin + rule.step * (stop - 1))
-        return _Span(min(ends), max(ends) + 1)
-    if isinstance(rule, Merged):
-        return _Span(start * rule.size, stop * rule.size)
-    if isinstance(rule, Blocks):
+        return _PaddedRange(min(ends), max(ends) + 1)
+    if isinstance(rule, Merge):
+        return _PaddedRange(start * rule.size, stop * rule.size)
+    if isinstance(rule, Subdivision):
         return _blocks(rule, start, stop)
-    if isinstance(rule, Grouped):
+    if isinstance(rule, ChannelGroups):
         return _grouped(rule, start, stop)
     return _padded_span(rule, start, stop, length, out)
 
 
-def _padded_span(rule: Rule, start: int, stop: int, length: int, out: int) -> _Span:
+def _padded_span(rule: Rule, start: int, stop: int, length: int, out: int) -> _PaddedRange:
     if isinstance(rule, Window):
         return _window(rule, start, stop, length)
-    if isinstance(rule, Mirrored):
+    if isinstance(rule, Reflection):
         return _mirrored(rule, start, stop, length)
-    if isinstance(rule, Transposed):
+    if isinstance(rule, TransposedWindow):
         return _transposed(rule, start, stop, length)
-    if isinstance(rule, Scaled):
+    if isinstance(rule, Resampling):
         return _scaled(rule, start, stop, length, out)
     raise RefusedError(f"{type(rule).__name__} has no meaning for a part")
 
 
-def _window(rule: Window, start: int, stop: int, length: int) -> _Span:
+def _window(rule: Window, start: int, stop: int, length: int) -> _PaddedRange:
     low = start * rule.stride - rule.pad_before
     high = (stop - 1) * rule.stride - rule.pad_before + (rule.kernel - 1) * rule.dilation + 1
     if rule.bounded and high > length + rule.pad_after:
@@ -250,26 +252,26 @@ def _window(rule: Window, start: int, stop: int, length: int) -> _Span:
         raise RefusedError("this part of its output lies in the padding alone")
     if rule.most_padding is not None and max(first - low, high - last) > rule.most_padding:
         raise RefusedError(f"a piece would need more padding than its kernel of {rule.kernel} may have")
-    return _Span(first, last, (first - low, high - last))
+    return _PaddedRange(first, last, (first - low, high - last))
 
 
-def _blocks(rule: Blocks, start: int, stop: int) -> _Span:
+def _blocks(rule: Subdivision, start: int, stop: int) -> _PaddedRange:
     first, last = start // rule.size, -(-stop // rule.size)
     crop = (start - first * rule.size, last * rule.size - stop)
     if crop != (0, 0) and not rule.croppable:
         raise RefusedError(f"[{start}, {stop}) does not begin and end at multiples of {rule.size}")
-    return _Span(first, last, crop=crop)
+    return _PaddedRange(first, last, crop=crop)
 
 
-def _grouped(rule: Grouped, start: int, stop: int) -> _Span:
+def _grouped(rule: ChannelGroups, start: int, stop: int) -> _PaddedRange:
     first, last = start // rule.outputs, -(-stop // rule.outputs)
     aligned = start % rule.outputs == 0 and stop % rule.outputs == 0
     if not aligned and not (rule.divisible and last - first == 1):
         raise RefusedError(f"[{start}, {stop}) cuts groups of {rule.outputs} channels")
-    return _Span(first * rule.inputs, last * rule.inputs)
+    return _PaddedRange(first * rule.inputs, last * rule.inputs)
 
 
-def _mirrored(rule: Mirrored, start: int, stop: int, length: int) -> _Span:
+def _mirrored(rule: Reflection, start: int, stop: int, length: int) -> _PaddedRange:
     """The input elements that padding repeats must be in the piece, even where it then computes more than asked."""
     low, high = start - rule.pad_before, stop - rule.pad_before
     before, after = max(0, -low), max(0, high - length)
@@ -278,14 +280,14 @@ def _mirrored(rule: Mirrored, start: int, stop: int, length: int) -> _Span:
         last = max(last, _reach(rule, before))
     if after:
         first = min(first, length - _reach(rule, after))
-    return _Span(first, last, (before, after), (max(0, low - first), max(0, last - high)))
+    return _PaddedRange(first, last, (before, after), (max(0, low - first), max(0, last - high)))
 
 
-def _reach(rule: Mirrored, pad: int) -> int:
+def _reach(rule: Reflection, pad: int) -> int:
     return (1, 1 + pad, pad)[rule.kind]
 
 
-def _transposed(rule: Transposed, start: int, stop: int, length: int, *, widest: bool = False) -> _Span:
+def _transposed(rule: TransposedWindow, start: int, stop: int, length: int, *, widest: bool = False) -> _PaddedRange:
     """A part of the input computes a stretch of the full output, of which ``pads`` drops both ends."""
     low, high = start + rule.pad_before, stop + rule.pad_before
     reach = (rule.kernel - 1) * rule.dilation + 1
@@ -296,13 +298,13 @@ def _transposed(rule: Transposed, start: int, stop: int, length: int, *, widest:
     if first >= last:
         raise RefusedError("this part of its output depends on no input")
     after = (last - 1) * rule.stride + reach - high
-    return _Span(first, last, (low - first * rule.stride, max(0, after)), extra=max(0, -after))
+    return _PaddedRange(first, last, (low - first * rule.stride, max(0, after)), extra=max(0, -after))
 
 
 # Resampling -------------------------------------------------------------------------------------------------------
 
 
-def _scaled(rule: Scaled, start: int, stop: int, length: int, out: int) -> _Span:
+def _scaled(rule: Resampling, start: int, stop: int, length: int, out: int) -> _PaddedRange:
     """A piece begins and ends where input and output elements meet, so that its coordinates are the whole's."""
     _check_exact(rule, start, stop)
     grid_in, grid_out = rule.scale.denominator, rule.scale.numerator
@@ -317,10 +319,10 @@ def _scaled(rule: Scaled, start: int, stop: int, length: int, out: int) -> _Span
     made = out if last == length else end * grid_out
     if made < stop:
         raise RefusedError("its output is longer than its scale says")
-    return _Span(first, last, crop=(start - block * grid_out, made - stop))
+    return _PaddedRange(first, last, crop=(start - block * grid_out, made - stop))
 
 
-def _reads(rule: Scaled, index: int, length: int) -> tuple[int, int]:
+def _reads(rule: Resampling, index: int, length: int) -> tuple[int, int]:
     """Return the first and the last input element that output element ``index`` reads."""
     at = (index + rule.centre) / rule.scale - rule.back
     if rule.rounding == "linear":
@@ -344,7 +346,7 @@ def _nearest(rounding: str, at: Fraction) -> int:
     raise RefusedError(f"its rounding '{rounding}' is unknown")
 
 
-def _check_exact(rule: Scaled, start: int, stop: int) -> None:
+def _check_exact(rule: Resampling, start: int, stop: int) -> None:
     """Runtimes compute coordinates in single precision: a piece's may round otherwise than the whole's.
 
     They do not where the scale is a power of two. Otherwise linear interpolation differs in its last bits, and
@@ -394,7 +396,7 @@ def _attributes(geometry: Geometry, op: Op, region: Region, spans: _Spans) -> di
 def _slice_attributes(geometry: Geometry, op: Op, region: Region) -> dict[str, AttributeValue]:
     """Return a slice of all of what the piece reads: its input is cut to the elements between the ends."""
     rank = len(geometry.shape)
-    steps = [one.rule.step if isinstance(one.rule, Strided) else 1 for one in geometry.operands[0]]
+    steps = [one.rule.step if isinstance(one.rule, Stride) else 1 for one in geometry.operands[0]]
     lengths = [stop - start for start, stop in region.ranges]
     begins = [0 if step > 0 else (length - 1) * -step for step, length in zip(steps, lengths, strict=True)]
     # The end of a backwards slice lies before element 0: any number below -length says so.
@@ -420,7 +422,7 @@ def _macs(geometry: Geometry, op: Op, region: Region, spans: _Spans) -> int:
     position, channel = (0, 1) if op.type == "ConvTranspose" else (2, 3)
     read = math.prod(span.stop - span.start for span in spans[position] or ())
     given = math.prod(geometry.shapes[position])
-    if isinstance(geometry.operands[position][channel].rule, Full):
+    if isinstance(geometry.operands[position][channel].rule, WholeAxis):
         start, stop = region.ranges[channel]
         read, given = read * (stop - start), given * geometry.shape[channel]
     return op.macs * read // given

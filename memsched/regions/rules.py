@@ -20,22 +20,22 @@ __all__ = [
     "FULL",
     "POINTWISE",
     "AxisMap",
-    "Blocks",
-    "Full",
+    "ChannelGroups",
     "Geometry",
-    "Grouped",
-    "Layer",
-    "Merged",
-    "Mirrored",
+    "Merge",
     "Operands",
     "Pointwise",
+    "Reflection",
     "Refusal",
     "RefusedError",
+    "Resampling",
     "Rule",
-    "Scaled",
-    "Shifted",
-    "Strided",
-    "Transposed",
+    "ShapedOp",
+    "Shift",
+    "Stride",
+    "Subdivision",
+    "TransposedWindow",
+    "WholeAxis",
     "Window",
     "ratio",
     "same",
@@ -55,7 +55,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class WholeAxis:
     """The whole axis is needed for every output element (a reduction, or an axis of length 1 that is broadcast)."""
 
 
@@ -65,14 +65,14 @@ class Pointwise:
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
+class Shift:
     """Output element i is input element i - offset, and is none of this operand's outside it (Concat)."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Strided:
+class Stride:
     """Output element i is input element begin + step * i (Slice); a negative step reads backwards."""
 
     begin: int
@@ -100,7 +100,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirrored:
+class Reflection:
     """Padding whose values are the input's own.
 
     Attributes:
@@ -113,7 +113,7 @@ class Mirrored:
 
 
 @dataclass(frozen=True, slots=True)
-class Transposed:
+class TransposedWindow:
     """Input element i adds to output elements i * stride - pad_before + dilation * (0 .. kernel - 1)."""
 
     kernel: int
@@ -123,7 +123,7 @@ class Transposed:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class Subdivision:
     """Output element i needs input element i // size (DepthToSpace, Divided dimensions of a Reshape)."""
 
     size: int
@@ -131,14 +131,14 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merge:
     """Output element i needs input elements [i * size, (i + 1) * size) (SpaceToDepth, Reshape)."""
 
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class ChannelGroups:
     """Groups of ``outputs`` output elements each need a group of ``inputs`` input elements (grouped convolution).
 
     Attributes:
@@ -151,7 +151,7 @@ class Grouped:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class Resampling:
     """Resampling: output element i reads the input at coordinate (i + centre) / scale - back.
 
     Attributes:
@@ -173,14 +173,26 @@ class Scaled:
     divides: bool = True
 
 
-Rule = Full | Pointwise | Shifted | Strided | Window | Mirrored | Transposed | Blocks | Merged | Grouped | Scaled
-FULL: Final = Full()
+Rule = (
+    WholeAxis
+    | Pointwise
+    | Shift
+    | Stride
+    | Window
+    | Reflection
+    | TransposedWindow
+    | Subdivision
+    | Merge
+    | ChannelGroups
+    | Resampling
+)
+FULL: Final = WholeAxis()
 POINTWISE: Final = Pointwise()
 
 
 @dataclass(frozen=True, slots=True)
 class AxisMap:
-    """An operand's axis follows axis ``output`` of the output by ``rule``; -1 for `Full`, which follows none."""
+    """An operand's axis follows axis ``output`` of the output by ``rule``; -1 for `WholeAxis`, which follows none."""
 
     output: int
     rule: Rule
@@ -208,7 +220,7 @@ class Geometry:
     group: tuple[int, int] | None = None
 
 
-class Layer:
+class ShapedOp:
     """An op with the shapes and attributes that rules look at."""
 
     def __init__(self, graph: Graph, index: int) -> None:

@@ -10,9 +10,9 @@ from memsched.regions.rules import (
     POINTWISE,
     AxisMap,
     Geometry,
-    Layer,
     Operands,
     RefusedError,
+    ShapedOp,
     same,
     whole,
 )
@@ -20,7 +20,7 @@ from memsched.regions.rules import (
 __all__ = ["RULES"]
 
 
-def _broadcast(layer: Layer, position: int) -> tuple[AxisMap, ...]:
+def _broadcast(layer: ShapedOp, position: int) -> tuple[AxisMap, ...]:
     """Return the maps of an operand that is broadcast to the output, axes aligned at the last."""
     shape = layer.shape(position)
     shift = len(layer.output) - len(shape)
@@ -35,11 +35,11 @@ def _broadcast(layer: Layer, position: int) -> tuple[AxisMap, ...]:
     return tuple(maps)
 
 
-def _elementwise(layer: Layer) -> Geometry:
+def _elementwise(layer: ShapedOp) -> Geometry:
     return layer.geometry({position: _broadcast(layer, position) for position in sorted(layer.shapes)})
 
 
-def _unary(layer: Layer) -> Geometry:
+def _unary(layer: ShapedOp) -> Geometry:
     """One data input; whatever else the op reads is a scalar that says how it works."""
     if layer.data != layer.output:
         raise RefusedError("its output has another shape than its input")
@@ -52,19 +52,19 @@ def _unary(layer: Layer) -> Geometry:
     return layer.geometry(operands)
 
 
-def _dropout(layer: Layer) -> Geometry:
+def _dropout(layer: ShapedOp) -> Geometry:
     if layer.op.attributes.get("is_test") == 0 or 2 in layer.shapes:
         raise RefusedError("it may draw random numbers")
     return _unary(layer)
 
 
-def _select(layer: Layer) -> Geometry:
+def _select(layer: ShapedOp) -> Geometry:
     if any(shape != layer.output for shape in layer.shapes.values()):
         raise RefusedError("its inputs have different shapes")
     return _elementwise(layer)
 
 
-def _along(layer: Layer, operands: Operands, positions: tuple[int, ...], axis: int, length: int) -> None:
+def _along(layer: ShapedOp, operands: Operands, positions: tuple[int, ...], axis: int, length: int) -> None:
     """Add vectors of one element per position on ``axis``; scalars stay whole."""
     for position in positions:
         shape = layer.shapes.get(position)
@@ -73,7 +73,7 @@ def _along(layer: Layer, operands: Operands, positions: tuple[int, ...], axis: i
             operands[position] = (AxisMap(axis, POINTWISE),) if along else whole(len(shape))
 
 
-def _batch_normalization(layer: Layer) -> Geometry:
+def _batch_normalization(layer: ShapedOp) -> Geometry:
     if layer.number("training_mode") or layer.number("spatial", 1) != 1 or layer.op.attributes.get("is_test") == 0:
         raise RefusedError("it computes statistics of the whole batch")
     if len(layer.data) < 2:
@@ -83,7 +83,7 @@ def _batch_normalization(layer: Layer) -> Geometry:
     return layer.geometry(operands)
 
 
-def _linear_quantization(layer: Layer) -> Geometry:
+def _linear_quantization(layer: ShapedOp) -> Geometry:
     """QuantizeLinear and DequantizeLinear: one scale, one per channel, or one per block."""
     operands: Operands = {0: tuple(same(len(layer.data)))}
     if layer.number("block_size") or len(layer.shapes.get(1, ())) > 1:
@@ -96,12 +96,12 @@ def _linear_quantization(layer: Layer) -> Geometry:
     return layer.geometry(operands)
 
 
-def _qlinear_binary(layer: Layer) -> Geometry:
+def _qlinear_binary(layer: ShapedOp) -> Geometry:
     """com.microsoft's quantised sums and products: operands at 0 and 3, scales between."""
     return layer.geometry({0: _broadcast(layer, 0), 3: _broadcast(layer, 3)})
 
 
-def _first_only(layer: Layer) -> Geometry:
+def _first_only(layer: ShapedOp) -> Geometry:
     """com.microsoft's quantised activations, whose other inputs are scales."""
     return layer.geometry({0: tuple(same(len(layer.data)))})
 
@@ -109,7 +109,7 @@ def _first_only(layer: Layer) -> Geometry:
 # Reductions and normalisations ------------------------------------------------------------------------------------
 
 
-def _normalised(layer: Layer, axes: set[int], vectors: tuple[int, ...] = ()) -> Geometry:
+def _normalised(layer: ShapedOp, axes: set[int], vectors: tuple[int, ...] = ()) -> Geometry:
     """An op of the input's shape, each of whose elements depends on all others along ``axes``."""
     rank = len(layer.data)
     maps = tuple(AxisMap(-1, FULL) if axis in axes else AxisMap(axis, POINTWISE) for axis in range(rank))
@@ -121,7 +121,7 @@ def _normalised(layer: Layer, axes: set[int], vectors: tuple[int, ...] = ()) -> 
     return layer.geometry(operands, {axis: f"axis {axis} is normalised: {reason}" for axis in sorted(axes)})
 
 
-def _softmax(layer: Layer) -> Geometry:
+def _softmax(layer: ShapedOp) -> Geometry:
     """Up to opset 12 the axes from ``axis`` (default 1) on are one; later it is one axis (default the last)."""
     rank = len(layer.data)
     stated = layer.op.attributes.get("axis")
@@ -129,17 +129,17 @@ def _softmax(layer: Layer) -> Geometry:
     return _normalised(layer, set(range(first, rank)))
 
 
-def _last_axis(layer: Layer) -> Geometry:
+def _last_axis(layer: ShapedOp) -> Geometry:
     layer.only(0)
     return _normalised(layer, {len(layer.data) - 1})
 
 
-def _layer_normalization(layer: Layer) -> Geometry:
+def _layer_normalization(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     return _normalised(layer, set(range(layer.axis(layer.number("axis", -1)), rank)), (1, 2))
 
 
-def _instance_normalization(layer: Layer) -> Geometry:
+def _instance_normalization(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     geometry = _normalised(layer, set(range(2, rank)), (1, 2))
     operands: Operands = dict(geometry.operands)
@@ -147,19 +147,19 @@ def _instance_normalization(layer: Layer) -> Geometry:
     return layer.geometry(operands, geometry.fixed)
 
 
-def _group_normalization(layer: Layer) -> Geometry:
+def _group_normalization(layer: ShapedOp) -> Geometry:
     return _normalised(layer, set(range(1, len(layer.data))), (1, 2))
 
 
-def _lp_normalization(layer: Layer) -> Geometry:
+def _lp_normalization(layer: ShapedOp) -> Geometry:
     return _normalised(layer, {layer.axis(layer.number("axis", -1))})
 
 
-def _lrn(layer: Layer) -> Geometry:
+def _lrn(layer: ShapedOp) -> Geometry:
     return _normalised(layer, {1})
 
 
-def _reduction(layer: Layer) -> Geometry:
+def _reduction(layer: ShapedOp) -> Geometry:
     layer.only(0)
     onnx = layer.kind.startswith("Reduce")
     rank = len(layer.data)
@@ -176,14 +176,14 @@ def _reduction(layer: Layer) -> Geometry:
     return _reduced(layer, axes, bool(layer.number("keepdims", 1) if onnx else layer.number("keep_dims")))
 
 
-def _arg_reduction(layer: Layer) -> Geometry:
+def _arg_reduction(layer: ShapedOp) -> Geometry:
     layer.only(0)
     if layer.kind in {"ArgMax", "ArgMin"}:
         return _reduced(layer, {layer.axis(layer.number("axis"))}, bool(layer.number("keepdims", 1)))
     return _reduced(layer, {layer.axis(layer.ints("axis")[0])}, keep=False)
 
 
-def _reduced(layer: Layer, axes: set[int], keep: bool) -> Geometry:
+def _reduced(layer: ShapedOp, axes: set[int], keep: bool) -> Geometry:
     maps, out = [], 0
     for axis in range(len(layer.data)):
         if axis in axes:
@@ -200,7 +200,7 @@ def _reduced(layer: Layer, axes: set[int], keep: bool) -> Geometry:
 # Matrix products --------------------------------------------------------------------------------------------------
 
 
-def _factors(layer: Layer, right: int, transposed: tuple[str, str] = ("", "")) -> Operands:
+def _factors(layer: ShapedOp, right: int, transposed: tuple[str, str] = ("", "")) -> Operands:
     """Return the maps of the factors at 0 and ``right``, both of two axes or more, broadcast before the last two."""
     rank = len(layer.output)
     operands: Operands = {}
@@ -221,22 +221,22 @@ def _factors(layer: Layer, right: int, transposed: tuple[str, str] = ("", "")) -
     return operands
 
 
-def _matmul(layer: Layer) -> Geometry:
+def _matmul(layer: ShapedOp) -> Geometry:
     return layer.geometry(_factors(layer, 1))
 
 
-def _batch_matmul(layer: Layer) -> Geometry:
+def _batch_matmul(layer: ShapedOp) -> Geometry:
     return layer.geometry(_factors(layer, 1, ("adj_x", "adj_y")))
 
 
-def _gemm(layer: Layer) -> Geometry:
+def _gemm(layer: ShapedOp) -> Geometry:
     operands = _factors(layer, 1, ("transA", "transB"))
     if 2 in layer.shapes:
         operands[2] = _broadcast(layer, 2)
     return layer.geometry(operands)
 
 
-def _fully_connected(layer: Layer) -> Geometry:
+def _fully_connected(layer: ShapedOp) -> Geometry:
     layer.only(0, 1, 2)
     outputs, inputs = layer.shape(1, 2)
     rank, made = len(layer.data), len(layer.output)
@@ -278,7 +278,7 @@ _REDUCTIONS: Final = (
     "MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL",
 )  # fmt: skip
 
-RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {
+RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_REDUCTIONS, _reduction),

@@ -10,12 +10,12 @@ from memsched.regions.rules import (
     FULL,
     POINTWISE,
     AxisMap,
+    ChannelGroups,
     Geometry,
-    Grouped,
-    Layer,
     Operands,
     RefusedError,
-    Transposed,
+    ShapedOp,
+    TransposedWindow,
     Window,
     whole,
 )
@@ -30,7 +30,7 @@ def same_padding(length: int, kernel: int, stride: int, dilation: int = 1, *, up
     return (total // 2, total - total // 2) if upper else (total - total // 2, total // 2)
 
 
-def _windows(layer: Layer, kernel: tuple[int, ...], spatial: range) -> list[Window]:
+def _windows(layer: ShapedOp, kernel: tuple[int, ...], spatial: range) -> list[Window]:
     """Return an ONNX layer's window per spatial axis, padding resolved."""
     rank = len(kernel)
     if len(spatial) != rank or not rank:
@@ -53,10 +53,10 @@ def _windows(layer: Layer, kernel: tuple[int, ...], spatial: range) -> list[Wind
     return result
 
 
-def _convolution(weights: int, per_channel: tuple[int, ...]) -> Callable[[Layer], Geometry]:
+def _convolution(weights: int, per_channel: tuple[int, ...]) -> Callable[[ShapedOp], Geometry]:
     """Conv and its kin: data at 0, ``weights`` as (out, in / groups, kernel...), vectors per output channel."""
 
-    def rule(layer: Layer) -> Geometry:
+    def rule(layer: ShapedOp) -> Geometry:
         layer.only(0, weights, *per_channel)
         rank = len(layer.data)
         kernel = layer.shape(weights, rank)
@@ -64,7 +64,7 @@ def _convolution(weights: int, per_channel: tuple[int, ...]) -> Callable[[Layer]
         if groups < 1 or kernel[0] % groups or kernel[1] * groups != layer.data[1]:
             raise RefusedError("its groups do not divide its channels")
         windows = _windows(layer, kernel[2:], range(2, rank))
-        channels = AxisMap(-1, FULL) if groups == 1 else AxisMap(1, Grouped(kernel[1], kernel[0] // groups))
+        channels = AxisMap(-1, FULL) if groups == 1 else AxisMap(1, ChannelGroups(kernel[1], kernel[0] // groups))
         operands: Operands = {
             0: (AxisMap(0, POINTWISE), channels, *(AxisMap(axis + 2, window) for axis, window in enumerate(windows))),
             weights: (AxisMap(1, POINTWISE), *whole(rank - 1)),
@@ -75,7 +75,7 @@ def _convolution(weights: int, per_channel: tuple[int, ...]) -> Callable[[Layer]
     return rule
 
 
-def _vectors(layer: Layer, operands: Operands, positions: tuple[int, ...], axis: int) -> None:
+def _vectors(layer: ShapedOp, operands: Operands, positions: tuple[int, ...], axis: int) -> None:
     """Add the operands of one element per output channel; those of one element stay whole."""
     for position in positions:
         shape = layer.shapes.get(position)
@@ -85,7 +85,7 @@ def _vectors(layer: Layer, operands: Operands, positions: tuple[int, ...], axis:
         operands[position] = (AxisMap(axis, POINTWISE),) if along else whole(len(shape))
 
 
-def _fused(layer: Layer) -> Geometry:
+def _fused(layer: ShapedOp) -> Geometry:
     """FusedConv: a convolution, a sum with an input of the output's shape, and an activation."""
     geometry = _convolution(1, (2,))(layer) if 3 not in layer.shapes else None
     if geometry is None:
@@ -93,7 +93,7 @@ def _fused(layer: Layer) -> Geometry:
     return geometry
 
 
-def _transposed(layer: Layer) -> Geometry:
+def _transposed(layer: ShapedOp) -> Geometry:
     """ConvTranspose: weights are (in, out / groups, kernel...)."""
     layer.only(0, 1, 2)
     rank = len(layer.data)
@@ -115,8 +115,8 @@ def _transposed(layer: Layer) -> Geometry:
             before = total // 2 if auto == "SAME_UPPER" else total - total // 2
         elif auto == "VALID":
             before = 0
-        maps.append(AxisMap(place + 2, Transposed(kernel[place + 2], strides[place], dilations[place], before)))
-    grouped = Grouped(layer.data[1] // groups, kernel[1], divisible=False)
+        maps.append(AxisMap(place + 2, TransposedWindow(kernel[place + 2], strides[place], dilations[place], before)))
+    grouped = ChannelGroups(layer.data[1] // groups, kernel[1], divisible=False)
     channels = AxisMap(-1, FULL) if groups == 1 else AxisMap(1, grouped)
     operands: Operands = {0: (AxisMap(0, POINTWISE), channels, *maps)}
     operands[1] = (channels, AxisMap(1, POINTWISE) if groups == 1 else AxisMap(-1, FULL), *whole(spatial))
@@ -124,7 +124,7 @@ def _transposed(layer: Layer) -> Geometry:
     return layer.geometry(operands, group=(1, kernel[1]) if groups > 1 else None)
 
 
-def _pool(layer: Layer) -> Geometry:
+def _pool(layer: ShapedOp) -> Geometry:
     """MaxPool, AveragePool, LpPool."""
     layer.only(0)
     rank = len(layer.data)
@@ -136,7 +136,7 @@ def _pool(layer: Layer) -> Geometry:
     return layer.geometry({0: (AxisMap(0, POINTWISE), AxisMap(1, POINTWISE), *maps)})
 
 
-def _global(layer: Layer) -> Geometry:
+def _global(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     return layer.geometry({0: (AxisMap(0, POINTWISE), AxisMap(1, POINTWISE), *whole(rank - 2))})
 
@@ -144,7 +144,7 @@ def _global(layer: Layer) -> Geometry:
 # TFLite: batch, height, width, channels ---------------------------------------------------------------------------
 
 
-def _plane(layer: Layer, kernel: tuple[int, ...], dilations: tuple[int, ...]) -> list[AxisMap]:
+def _plane(layer: ShapedOp, kernel: tuple[int, ...], dilations: tuple[int, ...]) -> list[AxisMap]:
     strides = layer.ints("strides")
     padding = layer.text("padding")
     if padding not in {"SAME", "VALID"}:
@@ -157,7 +157,7 @@ def _plane(layer: Layer, kernel: tuple[int, ...], dilations: tuple[int, ...]) ->
     return maps
 
 
-def _conv_2d(layer: Layer) -> Geometry:
+def _conv_2d(layer: ShapedOp) -> Geometry:
     if len(layer.data) != 4:
         raise RefusedError("its input has no four axes")
     layer.only(0, 1, 2)
@@ -166,13 +166,13 @@ def _conv_2d(layer: Layer) -> Geometry:
     groups = layer.data[3] // channels if channels else 0
     if not groups or groups * channels != layer.data[3] or outputs % groups:
         raise RefusedError("its groups do not divide its channels")
-    last = AxisMap(-1, FULL) if groups == 1 else AxisMap(3, Grouped(channels, outputs // groups))
+    last = AxisMap(-1, FULL) if groups == 1 else AxisMap(3, ChannelGroups(channels, outputs // groups))
     operands: Operands = {0: (AxisMap(0, POINTWISE), *plane, last), 1: (AxisMap(3, POINTWISE), *whole(3))}
     _vectors(layer, operands, (2,), 3)
     return layer.geometry(operands, group=(3, outputs // groups) if groups > 1 else None)
 
 
-def _depthwise(layer: Layer) -> Geometry:
+def _depthwise(layer: ShapedOp) -> Geometry:
     if len(layer.data) != 4:
         raise RefusedError("its input has no four axes")
     layer.only(0, 1, 2)
@@ -182,13 +182,13 @@ def _depthwise(layer: Layer) -> Geometry:
     if one != 1 or not inputs or outputs % inputs:
         raise RefusedError("its multiplier does not divide its channels")
     # depth_multiplier is not stored reliably; the shapes say it. A piece keeps the multiplier: whole input channels.
-    last = AxisMap(3, Grouped(1, outputs // inputs, divisible=False)) if inputs > 1 else AxisMap(-1, FULL)
+    last = AxisMap(3, ChannelGroups(1, outputs // inputs, divisible=False)) if inputs > 1 else AxisMap(-1, FULL)
     operands: Operands = {0: (AxisMap(0, POINTWISE), *plane, last), 1: (*whole(3), AxisMap(3, POINTWISE))}
     _vectors(layer, operands, (2,), 3)
     return layer.geometry(operands)
 
 
-def _transpose_conv(layer: Layer) -> Geometry:
+def _transpose_conv(layer: ShapedOp) -> Geometry:
     """TRANSPOSE_CONV: the output's shape at 0, weights (out, h, w, in) at 1, data at 2."""
     layer.only(1, 2, 3)
     data, (_, height, width, _inputs) = layer.shape(2, 4), layer.shape(1, 4)
@@ -200,7 +200,7 @@ def _transpose_conv(layer: Layer) -> Geometry:
         expected = -(-out // stride) if padding == "SAME" else (out + stride - kernel) // stride
         if padding not in {"SAME", "VALID"} or expected != length:
             raise RefusedError("its output's length does not follow from its input's")
-        maps.append(AxisMap(place + 1, Transposed(kernel, stride, 1, before)))
+        maps.append(AxisMap(place + 1, TransposedWindow(kernel, stride, 1, before)))
     operands: Operands = {
         2: (AxisMap(0, POINTWISE), *maps, AxisMap(-1, FULL)),
         1: (AxisMap(3, POINTWISE), *whole(3)),
@@ -209,7 +209,7 @@ def _transpose_conv(layer: Layer) -> Geometry:
     return layer.geometry(operands)
 
 
-def _pool_2d(layer: Layer) -> Geometry:
+def _pool_2d(layer: ShapedOp) -> Geometry:
     layer.only(0)
     kernel = layer.ints("kernel")
     if len(layer.data) != 4 or len(kernel) != 2:
@@ -217,7 +217,7 @@ def _pool_2d(layer: Layer) -> Geometry:
     return layer.geometry({0: (AxisMap(0, POINTWISE), *_plane(layer, kernel, (1, 1)), AxisMap(3, POINTWISE))})
 
 
-RULES: Final[Mapping[str, Callable[[Layer], Geometry]]] = {
+RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     "Conv": _convolution(1, (2,)),
     "ConvInteger": _convolution(1, (3,)),
     "QLinearConv": _convolution(3, (4, 5, 8)),

@@ -131,7 +131,7 @@ _Block = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
+class _ValueBlocks:
     """Where values lie.
 
     Attributes:
@@ -149,10 +149,10 @@ class _Blocks:
     kept: set[_Block]
 
 
-def _blocks(graph: Graph, storage: Storage, sequence: Sequence[int]) -> _Blocks:
+def _blocks(graph: Graph, storage: Storage, sequence: Sequence[int]) -> _ValueBlocks:
     own = {tensor: buffer for buffer, tensor in enumerate(storage.tensor_of)}
     lies_in: dict[int, tuple[_Block, ...]] = dict.fromkeys(graph.variables, ())
-    result = _Blocks([], [], [], {}, set())
+    result = _ValueBlocks([], [], [], {}, set())
     for buffer, creator in enumerate(storage.creator):
         if creator < 0:
             lies_in[storage.tensor_of[buffer]] = ((buffer, -1),)
@@ -186,7 +186,7 @@ def _blocks(graph: Graph, storage: Storage, sequence: Sequence[int]) -> _Blocks:
     return result
 
 
-def _footprints(storage: Storage, sequence: Sequence[int], blocks: _Blocks) -> list[int]:
+def _footprints(storage: Storage, sequence: Sequence[int], blocks: _ValueBlocks) -> list[int]:
     sizes = storage.sizes
     ends: list[list[_Block]] = [[] for _ in sequence]
     live = storage.variables
@@ -209,7 +209,7 @@ def _footprints(storage: Storage, sequence: Sequence[int], blocks: _Blocks) -> l
 
 
 def _by_annotation(
-    graph: Graph, storage: Storage, schedule: AnnotatedSchedule, blocks: _Blocks
+    graph: Graph, storage: Storage, schedule: AnnotatedSchedule, blocks: _ValueBlocks
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return units and bytes where an op's outputs are held, and released, together."""
     held: dict[int, tuple[_Block, ...]] = {}

@@ -14,7 +14,17 @@ from memsched.lowering.apply import apply_target
 from memsched.remat.rewrite import extra_bytes, rematerialise
 from memsched.targets.model import Target
 
-__all__ = ["MACS_PER_BYTE", "CostStatus", "Point", "Scope", "Work", "dominates", "judge", "least_peak", "work_of"]
+__all__ = [
+    "MACS_PER_BYTE",
+    "CostStatus",
+    "GraphWork",
+    "RematPoint",
+    "Scope",
+    "dominates",
+    "judge",
+    "least_peak",
+    "work_of",
+]
 
 MACS_PER_BYTE: Final = 1
 """What a byte read or written counts as, in multiply-accumulates."""
@@ -39,7 +49,7 @@ _MOST_OPS_FOR_BOUND: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GraphWork:
     """What the ops of a graph cost to execute once.
 
     Attributes:
@@ -66,12 +76,12 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RematPoint:
     """A sequence of executions with what it needs and costs.
 
     Attributes:
         peak: Bytes, by liveness of the graph that `rewrite.rematerialise` makes of the sequence.
-        cost: Of the repetitions, as `Work.cost` says.
+        cost: Of the repetitions, as `GraphWork.cost` says.
         extra_macs: Multiply-accumulates of the repetitions.
         extra_bytes: Bytes that the repetitions read and write.
         sequence: Indices of ops, each at least once; without repetition the order that was given.
@@ -101,17 +111,17 @@ class Point:
         return _STATUSES[self.scope] if self.cost <= self.cost_bound else "feasible"
 
 
-def dominates(one: Point, other: Point) -> bool:
+def dominates(one: RematPoint, other: RematPoint) -> bool:
     """Return whether ``one`` needs and costs no more than ``other``, and less of one."""
     return one.peak <= other.peak and one.cost <= other.cost and (one.peak, one.cost) != (other.peak, other.cost)
 
 
-def work_of(graph: Graph) -> Work:
+def work_of(graph: Graph) -> GraphWork:
     """Return what the ops of ``graph`` cost."""
-    return Work(tuple(op.macs for op in graph.ops), tuple(extra_bytes(graph, op) for op in range(len(graph.ops))))
+    return GraphWork(tuple(op.macs for op in graph.ops), tuple(extra_bytes(graph, op) for op in range(len(graph.ops))))
 
 
-def judge(graph: Graph, sequence: Sequence[int], target: Target, dialect: Dialect, method: str = "") -> Point:
+def judge(graph: Graph, sequence: Sequence[int], target: Target, dialect: Dialect, method: str = "") -> RematPoint:
     """Return ``sequence`` without useless repetitions and with its true peak; linear time.
 
     Args:
@@ -125,7 +135,7 @@ def judge(graph: Graph, sequence: Sequence[int], target: Target, dialect: Dialec
     peak = evaluate(storage, range(len(storage.reads))).peak
     work = work_of(graph)
     cost = sum(map(work.cost, found.sequence)) - work.total
-    return Point(peak, cost, found.extra_macs, found.extra_bytes, found.sequence, method=method)
+    return RematPoint(peak, cost, found.extra_macs, found.extra_bytes, found.sequence, method=method)
 
 
 def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:

@@ -96,7 +96,7 @@ def least_cost(
     if intervals > max_intervals:
         return CopyResult(None, 0, 0, "refused", time.monotonic() - started)
     known = nodes.stages(hint or ())
-    model = _Model(nodes, budget, [max(copies, len(stages) + 1) for stages in known], most_cost)
+    model = _RetentionModel(nodes, budget, [max(copies, len(stages) + 1) for stages in known], most_cost)
     if hint is not None:
         model.add_hint(known)
         model.complete_hint(run)
@@ -127,7 +127,7 @@ class _Copy:
     present: Any
 
 
-class _Model:
+class _RetentionModel:
     """The CP-SAT model; costs are divided by ``unit``, which divides them all."""
 
     def __init__(self, nodes: Nodes, budget: int, copies: Sequence[int], most_cost: int | None) -> None:

@@ -12,7 +12,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.remat.annotate import AnnotatedSchedule, annotate, footprints
 from memsched.remat.path import path_decomposition, path_separators
-from memsched.remat.recursion import Memo, Policy, Problem, Recursion, SequenceTooLongError
+from memsched.remat.recursion import Memo, Policy, Recursion, RecursionProblem, SequenceTooLongError
 from memsched.remat.rewrite import extra_bytes, repeatable
 from memsched.remat.separator import components, tree_decomposition, tree_separators, undirected
 from memsched.remat.shorten import shorten
@@ -109,7 +109,7 @@ def full_schedule(
         None when it is longer.
     """
     storage = Storage.of(graph)
-    search = _Search(graph, storage, range(len(graph.ops)), None, math.inf, custom)
+    search = _DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf, custom)
     methods = _tree_methods if decomposition == "tree" else _path_methods
     method = next(methods(storage.preds, search.size, range(len(graph.ops)), None))
     longest = 1000 * len(graph.ops) if longest is None else longest
@@ -148,7 +148,7 @@ def _best(
         order = min((make(storage) for make in ORDERS.values()), key=lambda found: evaluate(storage, found).peak)
     if not graph.ops or (budget is not None and evaluate(storage, order).peak <= budget):
         return annotate(graph, order)
-    search = _Search(graph, storage, order, budget, deadline, custom)
+    search = _DecompositionSearch(graph, storage, order, budget, deadline, custom)
     found = list(methods(storage.preds, search.size, order, width_limit))
     search.visits = 3 * search.share
     for method in found:
@@ -162,7 +162,7 @@ def _best(
     return annotate(graph, search.best)
 
 
-class _Search:
+class _DecompositionSearch:
     """The best sequence so far; sequences are offered with and without what `shorten` does."""
 
     def __init__(
@@ -247,13 +247,13 @@ class _Search:
             memo=method.memo,
         )
 
-    def problem(self, rank: Sequence[int]) -> Problem:
+    def problem(self, rank: Sequence[int]) -> RecursionProblem:
         """Return the graph as the recursion sees it."""
         graph, preds = self.graph, self.storage.preds
         outputs = set(graph.outputs)
         read = {before for befores in preds for before in befores}
         final = [not outputs.isdisjoint(op.outputs) for op in graph.ops]
-        return Problem(
+        return RecursionProblem(
             preds=preds,
             size=self.size,
             workspace=self.storage.workspace,

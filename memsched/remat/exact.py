@@ -19,14 +19,14 @@ from typing import Final
 
 from memsched.remat.holding import IMPOSSIBLE, Game
 
-__all__ = ["Answer", "cheapest", "least_peak"]
+__all__ = ["BudgetResult", "cheapest", "least_peak"]
 
 _COMPARED: Final = 48
 """States that one is compared with: those looked at last, which hold much the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BudgetResult:
     """What a search for one budget came to.
 
     Attributes:
@@ -52,7 +52,7 @@ def cheapest(
     most_moves: int,
     any_cost: bool = False,
     stop: Callable[[], bool] = lambda: False,
-) -> Answer:
+) -> BudgetResult:
     """Return a sequence whose peak is ``budget`` bytes at most and whose repetitions cost least.
 
     Args:
@@ -61,7 +61,7 @@ def cheapest(
         any_cost: Whatever sequence meets the budget will do.
         stop: Asked now and then; True ends the search.
     """
-    return _Search(game, budget, most_cost, any_cost).run(game.moves + most_moves, stop)
+    return _ExactSearch(game, budget, most_cost, any_cost).run(game.moves + most_moves, stop)
 
 
 def least_peak(
@@ -96,7 +96,7 @@ def _next_sum(game: Game, budget: int) -> int:
     return game.variables + ((budget - game.variables) // game.unit + 1) * game.unit
 
 
-class _Search:
+class _ExactSearch:
     def __init__(self, game: Game, budget: int, most_cost: float, any_cost: bool) -> None:
         self._game = game
         self._budget = budget
@@ -110,7 +110,7 @@ class _Search:
         self._open: list[tuple[int, int, int, tuple[int, int], int, int]] = []
         self._looked: dict[int, list[tuple[int, int]]] = {}
 
-    def run(self, end: int, stop: Callable[[], bool]) -> Answer:
+    def run(self, end: int, stop: Callable[[], bool]) -> BudgetResult:
         """Search until ``end`` moves were looked at."""
         game = self._game
         start = game.start & game.useful(0), 0
@@ -126,9 +126,9 @@ class _Search:
                 return self._answer(state, cost)
             looked += 1
             if game.moves >= end or (not looked & 63 and stop()):
-                return Answer(None, 0, 0, 0 if self._any else least - self._once, False)
+                return BudgetResult(None, 0, 0, 0 if self._any else least - self._once, False)
             self._expand(state, cost, left)
-        return Answer(None, 0, 0, self._most - self._once + 1 if self._too_dear else math.inf, True)
+        return BudgetResult(None, 0, 0, self._most - self._once + 1 if self._too_dear else math.inf, True)
 
     def _push(self, state: tuple[int, int], cost: int, left: int) -> None:
         rest = self._game.cost(left)
@@ -179,7 +179,7 @@ class _Search:
             del others[0]
         return False
 
-    def _answer(self, state: tuple[int, int], cost: int) -> Answer:
+    def _answer(self, state: tuple[int, int], cost: int) -> BudgetResult:
         tasks: list[int] = []
         peak = 0
         while True:
@@ -190,4 +190,4 @@ class _Search:
             peak = max(peak, footprint)
             state = before
         extra = cost - self._once
-        return Answer(tuple(reversed(tasks)), peak, extra, 0 if self._any else extra, True)
+        return BudgetResult(tuple(reversed(tasks)), peak, extra, 0 if self._any else extra, True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memsched.remat.cost import Point
+from memsched.remat.cost import RematPoint
 
-__all__ = ["Found"]
+__all__ = ["RematResult"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RematResult:
     """What a search found.
 
     Attributes:
@@ -25,8 +25,8 @@ class Found:
         judged: How many sequences were judged.
     """
 
-    best: Point
-    frontier: tuple[Point, ...]
+    best: RematPoint
+    frontier: tuple[RematPoint, ...]
     lower_bound: int
     total: int
     met: bool
@@ -34,10 +34,10 @@ class Found:
     settled: bool = False
     judged: int = 0
 
-    def within(self, budget: int) -> Point | None:
+    def within(self, budget: int) -> RematPoint | None:
         """Return the cheapest known point whose peak is ``budget`` bytes at most."""
         return min((p for p in self.frontier if p.peak <= budget), key=lambda p: (p.cost, p.peak), default=None)
 
-    def at_most(self, extra: float) -> Point:
+    def at_most(self, extra: float) -> RematPoint:
         """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
         return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))

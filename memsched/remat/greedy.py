@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from memsched.remat.trace import Run, Tracer
+from memsched.remat.trace import SequenceRun, Tracer
 
-__all__ = ["Reached", "reduce_to"]
+__all__ = ["GreedyResult", "reduce_to"]
 
 _LOOKED_AT = 24
 """Candidates executed per round: those that save most for their cost by a first estimate."""
@@ -27,7 +27,7 @@ _PAIRS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class GreedyResult:
     """What the greedy came to: a sequence, its peak in bytes, and the cost of its repetitions."""
 
     sequence: tuple[int, ...]
@@ -36,7 +36,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _RepetitionCandidate:
     """Ops to execute again before steps, with the bytes x steps over the budget that they save at best, and cost."""
 
     places: tuple[tuple[int, tuple[int, ...]], ...]
@@ -52,8 +52,8 @@ def reduce_to(
     most_cost: int | None = None,
     rng: random.Random | None = None,
     stop: Callable[[], bool] = lambda: False,
-    on_point: Callable[[Reached], None] = lambda _: None,
-) -> Reached:
+    on_point: Callable[[GreedyResult], None] = lambda _: None,
+) -> GreedyResult:
     """Return a sequence with a peak of ``budget`` bytes at most, or the one of the least peak on the way there.
 
     Each round looks at the values that lie idle at the highest step, and takes the repetition that saves most of the
@@ -66,8 +66,8 @@ def reduce_to(
         rng: Disturbs the choices, for searches that begin again and again; None for the same choice always.
         on_point: Told each new least peak.
     """
-    state = _State(tracer, sequence, budget)
-    reached = Reached(state.sequence, state.run.peak, tracer.cost(state.sequence))
+    state = _SequenceState(tracer, sequence, budget)
+    reached = GreedyResult(state.sequence, state.run.peak, tracer.cost(state.sequence))
     while state.over and not stop():
         found = _moved(state) or _best(state, rng) or _pair(state, stop)
         if found is None:
@@ -77,12 +77,12 @@ def reduce_to(
         if most_cost is not None and cost > most_cost:
             break
         if state.run.peak < reached.peak:
-            reached = Reached(state.sequence, state.run.peak, cost)
+            reached = GreedyResult(state.sequence, state.run.peak, cost)
             on_point(reached)
     return reached
 
 
-class _State:
+class _SequenceState:
     """A sequence, what it does, and by how much it is over the budget."""
 
     def __init__(self, tracer: Tracer, sequence: Sequence[int], budget: int) -> None:
@@ -92,7 +92,7 @@ class _State:
         self.run = tracer.run(self.sequence, uses=True)
         self.over = _over(self.run, budget)
 
-    def with_(self, one: _Candidate) -> tuple[int, ...]:
+    def with_(self, one: _RepetitionCandidate) -> tuple[int, ...]:
         """Return the sequence with a repetition more."""
         parts: list[int] = []
         done = 0
@@ -101,22 +101,22 @@ class _State:
             done = step
         return (*parts, *self.sequence[done:])
 
-    def then(self, one: _Candidate) -> _State:
+    def then(self, one: _RepetitionCandidate) -> _SequenceState:
         """Return the state with a repetition more."""
-        return _State(self.tracer, self.tracer.needed(self.with_(one)), self.budget)
+        return _SequenceState(self.tracer, self.tracer.needed(self.with_(one)), self.budget)
 
-    def candidates(self) -> list[_Candidate]:
+    def candidates(self) -> list[_RepetitionCandidate]:
         """Return ways to lower the highest step, those first that save most for their cost by a first estimate."""
         return list(dict.fromkeys(_candidates(self, self.run.footprints.index(self.run.peak))))
 
 
-def _over(run: Run, budget: int) -> int:
+def _over(run: SequenceRun, budget: int) -> int:
     """Return the bytes over the budget, summed over the steps; the highest step counts as much as all others."""
     total = sum([bytes_ - budget for bytes_ in run.footprints if bytes_ > budget])
     return total + max(0, run.peak - budget) * 4
 
 
-def _moved(state: _State) -> _State | None:
+def _moved(state: _SequenceState) -> _SequenceState | None:
     """Return the state after the one move of an execution that helps most, which costs nothing; None without one."""
     best: tuple[int, ...] | None = None
     least = state.over
@@ -124,10 +124,10 @@ def _moved(state: _State) -> _State | None:
         over = _over(state.tracer.run(sequence), state.budget)
         if over < least:
             best, least = sequence, over
-    return None if best is None else _State(state.tracer, state.tracer.needed(best), state.budget)
+    return None if best is None else _SequenceState(state.tracer, state.tracer.needed(best), state.budget)
 
 
-def _moves(state: _State, peak: int) -> Iterator[tuple[int, ...]]:
+def _moves(state: _SequenceState, peak: int) -> Iterator[tuple[int, ...]]:
     """Yield sequences in which a value that is read only after the step ``peak`` is computed after it, too.
 
     And sequences in which an op that could run before that step does.
@@ -156,12 +156,12 @@ def _moves(state: _State, peak: int) -> Iterator[tuple[int, ...]]:
         made[op] = step
 
 
-def _best(state: _State, rng: random.Random | None = None) -> _State | None:
+def _best(state: _SequenceState, rng: random.Random | None = None) -> _SequenceState | None:
     """Return the state after the best of those repetitions that help; None where none does."""
     candidates = state.candidates()
     noise = {one: rng.uniform(0.3, 1.0) for one in candidates} if rng else {}
     candidates.sort(key=lambda one: (-one.saves * noise.get(one, 1.0) / one.cost, one.places))
-    chosen: _Candidate | None = None
+    chosen: _RepetitionCandidate | None = None
     best = 0.0
     for place, one in enumerate(candidates):
         if place >= _LOOKED_AT and chosen is not None:
@@ -175,7 +175,7 @@ def _best(state: _State, rng: random.Random | None = None) -> _State | None:
     return None if chosen is None else state.then(chosen)
 
 
-def _pair(state: _State, stop: Callable[[], bool]) -> _State | None:
+def _pair(state: _SequenceState, stop: Callable[[], bool]) -> _SequenceState | None:
     """Return the state after two repetitions that help together, although neither helps alone; None without one.
 
     Two values that are computed from one input are like that: what keeping it takes is repaid by both only.
@@ -184,7 +184,7 @@ def _pair(state: _State, stop: Callable[[], bool]) -> _State | None:
     for one in state.candidates():
         run = state.tracer.run(state.with_(one))
         judged.append((_over(run, state.budget), one.places, one))
-    best: _State | None = None
+    best: _SequenceState | None = None
     for _, _, one in sorted(judged, key=lambda entry: entry[:2])[:_PAIRS]:
         if stop():
             break
@@ -194,7 +194,7 @@ def _pair(state: _State, stop: Callable[[], bool]) -> _State | None:
     return best
 
 
-def _candidates(state: _State, peak: int) -> Iterator[_Candidate]:
+def _candidates(state: _SequenceState, peak: int) -> Iterator[_RepetitionCandidate]:
     """Yield ways to drop a value that lies idle at the step ``peak``."""
     tracer, run = state.tracer, state.run
     spans = _Spans(tracer, state.sequence, run, state.budget)
@@ -211,11 +211,13 @@ def _candidates(state: _State, peak: int) -> Iterator[_Candidate]:
         saves = run.sizes[buffer] * spans.heavy(left + 1, later[0][0])
         tensors = tuple(dict.fromkeys(tensor for _, tensor in later))
         for step, ops, kept in spans.chains(buffer, tensors, peak, later[0][0], saves):
-            yield _Candidate(((step, ops),), saves - kept, sum(tracer.costs[op] for op in ops))
+            yield _RepetitionCandidate(((step, ops),), saves - kept, sum(tracer.costs[op] for op in ops))
         yield from _everywhere(state, spans, buffer, tensors)
 
 
-def _everywhere(state: _State, spans: _Spans, buffer: int, tensors: tuple[int, ...]) -> Iterator[_Candidate]:
+def _everywhere(
+    state: _SequenceState, spans: _Spans, buffer: int, tensors: tuple[int, ...]
+) -> Iterator[_RepetitionCandidate]:
     """Yield the way to drop a value between all its reads.
 
     That helps where dropping it once does not: when what it is computed from must then be kept in its place, but is
@@ -234,13 +236,13 @@ def _everywhere(state: _State, spans: _Spans, buffer: int, tensors: tuple[int, .
             return
         places.append((right, first[1]))
         saves += run.sizes[buffer] * spans.heavy(left + 1, right)
-    yield _Candidate(tuple(places), saves, sum(tracer.costs[op] for _, ops in places for op in ops))
+    yield _RepetitionCandidate(tuple(places), saves, sum(tracer.costs[op] for _, ops in places for op in ops))
 
 
 class _Spans:
     """Until when the values of a sequence are there."""
 
-    def __init__(self, tracer: Tracer, sequence: Sequence[int], run: Run, budget: int) -> None:
+    def __init__(self, tracer: Tracer, sequence: Sequence[int], run: SequenceRun, budget: int) -> None:
         self._tracer = tracer
         self._sequence = sequence
         self._run = run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from memsched.remat.greedy import Reached, reduce_to
+from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.trace import Tracer
 
 __all__ = ["improve", "prune"]
@@ -39,7 +39,7 @@ def prune(tracer: Tracer, sequence: Sequence[int], peak: int) -> tuple[int, ...]
 
 def improve(
     tracer: Tracer,
-    start: Reached,
+    start: GreedyResult,
     budget: int,
     *,
     seed: int = 0,
@@ -47,8 +47,8 @@ def improve(
     most_rounds: int = 200,
     most_cost: int | None = None,
     stop: Callable[[], bool] = lambda: False,
-    on_point: Callable[[Reached], None] = lambda _: None,
-) -> Reached:
+    on_point: Callable[[GreedyResult], None] = lambda _: None,
+) -> GreedyResult:
     """Return a sequence no worse than ``start``: nearer to the budget, or at the budget at a lower cost.
 
     Each round takes out some repetitions, near to each other or anywhere, and lets the greedy meet the budget again
@@ -83,13 +83,13 @@ def improve(
     return best
 
 
-def _key(one: Reached, budget: int) -> tuple[int, int]:
+def _key(one: GreedyResult, budget: int) -> tuple[int, int]:
     return max(one.peak, budget), one.cost
 
 
-def _pruned(tracer: Tracer, one: Reached, budget: int) -> Reached:
+def _pruned(tracer: Tracer, one: GreedyResult, budget: int) -> GreedyResult:
     sequence = prune(tracer, one.sequence, max(one.peak, budget))
-    return Reached(sequence, tracer.run(sequence).peak, tracer.cost(sequence))
+    return GreedyResult(sequence, tracer.run(sequence).peak, tracer.cost(sequence))
 
 
 def _without_some(tracer: Tracer, sequence: Sequence[int], rng: random.Random) -> tuple[int, ...]:

@@ -9,11 +9,11 @@ from memsched.graph.contraction import Tasks, contract
 from memsched.graph.liveness import Storage
 from memsched.remat.trace import Tracer
 
-__all__ = ["Nodes", "Value"]
+__all__ = ["NodeValue", "Nodes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class NodeValue:
     """A tensor that nodes other than its own read, or that stays.
 
     Attributes:
@@ -79,7 +79,7 @@ class Nodes:
             for output, source in one.views:
                 shown.setdefault(output, []).append(source)
         number: dict[int, int] = {}
-        self.all: list[Value] = []
+        self.all: list[NodeValue] = []
         own: dict[int, int] = {}
         inner: dict[int, tuple[int, ...]] = {}
         for tensor in (*graph.inputs, *(t for op in graph.ops for t in op.outputs)):
@@ -102,7 +102,7 @@ class Nodes:
             using = tuple(sorted(readers[tensor] - {node}))
             if using or tensor in outputs:
                 number[tensor] = len(self.all)
-                self.all.append(Value(node, size, using, tensor in outputs, inner[tensor]))
+                self.all.append(NodeValue(node, size, using, tensor in outputs, inner[tensor]))
         return number
 
     def _costs(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
-__all__ = ["Memo", "Policy", "Problem", "Recursion", "SequenceTooLongError"]
+__all__ = ["Memo", "Policy", "Recursion", "RecursionProblem", "SequenceTooLongError"]
 
 Separators = Callable[[Sequence[int]], Sequence[Sequence[int]]]
 """(connected nodes) -> separators of the graph that they induce, the best first."""
@@ -39,7 +39,7 @@ class SequenceTooLongError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RecursionProblem:
     """What a graph is to the recursion.
 
     Attributes:
@@ -90,23 +90,23 @@ class Memo:
 
 
 @dataclass
-class _State:
+class _RecursionState:
     held: bytearray
     used: int
     peak: int
     sequence: list[int]
 
-    def copy(self) -> _State:
+    def copy(self) -> _RecursionState:
         """Return the state with an empty sequence and no peak behind it."""
-        return _State(bytearray(self.held), self.used, self.used, [])
+        return _RecursionState(bytearray(self.held), self.used, self.used, [])
 
 
 class Recursion:
-    """One schedule of a `Problem`; see the module."""
+    """One schedule of a `RecursionProblem`; see the module."""
 
     def __init__(
         self,
-        problem: Problem,
+        problem: RecursionProblem,
         separators: Separators,
         parts: Parts,
         *,
@@ -143,7 +143,7 @@ class Recursion:
         self.longest = longest
         self.expired = expired
         self.memo = memo or Memo()
-        self.state = _State(bytearray(len(problem.preds)), base, base, [])
+        self.state = _RecursionState(bytearray(len(problem.preds)), base, base, [])
         self.read = [False] * len(problem.preds)
         for befores in problem.preds:
             for before in befores:

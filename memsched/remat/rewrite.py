@@ -15,7 +15,7 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.remat.unread import Readers
 
-__all__ = ["Rematerialised", "extra_bytes", "rematerialise", "repeatable"]
+__all__ = ["RematGraph", "extra_bytes", "rematerialise", "repeatable"]
 
 _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -26,7 +26,7 @@ _STATEFUL: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "
 
 
 @dataclass(frozen=True, slots=True)
-class Rematerialised:
+class RematGraph:
     """A graph in which some ops are executed several times.
 
     Attributes:
@@ -68,7 +68,7 @@ def _is_custom(op: Op) -> bool:
     return op.type.startswith(("CUSTOM:", "BUILTIN_")) or bool(dot and domain not in {"ai.onnx", "com.microsoft"})
 
 
-def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Rematerialised:
+def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> RematGraph:
     """Return ``graph`` as executed by ``sequence``.
 
     Args:
@@ -113,7 +113,7 @@ def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Re
         ops=tuple(ops),
         dependencies=tuple((place[before], place[after]) for before, after in graph.dependencies),
     )
-    return Rematerialised(result, tuple(kept), macs, moved)
+    return RematGraph(result, tuple(kept), macs, moved)
 
 
 def _reading(op: Op, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Op:

@@ -19,20 +19,20 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
-from memsched.remat.cost import Point, judge, least_peak, work_of
+from memsched.remat.cost import RematPoint, judge, least_peak, work_of
 from memsched.remat.cpsat import CopyResult, least_cost
-from memsched.remat.found import Found
-from memsched.remat.greedy import Reached, reduce_to
+from memsched.remat.found import RematResult
+from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.holding import Game, TooLargeError, relaxed
 from memsched.remat.local import improve
 from memsched.remat.rewrite import rematerialise, repeatable
-from memsched.remat.settle import Proven, settle
+from memsched.remat.settle import BudgetProofs, settle
 from memsched.remat.trace import Tracer
 from memsched.schedule.orders import ORDERS
 from memsched.search.run import Run
 from memsched.targets.model import Target
 
-__all__ = ["MOST_EXTRA", "SMALL", "Found", "Point", "search"]
+__all__ = ["MOST_EXTRA", "SMALL", "RematPoint", "RematResult", "search"]
 
 MOST_EXTRA: Final = 0.2
 """Extra work permitted where no budget is given, as a part of the work of executing every op once."""
@@ -96,7 +96,7 @@ def search(
     budget: int | None = None,
     most_extra: float | None = None,
     custom: bool = False,
-) -> Found:
+) -> RematResult:
     """Return sequences of the ops of ``graph`` with repetitions.
 
     Args:
@@ -110,24 +110,24 @@ def search(
     """
     if (run.late() and len(graph.ops) > SMALL) or run.stop():
         return _untried(graph, tuple(order), target, budget, custom)
-    one = _Search(graph, order, target, dialect, run, custom)
+    one = _FrontierSearch(graph, order, target, dialect, run, custom)
     if most_extra is None and budget is None:
         most_extra = MOST_EXTRA
     one.aim(budget, math.inf if most_extra is None else most_extra * one.total)
     return one.run()
 
 
-def _untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> Found:
+def _untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:
     """Return what is known without a search."""
     lowered = apply_target(graph, target)
     peak = evaluate(Storage.of(lowered), order).peak
-    point = Point(peak, 0, 0, 0, order, method="no repetition")
+    point = RematPoint(peak, 0, 0, 0, order, method="no repetition")
     bound = least_peak(lowered, repeatable(graph, custom))
     met = budget is None or peak <= budget
-    return Found(point, (point,), bound, work_of(graph).total, met, finished=False)
+    return RematResult(point, (point,), bound, work_of(graph).total, met, finished=False)
 
 
-class _Search:
+class _FrontierSearch:
     def __init__(
         self,
         graph: Graph,
@@ -145,7 +145,7 @@ class _Search:
         work = work_of(graph)
         self.total = work.total
         peak = evaluate(given, self._order).peak
-        self._frontier = [Point(peak, 0, 0, 0, self._order, method="no repetition")]
+        self._frontier = [RematPoint(peak, 0, 0, 0, self._order, method="no repetition")]
         # Numbered as executed: all below works on these numbers, and `_offer` turns them back.
         self._ordered = rematerialise(graph, self._order, dialect).graph
         lowered = apply_target(self._ordered, target)
@@ -159,8 +159,8 @@ class _Search:
         self._budget: int | None = None
         self._most: float = math.inf
         self._cut = False
-        self._of_all = Proven(self.lower_bound)
-        self._of_groups = Proven(self.lower_bound)
+        self._of_all = BudgetProofs(self.lower_bound)
+        self._of_groups = BudgetProofs(self.lower_bound)
 
     def aim(self, budget: int | None, most: float) -> None:
         """Set what is sought."""
@@ -168,7 +168,7 @@ class _Search:
 
     # The frontier --------------------------------------------------------------------------------------------------
 
-    def _offer(self, sequence: Sequence[int], method: str) -> Point:
+    def _offer(self, sequence: Sequence[int], method: str) -> RematPoint:
         """Judge a sequence of the tracer's numbers, and keep it where it is not dominated."""
         mine = tuple(sequence)
         point = judge(self._graph, [self._order[op] for op in mine], self._target, self._dialect, method)
@@ -180,28 +180,28 @@ class _Search:
             self._run.tell("rematerialisation", after.peak, None)
         return point
 
-    def _keep(self, point: Point) -> None:
+    def _keep(self, point: RematPoint) -> None:
         if any(known.peak <= point.peak and known.cost <= point.cost for known in self._frontier):
             return
         kept = [known for known in self._frontier if not (point.peak <= known.peak and point.cost <= known.cost)]
         self._frontier = sorted([*kept, point], key=lambda one: one.cost)
 
-    def _best(self) -> Point:
+    def _best(self) -> RematPoint:
         if self._budget is not None:
             found = [p for p in self._frontier if p.peak <= self._budget and p.cost <= self._most]
             if found:
                 return min(found, key=lambda p: (p.cost, p.peak))
         return min((p for p in self._frontier if p.cost <= self._most), key=lambda p: (p.peak, p.cost))
 
-    def _numbered(self, point: Point) -> Reached:
+    def _numbered(self, point: RematPoint) -> GreedyResult:
         """Return a point of the frontier in the tracer's numbers."""
         place = {op: number for number, op in enumerate(self._order)}
         sequence = tuple(place[op] for op in point.sequence)
-        return Reached(sequence, self._tracer.run(sequence).peak, point.cost)
+        return GreedyResult(sequence, self._tracer.run(sequence).peak, point.cost)
 
     # The stages ----------------------------------------------------------------------------------------------------
 
-    def run(self) -> Found:
+    def run(self) -> RematResult:
         """Run all stages as far as the time goes."""
         settled = self._settle()
         if not settled:
@@ -218,7 +218,7 @@ class _Search:
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
         finished = settled or not (self._cut or self._run.over())
-        return Found(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
+        return RematResult(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
 
     def _settle(self) -> bool:
         """Search a small graph in full, or else its groups; return whether nothing better is to be had."""
@@ -240,11 +240,11 @@ class _Search:
             self._of_groups = self._searched(best, groups)
         return False
 
-    def _searched(self, graph: Graph, groups: Sequence[Sequence[int]] | None) -> Proven:
+    def _searched(self, graph: Graph, groups: Sequence[Sequence[int]] | None) -> BudgetProofs:
         try:
             game = Game(graph, self._tracer.costs, self._tracer.repeat, groups)
         except TooLargeError:
-            return Proven(self.lower_bound)
+            return BudgetProofs(self.lower_bound)
         return settle(
             game,
             self._frontier[0],
@@ -256,7 +256,7 @@ class _Search:
             stop=self._run.stop if self._tracer.count <= SMALL else self._run.over,
         )
 
-    def _with_proof(self, point: Point) -> Point:
+    def _with_proof(self, point: RematPoint) -> RematPoint:
         """Return ``point`` with the widest proof that its cost is least."""
         if point.cost and point.cost <= self._of_all.least(point.peak):
             return dataclasses.replace(point, cost_bound=point.cost, scope="all")
@@ -382,7 +382,7 @@ class _Search:
         limit = None if self._limits.time_limit is None else share * self._run.remaining()
         return self._run.again(dataclasses.replace(self._limits, time_limit=limit)).quiet()
 
-    def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> Point:
+    def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> RematPoint:
         if self._limits.effort is not None:
             steps = min(steps, int(self._limits.effort * _STEPS_PER_EFFORT))
         point = self._best()
@@ -401,7 +401,7 @@ class _Search:
         )
         return self._offer(found.sequence, "local search")
 
-    def _told(self, reached: Reached, aim: int) -> None:
+    def _told(self, reached: GreedyResult, aim: int) -> None:
         if reached.peak <= aim:
             self._offer(reached.sequence, "local search")
 
@@ -440,7 +440,7 @@ class _Search:
         if groups is None and tuple(dict.fromkeys(self._numbered(point).sequence)) == first:
             self._prove(point, result, budget)
 
-    def _prove(self, point: Point, result: CopyResult, budget: int) -> None:
+    def _prove(self, point: RematPoint, result: CopyResult, budget: int) -> None:
         """Note what CP-SAT proved on the point of the frontier that meets the budget, in its order of executions."""
         if not result.cost_bound:
             return

@@ -190,7 +190,7 @@ def tree_separators(
     Args:
         cost: Of a separator; the least come first, ties by size.
     """
-    restricted = _Restricted.of(tree, nodes)
+    restricted = _SubgraphDecomposition.of(tree, nodes)
     largest = 2 * len(nodes) // 3
     found: dict[tuple[int, ...], None] = {}
     half = restricted.bag(restricted.middle())
@@ -209,7 +209,7 @@ def tree_separators(
 
 
 @dataclass(frozen=True, slots=True)
-class _Restricted:
+class _SubgraphDecomposition:
     """A tree decomposition without the nodes that are not in a connected graph, which is one of that graph.
 
     Attributes:
@@ -226,7 +226,7 @@ class _Restricted:
     count: int
 
     @staticmethod
-    def of(tree: TreeDecomposition, nodes: Sequence[int]) -> _Restricted:
+    def of(tree: TreeDecomposition, nodes: Sequence[int]) -> _SubgraphDecomposition:
         members: dict[int, list[int]] = {}
         for node in sorted(nodes):
             for number in tree.bags_of[node]:
@@ -240,7 +240,9 @@ class _Restricted:
         for number in reversed(order[1:]):
             below[parent[number]] += below[number]
             children[parent[number]].append(number)
-        return _Restricted({number: tuple(members[number]) for number in order}, parent, children, below, len(nodes))
+        return _SubgraphDecomposition(
+            {number: tuple(members[number]) for number in order}, parent, children, below, len(nodes)
+        )
 
     def bag(self, number: int) -> tuple[int, ...]:
         return self.bags[number]

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memsched.remat.cost import Point
-from memsched.remat.exact import Answer, cheapest, least_peak
+from memsched.remat.cost import RematPoint
+from memsched.remat.exact import BudgetResult, cheapest, least_peak
 from memsched.remat.holding import Game
 
-__all__ = ["Proven", "settle"]
+__all__ = ["BudgetProofs", "settle"]
 
 _METHOD: Final = "exhaustive search"
 
 
 @dataclass(slots=True)
-class Proven:
+class BudgetProofs:
     """What was proven.
 
     Attributes:
@@ -37,15 +37,15 @@ class Proven:
 
 def settle(
     game: Game,
-    known: Point,
+    known: RematPoint,
     lower_bound: int,
     *,
     budget: int | None,
     most_cost: float,
     most_moves: int,
-    offer: Callable[[Sequence[int], str], Point],
+    offer: Callable[[Sequence[int], str], RematPoint],
     stop: Callable[[], bool],
-) -> Proven:
+) -> BudgetProofs:
     """Search all orders and repetitions, as far as the effort goes.
 
     With a budget the least extra work that meets it is sought first, and then what less memory costs; without one, or
@@ -59,7 +59,7 @@ def settle(
         most_moves: Effort.
         offer: Judges a sequence of ops.
     """
-    run = _Run(game, Proven(lower_bound), most_cost, game.moves + most_moves, offer, stop)
+    run = _BudgetSweep(game, BudgetProofs(lower_bound), most_cost, game.moves + most_moves, offer, stop)
     if budget is not None and budget < known.peak:
         met = run.meet(budget)
         if met is not None:
@@ -71,15 +71,15 @@ def settle(
 
 
 @dataclass(slots=True)
-class _Run:
+class _BudgetSweep:
     game: Game
-    proven: Proven
+    proven: BudgetProofs
     most_cost: float
     end: int
-    offer: Callable[[Sequence[int], str], Point]
+    offer: Callable[[Sequence[int], str], RematPoint]
     stop: Callable[[], bool]
 
-    def meet(self, budget: int) -> Point | None:
+    def meet(self, budget: int) -> RematPoint | None:
         """Return the cheapest sequence for a budget; None without one, which ``proven`` then may say."""
         found = self._answer(budget)
         return None if found.sequence is None else self._judged(found.sequence)
@@ -113,12 +113,12 @@ class _Run:
                 self._judged(sequence)
         return True
 
-    def _answer(self, budget: int) -> Answer:
+    def _answer(self, budget: int) -> BudgetResult:
         found = cheapest(
             self.game, budget, most_cost=self.most_cost, most_moves=self.end - self.game.moves, stop=self.stop
         )
         self.proven.costs.append((budget, found.bound))
         return found
 
-    def _judged(self, tasks: Sequence[int]) -> Point:
+    def _judged(self, tasks: Sequence[int]) -> RematPoint:
         return self.offer([op for task in tasks for op in self.game.members[task]], _METHOD)

@@ -15,11 +15,11 @@ from memsched.graph.liveness import match_in_place
 from memsched.graph.model import Graph
 from memsched.remat.unread import Readers
 
-__all__ = ["Run", "Tracer"]
+__all__ = ["SequenceRun", "Tracer"]
 
 
 @dataclass(slots=True)
-class Run:
+class SequenceRun:
     """What a sequence does; buffers are numbered as they are made, those given from outside first.
 
     Attributes:
@@ -39,7 +39,7 @@ class Run:
     uses: list[list[tuple[int, int]]]
 
 
-class _Made:
+class _RunBuffers:
     """The buffers of one run."""
 
     def __init__(self, tensor_sizes: Sequence[int], list_uses: bool) -> None:
@@ -120,7 +120,7 @@ class Tracer:
         self._given = [tensor for tensor in graph.inputs if tensor not in variables]
         self._variables = sum(sizes[tensor] for tensor in dict.fromkeys(graph.variables))
 
-    def run(self, sequence: Sequence[int], *, uses: bool = False) -> Run:
+    def run(self, sequence: Sequence[int], *, uses: bool = False) -> SequenceRun:
         """Return what ``sequence`` needs.
 
         Args:
@@ -128,7 +128,7 @@ class Tracer:
             uses: List the uses of each buffer.
         """
         self.steps += len(sequence)
-        made = _Made(self._sizes, uses)
+        made = _RunBuffers(self._sizes, uses)
         current: list[tuple[int, ...]] = [()] * len(self._sizes)
         for tensor in self._given:
             current[tensor] = (made.buffer(self._sizes[tensor], -1, -1),)
@@ -153,10 +153,10 @@ class Tracer:
             for buffer in current[tensor]:
                 last[buffer] = len(sequence)
         footprints = self._footprints(sequence, made, takes)
-        return Run(footprints, max(footprints, default=self._variables), made.sizes, made.birth, last, used)
+        return SequenceRun(footprints, max(footprints, default=self._variables), made.sizes, made.birth, last, used)
 
     def _footprints(
-        self, sequence: Sequence[int], made: _Made, takes: Sequence[tuple[int, list[tuple[int, int]]]]
+        self, sequence: Sequence[int], made: _RunBuffers, takes: Sequence[tuple[int, list[tuple[int, int]]]]
     ) -> list[int]:
         length, sizes, birth, last = len(sequence), made.sizes, made.birth, made.last
         change = [0] * (length + 2)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-__all__ = ["Extent", "merged_cells"]
+__all__ = ["Rectangle", "merged_cells"]
 
 _COLUMNS = 300
 _ROWS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Rectangle:
     """A rectangle of steps and addresses: ``left`` and ``bottom`` belong to it, ``right`` and ``top`` do not."""
 
     left: int
@@ -22,7 +22,7 @@ class Extent:
     top: int
 
 
-def merged_cells(extents: Sequence[Extent], steps: int) -> Iterator[Extent]:
+def merged_cells(extents: Sequence[Rectangle], steps: int) -> Iterator[Rectangle]:
     """Yield what covers all of ``extents`` and little else, from left to right and row by row.
 
     Linear in their number: each changes four corners of a grid, whose sums are how many lie over each cell.
@@ -51,5 +51,5 @@ def merged_cells(extents: Sequence[Extent], steps: int) -> Iterator[Extent]:
             while right < columns and covered[right]:
                 right += 1
             if right > left:
-                yield Extent(-(-left * steps // columns), -(-right * steps // columns), bottom, top)
+                yield Rectangle(-(-left * steps // columns), -(-right * steps // columns), bottom, top)
             left = right + 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from memsched.report.page_cells import Extent, merged_cells
+from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport, StepRow
 
@@ -67,7 +67,7 @@ class PageData:
 
 
 @dataclass(frozen=True, slots=True)
-class _Buffer:
+class _PlotBuffer:
     """A row of the report's ``buffers`` or ``workspaces``.
 
     Attributes:
@@ -91,7 +91,7 @@ class _Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _FileOrder:
     """The file's own order; ``index`` has the steps that are drawn."""
 
     ops: Sequence[str]
@@ -197,17 +197,17 @@ def _figures(report: OptimizeReport, peak_step: int) -> dict[str, Any]:
     }
 
 
-def _buffers(report: OptimizeReport) -> list[_Buffer]:
+def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
     """Return buffers and workspaces with the steps that make and read them."""
     last_step = max(0, len(report.steps) - 1)
-    found: list[_Buffer] = []
+    found: list[_PlotBuffer] = []
     for row in report.buffers:
         # Reports of older versions do not say who makes and reads a buffer; its first and last step are near to it.
         made = row.first_step if row.produced_in is UNSET else row.produced_in
         read = (row.last_step,) if row.read_in is UNSET else row.read_in
         drawn = row.view_of is None and not row.consists_of and row.size_bytes > 0
         found.append(
-            _Buffer(
+            _PlotBuffer(
                 order=len(found),
                 name=row.tensor,
                 offset=row.offset_bytes,
@@ -226,7 +226,7 @@ def _buffers(report: OptimizeReport) -> list[_Buffer]:
     for space in report.workspaces:
         step = space.step
         found.append(
-            _Buffer(
+            _PlotBuffer(
                 order=len(found),
                 name=f"workspace of {space.op}",
                 offset=space.offset_bytes,
@@ -245,7 +245,7 @@ def _buffers(report: OptimizeReport) -> list[_Buffer]:
     return found
 
 
-def _largest(buffers: Sequence[_Buffer], peak_step: int) -> tuple[list[_Buffer], list[_Buffer]]:
+def _largest(buffers: Sequence[_PlotBuffer], peak_step: int) -> tuple[list[_PlotBuffer], list[_PlotBuffer]]:
     """Return those that get a rectangle of their own, and the others that have bytes of their own."""
     if len(buffers) <= _BUFFERS_WHOLE:
         return list(buffers), []
@@ -259,7 +259,7 @@ def _largest(buffers: Sequence[_Buffer], peak_step: int) -> tuple[list[_Buffer],
     return kept, [buffer for buffer in drawn if buffer.order not in chosen]
 
 
-def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_Buffer], limit: int, peak_step: int) -> list[int]:
+def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_PlotBuffer], limit: int, peak_step: int) -> list[int]:
     """Return the steps that are on the page: all, or the extremes, those near the peak, and those that buffers name."""
     if len(steps) <= _STEPS_WHOLE:
         return list(range(len(steps)))
@@ -298,7 +298,7 @@ def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -
     }
 
 
-def _given(report: OptimizeReport) -> _Given | None:
+def _given(report: OptimizeReport) -> _FileOrder | None:
     """Return the file's order where the report has it, and it is not the order shown."""
     section = report.baselines.file_order
     ops, footprints = section.ops, section.footprints_bytes
@@ -307,10 +307,10 @@ def _given(report: OptimizeReport) -> _Given | None:
         return None
     whole = len(ops) <= _STEPS_WHOLE
     index = list(range(len(ops))) if whole else extremes(footprints, _BUCKETS)
-    return _Given(ops, footprints, index)
+    return _FileOrder(ops, footprints, index)
 
 
-def _given_columns(given: _Given, names: _Names) -> dict[str, Any]:
+def _given_columns(given: _FileOrder, names: _Names) -> dict[str, Any]:
     index, footprints = given.index, given.footprints
     peak = max(footprints)
     return {
@@ -323,7 +323,7 @@ def _given_columns(given: _Given, names: _Names) -> dict[str, Any]:
     }
 
 
-def _buffer_columns(kept: Sequence[_Buffer], pools: Sequence[str], limit: int, names: _Names) -> dict[str, Any]:
+def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: int, names: _Names) -> dict[str, Any]:
     place = {buffer.name: place for place, buffer in enumerate(kept) if not buffer.workspace}
 
     def places(others: Iterable[str | None]) -> list[int]:
@@ -346,7 +346,7 @@ def _buffer_columns(kept: Sequence[_Buffer], pools: Sequence[str], limit: int, n
     }
 
 
-def _maps(report: OptimizeReport, buffers: Sequence[_Buffer], pools: Sequence[str]) -> list[dict[str, Any]]:
+def _maps(report: OptimizeReport, buffers: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[dict[str, Any]]:
     """Return per memory its name and the bytes that are used of it."""
     used = dict.fromkeys(pools, 0)
     for buffer in buffers:
@@ -356,12 +356,12 @@ def _maps(report: OptimizeReport, buffers: Sequence[_Buffer], pools: Sequence[st
     return [{"name": shortened(name, _LABEL_COLUMNS), "height": max(1, used[name])} for name in pools]
 
 
-def _merged(report: OptimizeReport, rest: Sequence[_Buffer], pools: Sequence[str]) -> list[list[int]]:
+def _merged(report: OptimizeReport, rest: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[list[int]]:
     """Return rectangles [map, first step, step after the last, lowest address, address after the highest]."""
     found: list[list[int]] = []
     for place, pool in enumerate(pools):
         extents = [
-            Extent(buffer.first, buffer.last + 1, buffer.offset, buffer.offset + buffer.size)
+            Rectangle(buffer.first, buffer.last + 1, buffer.offset, buffer.offset + buffer.size)
             for buffer in rest
             if buffer.pool == pool
         ]

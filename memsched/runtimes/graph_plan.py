@@ -15,7 +15,7 @@ from memsched.lowering.apply import apply_target, with_workspaces
 from memsched.search.progress import PassRecord
 from memsched.targets.load import Target
 
-__all__ = ["GraphPlan", "Lowered", "bodies_by_parent", "bottom_up", "lower_module", "with_bodies"]
+__all__ = ["GraphPlan", "LoweredGraph", "bodies_by_parent", "bottom_up", "lower_module", "with_bodies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +73,21 @@ def bottom_up(module: Module) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredGraph:
     """A graph with a target's rules applied, and its buffers."""
 
     graph: Graph
     storage: Storage
 
     @staticmethod
-    def of(graph: Graph) -> Lowered:
+    def of(graph: Graph) -> LoweredGraph:
         """Lower ``graph``, to which the target's rules were applied, to buffers."""
-        return Lowered(graph, Storage.of(graph))
+        return LoweredGraph(graph, Storage.of(graph))
 
 
-def lower_module(module: Module, target: Target) -> tuple[Lowered, ...]:
+def lower_module(module: Module, target: Target) -> tuple[LoweredGraph, ...]:
     """Return the module's graphs with the target's rules applied."""
-    return tuple(Lowered.of(apply_target(graph, target)) for graph in module.graphs)
+    return tuple(LoweredGraph.of(apply_target(graph, target)) for graph in module.graphs)
 
 
 def bodies_by_parent(module: Module) -> Mapping[int, Sequence[Body]]:
@@ -98,7 +98,7 @@ def bodies_by_parent(module: Module) -> Mapping[int, Sequence[Body]]:
     return result
 
 
-def with_bodies(lowered: Lowered, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Lowered:
+def with_bodies(lowered: LoweredGraph, bodies: Sequence[Body], peaks: Mapping[int, int]) -> LoweredGraph:
     """Return a graph with the peaks of its ``bodies`` as workspaces: an op needs the largest, as one runs at a time.
 
     Args:
@@ -108,4 +108,4 @@ def with_bodies(lowered: Lowered, bodies: Sequence[Body], peaks: Mapping[int, in
     for body in bodies:
         if body.graph in peaks:
             needed[body.op] = max(needed.get(body.op, 0), peaks[body.graph] - body.handed)
-    return Lowered.of(with_workspaces(lowered.graph, needed)) if needed else lowered
+    return LoweredGraph.of(with_workspaces(lowered.graph, needed)) if needed else lowered

@@ -8,7 +8,7 @@ from typing import Literal
 
 from memsched.formats.module import OrderGuarantee
 
-__all__ = ["Guarantee", "Written"]
+__all__ = ["Guarantee", "ModelBytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ModelBytes:
     """A model's bytes.
 
     Attributes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import Verification
 
 __all__ = ["Runner"]
@@ -40,7 +40,7 @@ class Runner(Protocol):
         self,
         module: Module,
         data: bytes,
-        written: Written,
+        written: ModelBytes,
         options: LoadOptions,
         *,
         seed: int,

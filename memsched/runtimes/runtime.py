@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.runtimes.graph_plan import GraphPlan, Lowered
-from memsched.runtimes.output import Guarantee, Written
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.runtimes.output import Guarantee, ModelBytes
 
-__all__ = ["AS_TOLD", "Choice", "Opening", "OrderInFile", "Requirement", "Runtime", "SearchAllowance"]
+__all__ = ["AS_TOLD", "Opening", "OrderChoice", "OrderInFile", "Requirement", "Runtime", "SearchAllowance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class OrderInFile(Protocol):
     def allocation(self) -> Allocation: ...  # noqa: D102 - above
 
 
-class Choice(Protocol):
+class OrderChoice(Protocol):
     """Orders that a runtime was led to, which may be others than those that were found by liveness.
 
     Attributes:
@@ -88,7 +88,7 @@ class Choice(Protocol):
     @property
     def required(self) -> int: ...  # noqa: D102 - above
 
-    def compared_with(self, given: Any) -> Choice:
+    def compared_with(self, given: Any) -> OrderChoice:
         """Return this choice for a rewritten model, held against what the model as ``given`` needs."""
 
     def describe(self, guarantee: Guarantee) -> Guarantee:
@@ -105,16 +105,16 @@ class Runtime(Protocol):
     @property
     def figure(self) -> str | None: ...  # noqa: D102 - above
 
-    def lower(self, module: Module) -> tuple[Lowered, ...]:
+    def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs as the runtime executes them: with its target's rules, and with its kernels' own memory."""
 
-    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+    def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what the file as given requires: the figure for it that `requires` is for a result."""
 
     def requires(
         self,
         module: Module,
-        lowered: Sequence[Lowered],
+        lowered: Sequence[LoweredGraph],
         plans: Sequence[GraphPlan],
         allocation: Allocation,
         allowance: SearchAllowance,
@@ -122,8 +122,8 @@ class Runtime(Protocol):
         """Return what a file in the orders of ``plans`` requires; None where the runtime could not load it."""
 
     def choose(
-        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
-    ) -> Choice | None:
+        self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> OrderChoice | None:
         """Return the orders to write so that the runtime needs the least; None where they are those of ``plans``."""
 
     def check_kernels(self, given: Module, written: Module) -> None:
@@ -152,14 +152,14 @@ class Runtime(Protocol):
     def finish(
         self,
         module: Module,
-        written: Written,
+        written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
         plan: bool,
         asked: bool,
         given: Module | None,
-    ) -> tuple[Written, Any]:
+    ) -> tuple[ModelBytes, Any]:
         """Return the written file with what else the runtime must find in it, and what reports say of it.
 
         Args:

@@ -9,9 +9,9 @@ from typing import Any
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
-from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
-from memsched.runtimes.output import Written
-from memsched.runtimes.runtime import Choice, Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
+from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, Requirement, SearchAllowance
 from memsched.targets.model import Target
 
 __all__ = ["TargetRules"]
@@ -34,11 +34,11 @@ class TargetRules:
         """Return None: what is required is the arena."""
         return None
 
-    def lower(self, module: Module) -> tuple[Lowered, ...]:
+    def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules."""
         return lower_module(module, self.target)
 
-    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+    def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the arena of the file's own order."""
         del module, lowered
         return _arena(given.allocation, given.schedule.peak)
@@ -46,7 +46,7 @@ class TargetRules:
     def requires(
         self,
         module: Module,
-        lowered: Sequence[Lowered],
+        lowered: Sequence[LoweredGraph],
         plans: Sequence[GraphPlan],
         allocation: Allocation,
         allowance: SearchAllowance,
@@ -56,8 +56,8 @@ class TargetRules:
         return _arena(allocation, plans[0].schedule.peak)
 
     def choose(
-        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
-    ) -> Choice | None:
+        self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> OrderChoice | None:
         """Return None: the orders found are those that run."""
         del module, lowered, plans, allowance
         return None
@@ -91,14 +91,14 @@ class TargetRules:
     def finish(
         self,
         module: Module,
-        written: Written,
+        written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
         plan: bool,
         asked: bool,
         given: Module | None,
-    ) -> tuple[Written, Any]:
+    ) -> tuple[ModelBytes, Any]:
         """Return the file as it is."""
         del module, plans, options, plan, asked, given
         return written, None

@@ -107,8 +107,8 @@ def search(
         return tuple(numbers[task] for (_, numbers), order in zip(parts, orders, strict=True) for task in order)
 
     for index in sorted(range(len(parts)), key=lambda index: (-costs[index], index)):
-        limits = _Limits(max_states - states, max_marked - distinct, max_parsed, stop)
-        part = _Part(parts[index][0], metric, plain, limits)
+        limits = _PartLimits(max_states - states, max_marked - distinct, max_parsed, stop)
+        part = _PartSearch(parts[index][0], metric, plain, limits)
         run = part.from_the_end if metric == "sum" and not plain else part.from_the_start
         for order, cost in run((orders[index], costs[index]), enough):
             before = together(costs)
@@ -138,7 +138,7 @@ def _cost(tasks: Tasks, order: Sequence[int], metric: Metric) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Limits:
+class _PartLimits:
     """What the search of a part may take; see `search`."""
 
     states: int
@@ -147,7 +147,7 @@ class _Limits:
     stop: Callable[[], bool]
 
 
-class _Part:
+class _PartSearch:
     """The search of tasks that are ordered apart.
 
     Attributes:
@@ -156,7 +156,7 @@ class _Part:
         complete: Whether nothing is left that could cost less.
     """
 
-    def __init__(self, tasks: Tasks, metric: Metric, plain: bool, limits: _Limits) -> None:
+    def __init__(self, tasks: Tasks, metric: Metric, plain: bool, limits: _PartLimits) -> None:
         self.states = 0
         self.distinct = 0
         self.complete = False
@@ -297,7 +297,7 @@ class _Part:
 
 
 class _Frame:
-    """A state on the path of `_Part.from_the_end`.
+    """A state on the path of `_PartSearch.from_the_end`.
 
     Attributes:
         move: The move being tried.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError
 from memsched.graph.contraction import Tasks
-from memsched.schedule.formulation import Credit, Program, Stored, formulate
+from memsched.schedule.formulation import Credit, IntegerProgram, StoredBuffer, formulate
 from memsched.search import cpsat
 from memsched.search.run import Run
 
@@ -100,7 +100,7 @@ def solve(
     program = formulate(tasks, prune=prune) if len(tasks) <= _MOST_TASKS else None
     if program is None or program.size() > max_variables:
         return result(None, lower_bound, "refused", 0 if program is None else program.size())
-    model = _Model(program, lower_bound, upper_bound, run.over)
+    model = _OrderModel(program, lower_bound, upper_bound, run.over)
     if not model.complete:
         return result(known, lower_bound, "unknown" if known is None else "feasible", model.variables)
     if hint is not None:
@@ -125,7 +125,7 @@ def _peak(tasks: Tasks, order: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _SolverAnswer:
     """CP-SAT's own words; ``peak`` is 0 without an order."""
 
     order: tuple[int, ...] | None
@@ -135,14 +135,14 @@ class _Outcome:
     infeasible: bool
 
 
-class _Model:
+class _OrderModel:
     """The program as a CP-SAT model, in bytes divided by what divides them all. ``complete`` is False when it expired.
 
     Constraint numbers are those of `formulation`.
     """
 
     def __init__(
-        self, program: Program, lower_bound: int, upper_bound: int | None, expired: Callable[[], bool]
+        self, program: IntegerProgram, lower_bound: int, upper_bound: int | None, expired: Callable[[], bool]
     ) -> None:
         from ortools.sat.python import cp_model
 
@@ -296,7 +296,7 @@ class _Model:
         for literal, value in zip(self._literals, self._hints, strict=True):
             self._model.add_hint(literal, value(steps))
 
-    def search(self, run: Run) -> _Outcome:
+    def search(self, run: Run) -> _SolverAnswer:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
@@ -304,13 +304,13 @@ class _Model:
         _set_parameters(solver, run)
         model = self
 
-        class Progress(cp_model.CpSolverSolutionCallback):
+        class SolutionCallback(cp_model.CpSolverSolutionCallback):
             def on_solution_callback(self) -> None:
                 run.tell("CP-SAT", model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
 
-        status = cpsat.run(solver, self._model, run.stop, Progress())
+        status = cpsat.run(solver, self._model, run.stop, SolutionCallback())
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
-        return _Outcome(
+        return _SolverAnswer(
             order=self._order(solver) if found else None,
             peak=self.bytes_of(solver.objective_value) if found else 0,
             bound=self.bytes_of(solver.best_objective_bound) if found else self.lowest,
@@ -331,7 +331,7 @@ class _Model:
         return tuple(task for _, task in sorted(steps))
 
 
-def _is_stored(buffer: Stored, steps: Sequence[int], step: int) -> bool:
+def _is_stored(buffer: StoredBuffer, steps: Sequence[int], step: int) -> bool:
     created = buffer.creator < 0 or steps[buffer.creator] < step
     return created and any(steps[reader] >= step for reader in buffer.readers)
 

@@ -71,8 +71,8 @@ def search(
         stop: Asked every 64 states; True ends the search.
         on_bound: Told each proven lower bound.
     """
-    forward = _Search(_forward_moves(tasks), tasks.initial)
-    backward = _Search(_backward_moves(tasks), _final_residue(tasks))
+    forward = _ThresholdSearch(_forward_moves(tasks), tasks.initial)
+    backward = _ThresholdSearch(_backward_moves(tasks), _final_residue(tasks))
     threshold, effort = lower_bound, _FIRST_TURN
     while True:
         for direction in (forward, backward):
@@ -185,7 +185,7 @@ def _bitset(members: Sequence[int]) -> int:
     return bits
 
 
-class _Search:
+class _ThresholdSearch:
     """A threshold search in one direction that can be paused and continued."""
 
     def __init__(self, moves: _Moves, residue: int) -> None:

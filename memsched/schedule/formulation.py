@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
 
-__all__ = ["Credit", "Program", "Stored", "formulate"]
+__all__ = ["Credit", "IntegerProgram", "StoredBuffer", "formulate"]
 
 _MOST_DYING_SETS = 4096
 
@@ -43,7 +43,7 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBuffer:
     """A buffer that needs T: several ``readers``, none before another, may be last. Creator -1: given from outside."""
 
     size: int
@@ -52,7 +52,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class IntegerProgram:
     """The integer program before it is given to a solver.
 
     The residue before step s is constant + sum_i change[i] done[i, s] + sum of the sizes of the stored buffers.
@@ -73,11 +73,11 @@ class Program:
     before: tuple[tuple[int, ...], ...]
     constant: int
     change: tuple[int, ...]
-    stored: tuple[Stored, ...]
+    stored: tuple[StoredBuffer, ...]
     excess: tuple[int, ...]
     credits: tuple[tuple[Credit, ...], ...]
 
-    def stored_steps(self, buffer: Stored) -> range:
+    def stored_steps(self, buffer: StoredBuffer) -> range:
         """Return the steps at whose begin ``buffer`` may be stored: (5), (8) and (10)."""
         first = self.earliest[buffer.creator] + 1 if buffer.creator >= 0 else 0
         return range(first, max(self.latest[reader] for reader in buffer.readers) + 1)
@@ -89,7 +89,7 @@ class Program:
         return sum(spans) + sum(len(self.stored_steps(buffer)) for buffer in self.stored) + credited
 
 
-def formulate(tasks: Tasks, *, prune: bool = True) -> Program | None:
+def formulate(tasks: Tasks, *, prune: bool = True) -> IntegerProgram | None:
     """Return the integer program for ``tasks``, of which there must be one at least.
 
     Args:
@@ -110,7 +110,7 @@ def formulate(tasks: Tasks, *, prune: bool = True) -> Program | None:
         excess.append(costs[0])
         credits_of.append(costs[1])
     constant, change, stored = _residue(tasks, ancestors)
-    return Program(
+    return IntegerProgram(
         earliest=tuple(bits.bit_count() if prune else 0 for bits in ancestors),
         latest=tuple(last - bits.bit_count() if prune else last for bits in descendants),
         before=tuple(_last_of(befores, ancestors) for befores in tasks.preds),
@@ -131,7 +131,7 @@ def _last_of(tasks: Iterable[int], ancestors: Sequence[int]) -> tuple[int, ...]:
     return tuple(task for task in chosen if not implied >> task & 1)
 
 
-def _residue(tasks: Tasks, ancestors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[Stored, ...]]:
+def _residue(tasks: Tasks, ancestors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[StoredBuffer, ...]]:
     """Return constant, change and stored of the program."""
     creator = [-1] * len(tasks.sizes)
     for task, created in enumerate(tasks.creates):
@@ -139,11 +139,11 @@ def _residue(tasks: Tasks, ancestors: Sequence[int]) -> tuple[int, tuple[int, ..
             creator[buffer] = task
     constant = tasks.initial
     change = [0] * len(tasks)
-    stored: list[Stored] = []
+    stored: list[StoredBuffer] = []
     for buffer, size in enumerate(tasks.sizes):
         readers = () if tasks.kept[buffer] else _last_of(tasks.users[buffer], ancestors)
         if len(readers) > 1:
-            stored.append(Stored(size, creator[buffer], readers))
+            stored.append(StoredBuffer(size, creator[buffer], readers))
             constant -= size if creator[buffer] < 0 else 0
             continue
         if creator[buffer] >= 0:

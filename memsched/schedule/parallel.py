@@ -13,13 +13,13 @@ from memsched.schedule.exact import ExactResult
 from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
-__all__ = ["Job", "search_all"]
+__all__ = ["SegmentJob", "search_all"]
 
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SegmentJob:
     """One part to search, and the bounds (bytes) that hold for it whatever the other parts give."""
 
     tasks: Tasks
@@ -28,7 +28,7 @@ class Job:
     max_states: int
 
 
-def search_all(jobs: Sequence[Job], run: Run) -> list[ExactResult | None]:
+def search_all(jobs: Sequence[SegmentJob], run: Run) -> list[ExactResult | None]:
     """Return the result of each job; None for those that were not begun or not finished when it was time to stop.
 
     Args:
@@ -44,19 +44,19 @@ def search_all(jobs: Sequence[Job], run: Run) -> list[ExactResult | None]:
     return _search_in_processes(jobs, min(workers, len(jobs)), run)
 
 
-def _search_here(job: Job, stop: Callable[[], bool]) -> ExactResult:
+def _search_here(job: SegmentJob, stop: Callable[[], bool]) -> ExactResult:
     return exact.search(
         job.tasks, lower_bound=job.lower_bound, upper_bound=job.upper_bound, max_states=job.max_states, stop=stop
     )
 
 
-def _search_until(job: Job, seconds: float) -> ExactResult:
+def _search_until(job: SegmentJob, seconds: float) -> ExactResult:
     """Search ``job`` in a process of its own; ends by itself after ``seconds``."""
     end = time.monotonic() + seconds
     return _search_here(job, lambda: time.monotonic() >= end)
 
 
-def _search_in_processes(jobs: Sequence[Job], workers: int, run: Run) -> list[ExactResult | None]:
+def _search_in_processes(jobs: Sequence[SegmentJob], workers: int, run: Run) -> list[ExactResult | None]:
     pool = worker_pool(workers)
     seconds = run.remaining()
     futures = [submitted(pool, _search_until, job, seconds) for job in jobs]
@@ -79,14 +79,14 @@ def _wait(futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]) -> s
 
 
 def _gathered(
-    jobs: Sequence[Job], futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]
+    jobs: Sequence[SegmentJob], futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]
 ) -> list[ExactResult | None]:
     for future in _wait(futures, stop):
         future.cancel()
     return [_outcome(future, job, stop) for future, job in zip(futures, jobs, strict=True)]
 
 
-def _outcome(future: Future[ExactResult], job: Job, stop: Callable[[], bool]) -> ExactResult | None:
+def _outcome(future: Future[ExactResult], job: SegmentJob, stop: Callable[[], bool]) -> ExactResult | None:
     """Return what was found elsewhere; a job that was lost there is done again here, unless it is time to stop."""
     if not future.done() or future.cancelled() or future.exception() is not None:
         return None if stop() else _search_here(job, stop)

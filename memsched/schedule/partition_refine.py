@@ -27,14 +27,14 @@ _ROUNDS = 3
 
 def refine_by_moves(graph: Hypergraph, stages: Sequence[int], parts: int, balance: Balance) -> list[int]:
     """Return stages with a cut no larger than that of ``stages``, by moves of one vertex by one stage."""
-    state = _Moves(graph, list(stages), parts, balance)
+    state = _StageMoves(graph, list(stages), parts, balance)
     for _ in range(_PASSES):
         if not state.improve():
             break
     return state.stages
 
 
-class _Moves:
+class _StageMoves:
     """Stages with the end of each net kept up to date."""
 
     def __init__(self, graph: Hypergraph, stages: list[int], parts: int, balance: Balance) -> None:

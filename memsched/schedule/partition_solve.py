@@ -101,7 +101,7 @@ def solve_partitioned(
     """
     if parts != "auto" and parts < 1:
         raise UsageError(f"--partitions {parts} is not possible: give 1 or more, or auto")
-    solver = _Solver(tasks, order, lower_bound, max_states, stop, on_order)
+    solver = _PartitionSolver(tasks, order, lower_bound, max_states, stop, on_order)
     for count in _counts(len(tasks)) if parts == "auto" else (parts,):
         for groups in _partitions(solver, count, memory_aware, rounds, seed):
             if not solver.try_groups(groups) or solver.done():
@@ -118,7 +118,7 @@ def _counts(tasks: int) -> tuple[int, ...]:
 
 
 def _partitions(
-    solver: _Solver, parts: int, memory_aware: bool, rounds: int, seed: int
+    solver: _PartitionSolver, parts: int, memory_aware: bool, rounds: int, seed: int
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Yield partitions to try, each once: from cheap orders and along the best order so far, by rising imbalance."""
     tasks = solver.tasks
@@ -139,7 +139,7 @@ def _partitions(
 
 
 @dataclass(frozen=True, slots=True)
-class _Earlier:
+class _StagePrefix:
     """The tasks of the stages before ``stage``."""
 
     stages: Sequence[int]
@@ -149,7 +149,7 @@ class _Earlier:
         return isinstance(task, int) and self.stages[task] < self.stage
 
 
-class _Solver:
+class _PartitionSolver:
     """The best order so far and what it took."""
 
     def __init__(
@@ -199,7 +199,7 @@ class _Solver:
                 break
             start = residues[part.start - 1] if part.start else self.tasks.initial
             members = whole[part.start : part.stop]
-            ordered, report = self._solve(members, _Earlier(stages, stage), start, before[stage], floor)
+            ordered, report = self._solve(members, _StagePrefix(stages, stage), start, before[stage], floor)
             if report.peak >= self._peak:
                 return not self.stop()
             whole[part.start : part.stop] = ordered
@@ -213,7 +213,7 @@ class _Solver:
         return not self.stop()
 
     def _solve(
-        self, members: list[int], executed: _Earlier, residue: int, peak_before: int, floor: int
+        self, members: list[int], executed: _StagePrefix, residue: int, peak_before: int, floor: int
     ) -> tuple[list[int], PartReport]:
         """Return the members of a stage in a better order where there is one below the peak so far, and its report.
 

@@ -18,7 +18,7 @@ from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
-from memsched.schedule.refine import Incumbent, Search
+from memsched.schedule.refine import Incumbent, RefineSearch
 from memsched.search.progress import PassRecord
 from memsched.search.run import Run
 
@@ -154,7 +154,7 @@ class _State:
     def search(self, tasks: Tasks, solver: str, partitions: int | Literal["auto"]) -> int:
         """Run the exact methods; return the number of segments."""
         since, before = time.monotonic(), self.best.peak
-        search = Search(
+        search = RefineSearch(
             tasks=tasks,
             run=self._run,
             on_order=self._found,

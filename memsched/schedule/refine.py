@@ -17,12 +17,12 @@ from memsched.graph.dag import topological_order
 from memsched.schedule import backtrack, cpsat, exact, windows
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
 from memsched.schedule.exact import ExactResult
-from memsched.schedule.parallel import Job, search_all
+from memsched.schedule.parallel import SegmentJob, search_all
 from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.segments import split
 from memsched.search.run import Run
 
-__all__ = ["Incumbent", "Outcome", "Search", "run"]
+__all__ = ["Incumbent", "RefineEffort", "RefineSearch", "run"]
 
 _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
@@ -51,7 +51,7 @@ class Incumbent:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class RefineSearch:
     """What a search works on and whom it tells.
 
     Attributes:
@@ -67,7 +67,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RefineEffort:
     """How much was done."""
 
     states: int
@@ -75,8 +75,8 @@ class Outcome:
 
 
 def run(
-    search: Search, best: Incumbent, lower_bound: int, solver: str, partitions: int | Literal["auto"] = "auto"
-) -> Outcome:
+    search: RefineSearch, best: Incumbent, lower_bound: int, solver: str, partitions: int | Literal["auto"] = "auto"
+) -> RefineEffort:
     """Improve ``best`` and the bound until they meet, the time is up or every method has ended.
 
     Args:
@@ -84,16 +84,16 @@ def run(
             a proof is not had at once, into as many as the tasks suggest.
     """
     parts = split(search.tasks)
-    state = _State(search, parts, best, lower_bound)
+    state = _SegmentOrders(search, parts, best, lower_bound)
     state.bounds()
     for step in _plan(state, solver, partitions):
         if state.done():
             break
         step()
-    return Outcome(state.states, len(parts))
+    return RefineEffort(state.states, len(parts))
 
 
-def _plan(state: _State, solver: str, partitions: int | Literal["auto"]) -> list[Callable[[], None]]:
+def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"]) -> list[Callable[[], None]]:
     """Return the methods in turn, each with the share of the time limit by which it ends.
 
     A short search proves most models at once; where it does not, an order near the optimum is worth having first.
@@ -115,10 +115,12 @@ def _plan(state: _State, solver: str, partitions: int | Literal["auto"]) -> list
     return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
 
 
-class _State:
+class _SegmentOrders:
     """The segments with the best order known for each, and what is proven of them."""
 
-    def __init__(self, search: Search, parts: Sequence[tuple[Tasks, range]], best: Incumbent, lower_bound: int) -> None:
+    def __init__(
+        self, search: RefineSearch, parts: Sequence[tuple[Tasks, range]], best: Incumbent, lower_bound: int
+    ) -> None:
         self.search = search
         self.best = best
         self.lower_bound = lower_bound
@@ -223,7 +225,7 @@ class _State:
         self._take(first, result)
         others = [index for index in others if self._peaks[index] > self.lower_bound]
         jobs = [
-            Job(self._parts[index], self.lower_bound, self.best.peak, self._most_states(index, max_states))
+            SegmentJob(self._parts[index], self.lower_bound, self.best.peak, self._most_states(index, max_states))
             for index in others
         ]
         # Starting processes takes longer than most searches; the effort so far tells which these are.

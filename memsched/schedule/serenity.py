@@ -83,7 +83,7 @@ def serenity(
     complete = True
     for segment, (part, numbers) in enumerate(split(tasks)):
         left = max_states - sum(step.states for step in budgets)
-        program = _Program(part, states_per_step, stop)
+        program = _SegmentProgram(part, states_per_step, stop)
         found = _bisect(program, segment, left, budgets)
         complete &= found is not None
         order += [numbers[task] for task in (found if found is not None else program.kahn)]
@@ -91,7 +91,7 @@ def serenity(
     return SerenityResult(tuple(order), peak, sum(step.states for step in budgets), tuple(budgets), complete)
 
 
-def _bisect(program: _Program, segment: int, max_states: int, budgets: list[BudgetStep]) -> list[int] | None:
+def _bisect(program: _SegmentProgram, segment: int, max_states: int, budgets: list[BudgetStep]) -> list[int] | None:
     """Adapt the budget until there is a solution; None when that is out of reach."""
     # No order fits in ``low``; with ``high`` there are too many downsets.
     low, high, budget = 0, program.kahn_peak + 1, program.kahn_peak
@@ -110,7 +110,7 @@ def _bisect(program: _Program, segment: int, max_states: int, budgets: list[Budg
         budget = (low + high) // 2
 
 
-class _Program:
+class _SegmentProgram:
     """The dynamic programming over one segment."""
 
     def __init__(self, tasks: Tasks, states_per_step: int, stop: Callable[[], bool]) -> None:

@@ -57,7 +57,7 @@ def improve(
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
+class _WindowPrefix:
     """The tasks at positions before ``start``."""
 
     position: Sequence[int]
@@ -103,7 +103,7 @@ class _Improver:
     def _reorder(self, start: int, end: int) -> bool:
         window = sorted(self.order[start:end])
         residue = self._residues[start - 1] if start else self._tasks.initial
-        part = restrict(self._tasks, window, _Before(self._position, start), residue)
+        part = restrict(self._tasks, window, _WindowPrefix(self._position, start), residue)
         found = exact.search(
             part,
             lower_bound=self._lower_bound,

@@ -9,9 +9,9 @@ from dataclasses import replace
 from memsched.graph.model import Graph
 from memsched.regions.rules import Geometry, Refusal, Window
 from memsched.tiling.local import Intervals, halo_tensors
-from memsched.tiling.pieces import Group, members_of
+from memsched.tiling.pieces import TilingGroup, members_of
 
-__all__ = ["Choices"]
+__all__ = ["TilingChoices"]
 
 _MOST_PIECES = 144
 """Of a group: with more, what a slice or a concatenation costs in time outweighs the little memory that they save."""
@@ -20,7 +20,7 @@ _FIRST_COUNTS = (2, 4, 8, 16, 32)
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 
 
-class Choices:
+class TilingChoices:
     """The ways of cutting the ops [first, last] of the graph that ``intervals`` knows."""
 
     def __init__(self, intervals: Intervals, first: int, last: int) -> None:
@@ -57,7 +57,7 @@ class Choices:
         maps = () if isinstance(geometry, Refusal) else geometry.operands.get(0, ())
         return any(isinstance(one.rule, Window) and one.rule.kernel > 1 for one in maps)
 
-    def ladders(self) -> Iterator[list[Group]]:
+    def ladders(self) -> Iterator[list[TilingGroup]]:
         """Yield series of ways with more and more pieces; a series may be left where it gets worse."""
         rows, others = self._spatial[:1], self._others[::-1]
         if rows:
@@ -67,25 +67,25 @@ class Choices:
         for kept in dict.fromkeys(((), narrow)):
             for axis in rows:
                 yield [
-                    Group(self.ops, (axis,), (count,), kept, self._padable)
+                    TilingGroup(self.ops, (axis,), (count,), kept, self._padable)
                     for count in _FIRST_COUNTS
                     if count <= self._sizes[axis]
                 ]
         for axis in others:
-            yield [Group(self.ops, (axis,), (count,)) for count in _FIRST_COUNTS if count <= self._sizes[axis]]
+            yield [TilingGroup(self.ops, (axis,), (count,)) for count in _FIRST_COUNTS if count <= self._sizes[axis]]
         if len(self._spatial) > 1:
             first, second = self._spatial[:2]
             yield [
-                Group(self.ops, (first, second), (count, 2), (), self._padable)
+                TilingGroup(self.ops, (first, second), (count, 2), (), self._padable)
                 for count in _FIRST_COUNTS[1:]
                 if count <= self._sizes[first]
             ]
 
-    def near(self, group: Group) -> Iterator[Group]:
+    def near(self, group: TilingGroup) -> Iterator[TilingGroup]:
         """Yield the ways that differ from ``group`` in one respect, of not too many pieces."""
         return (one for one in self._near(group) if math.prod(one.counts) <= _MOST_PIECES)
 
-    def _near(self, group: Group) -> Iterator[Group]:
+    def _near(self, group: TilingGroup) -> Iterator[TilingGroup]:
         for place, axis in enumerate(group.axes):
             for count in self._around(group.counts[place], self._sizes[axis]):
                 counts = (*group.counts[:place], count, *group.counts[place + 1 :])
@@ -110,7 +110,7 @@ class Choices:
             padded = set(group.padded) ^ {op}
             yield replace(group, padded=tuple(sorted(padded)))
 
-    def _kept_near(self, group: Group) -> Iterator[Group]:
+    def _kept_near(self, group: TilingGroup) -> Iterator[TilingGroup]:
         for tensor in self._halos:
             yield replace(group, kept=tuple(sorted({*group.kept} ^ {tensor})))
 

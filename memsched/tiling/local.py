@@ -21,17 +21,17 @@ from memsched.lowering.litert_kernels import lasting_bytes
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
-from memsched.tiling.pieces import Group, Pieces, Runs, members_of, plan_pieces
+from memsched.tiling.pieces import Pieces, Runs, TilingGroup, members_of, plan_pieces
 from memsched.tiling.rewrite import rewrite
 
-__all__ = ["Interval", "Intervals", "Judged", "halo_tensors", "looks_at_one"]
+__all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GroupCost:
     """A group with what it costs: its largest footprint in bytes, and its extra multiply-accumulates."""
 
-    group: Group
+    group: TilingGroup
     peak: int
     extra_macs: int
 
@@ -82,7 +82,7 @@ class Intervals:
                 yield op, geometry.reason
                 continue
             axes = [axis for axis, size in enumerate(geometry.shape) if size > 1]
-            groups = [Group((op,), (axis,), (2,)) for axis in axes]
+            groups = [TilingGroup((op,), (axis,), (2,)) for axis in axes]
             alone = [
                 plan_pieces(self.graph, group, self.dialect, self.geometries, readers=self.readers) for group in groups
             ]
@@ -107,8 +107,8 @@ class Intervals:
         return Interval(first, last, base, base + entering + leaving, max(self.footprints[first : last + 1]))
 
     def judge(
-        self, interval: Interval, group: Group, most_macs: int, rivals: Sequence[Judged] = ()
-    ) -> Judged | Refusal:
+        self, interval: Interval, group: TilingGroup, most_macs: int, rivals: Sequence[GroupCost] = ()
+    ) -> GroupCost | Refusal:
         """Return what ``group``, whose ops are the interval's, costs in pieces, or why it is not to be cut so.
 
         Args:
@@ -136,7 +136,7 @@ class Intervals:
         )
         # What the group's kernels keep is in the base already.
         kept = lasting_bytes(local) if self.target.kernels else 0
-        return Judged(group, profile.peak + interval.base - kept, rewritten.macs - given)
+        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given)
 
     def _least(self, graph: Graph, pieces: Pieces) -> int:
         """Return bytes that the pieces cannot do without: what one op of a piece reads and makes within the group."""

@@ -19,11 +19,11 @@ from memsched.regions.rules import Geometry, Refusal, RefusedError
 from memsched.tiling.runs import OpPiece, run_of
 
 __all__ = [
-    "Group",
     "Members",
     "Piece",
     "Pieces",
     "Runs",
+    "TilingGroup",
     "hull",
     "members_of",
     "plan_pieces",
@@ -31,7 +31,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TilingGroup:
     """Consecutive ops that are computed piece by piece.
 
     Attributes:
@@ -87,7 +87,7 @@ class Members:
 class Pieces:
     """A group as it will be computed."""
 
-    group: Group
+    group: TilingGroup
     members: Members
     pieces: tuple[Piece, ...]
     macs: int
@@ -120,7 +120,7 @@ def members_of(graph: Graph, ops: Sequence[int], readers: Sequence[Sequence[int]
 
 def plan_pieces(
     graph: Graph,
-    group: Group,
+    group: TilingGroup,
     dialect: Dialect,
     geometries: Mapping[int, Geometry | Refusal] | None = None,
     known: Runs | None = None,
@@ -137,7 +137,7 @@ def plan_pieces(
     """
     try:
         members = members_of(graph, group.ops, readers)
-        return _Planner(graph, group, members, dialect, geometries or {}, {} if known is None else known).plan(
+        return _PiecePlanner(graph, group, members, dialect, geometries or {}, {} if known is None else known).plan(
             most_macs
         )
     except RefusedError as error:
@@ -150,11 +150,11 @@ def hull(first: Region, second: Region) -> Region:
     return Region(tuple((min(a, c), max(b, d)) for (a, b), (c, d) in pairs))
 
 
-class _Planner:
+class _PiecePlanner:
     def __init__(
         self,
         graph: Graph,
-        group: Group,
+        group: TilingGroup,
         members: Members,
         dialect: Dialect,
         geometries: Mapping[int, Geometry | Refusal],

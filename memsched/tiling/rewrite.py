@@ -16,11 +16,11 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import whole
-from memsched.regions.rules import Full, Geometry, Pointwise, Refusal, Window
+from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
 from memsched.tiling.pieces import Piece, Pieces
 from memsched.tiling.runs import OpPiece, shape_attributes
 
-__all__ = ["Rewritten", "rewrite"]
+__all__ = ["TiledGraph", "rewrite"]
 
 
 _RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
@@ -28,7 +28,7 @@ _RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class TiledGraph:
     """A graph with some groups in pieces.
 
     Attributes:
@@ -46,7 +46,7 @@ def rewrite(
     geometries: Mapping[int, Geometry | Refusal] | None = None,
     *,
     tidy: bool = True,
-) -> Rewritten:
+) -> TiledGraph:
     """Return ``graph`` with each of ``groups``, which do not overlap, computed piece by piece.
 
     Tensors made and read inside one group only are gone; all others keep their names.
@@ -55,7 +55,7 @@ def rewrite(
         geometries: What `describe` gives for ops of the graph, where the caller has it already.
         tidy: Leave out the tensors that are gone, which costs a look at everything.
     """
-    writer = _Writer(graph, dialect, geometries or {})
+    writer = _GraphWriter(graph, dialect, geometries or {})
     first = {pieces.group.ops[0]: pieces for pieces in groups}
     inside = {op for pieces in groups for op in pieces.group.ops}
     if sum(len(pieces.group.ops) for pieces in groups) != len(inside):
@@ -67,11 +67,11 @@ def rewrite(
             writer.keep(op)
     gone = {tensor for pieces in groups for tensor in pieces.members.inner}
     result = writer.graph(gone if tidy else set())
-    return Rewritten(result, sum(op.macs for op in result.ops))
+    return TiledGraph(result, sum(op.macs for op in result.ops))
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HolderTensor:
     """A tensor of the new graph that holds ``region`` of a tensor of the old one; ``made``: by a piece."""
 
     tensor: int
@@ -79,7 +79,7 @@ class _Held:
     made: bool
 
 
-class _Writer:
+class _GraphWriter:
     def __init__(self, graph: Graph, dialect: Dialect, geometries: Mapping[int, Geometry | Refusal]) -> None:
         self._given, self._dialect = graph, dialect
         self._tensors = list(graph.tensors)
@@ -116,8 +116,8 @@ class _Writer:
 
     def group(self, pieces: Pieces) -> None:
         """Write all pieces of a group and join its outputs."""
-        parts: dict[int, list[_Held]] = {tensor: [] for tensor in pieces.members.outputs}
-        left: dict[int, _Held] = {}
+        parts: dict[int, list[_HolderTensor]] = {tensor: [] for tensor in pieces.members.outputs}
+        left: dict[int, _HolderTensor] = {}
         wanted = _left_behind(pieces.pieces)
         for number, piece in enumerate(pieces.pieces):
             left = self._piece(pieces, piece, number, left, wanted[number], parts)
@@ -131,13 +131,13 @@ class _Writer:
         pieces: Pieces,
         piece: Piece,
         number: int,
-        left: Mapping[int, _Held],
+        left: Mapping[int, _HolderTensor],
         wanted: Mapping[int, Region],
-        parts: Mapping[int, list[_Held]],
-    ) -> dict[int, _Held]:
+        parts: Mapping[int, list[_HolderTensor]],
+    ) -> dict[int, _HolderTensor]:
         """Write one piece; return what it leaves for the next, ``wanted``."""
-        held: dict[int, _Held] = {tensor: self._all_of(tensor) for tensor in pieces.members.inputs}
-        slices: dict[tuple[int, Region], _Held] = {}
+        held: dict[int, _HolderTensor] = {tensor: self._all_of(tensor) for tensor in pieces.members.inputs}
+        slices: dict[tuple[int, Region], _HolderTensor] = {}
         runs = {run.op: run for run in piece.ops}
         # What this piece has no use for waits for a later one.
         leaves = {tensor: left[tensor] for tensor in wanted if tensor not in piece.needed}
@@ -172,11 +172,11 @@ class _Writer:
         self,
         tensor: int,
         piece: Piece,
-        left: Mapping[int, _Held],
-        made: _Held | None,
-        slices: dict[tuple[int, Region], _Held],
+        left: Mapping[int, _HolderTensor],
+        made: _HolderTensor | None,
+        slices: dict[tuple[int, Region], _HolderTensor],
         number: int,
-    ) -> _Held:
+    ) -> _HolderTensor:
         """Return the part of a tensor that the piece works on: what was kept, and what was made."""
         kept = piece.kept.get(tensor)
         if kept is None:
@@ -195,11 +195,15 @@ class _Writer:
         )
         made = self._cut(tensor, made, fresh, slices, number)
         joined = self._concat(tensor, [old.tensor, made.tensor], axis, piece.needed[tensor], f"#{number}.joined")
-        return _Held(joined, piece.needed[tensor], True)
+        return _HolderTensor(joined, piece.needed[tensor], True)
 
     def _run(
-        self, run: OpPiece, held: Mapping[int, _Held], slices: dict[tuple[int, Region], _Held], number: int
-    ) -> _Held:
+        self,
+        run: OpPiece,
+        held: Mapping[int, _HolderTensor],
+        slices: dict[tuple[int, Region], _HolderTensor],
+        number: int,
+    ) -> _HolderTensor:
         """Write one run of an op, on whatever more its inputs hold where that does no harm."""
         op = self._given.ops[run.op]
         geometry = self._geometry(run.op)
@@ -215,7 +219,7 @@ class _Writer:
             reads = (self._pad(op.inputs[0], reads[0], run.padding, number), *reads[1:])
         return self._write(run, reads, run.computed, number)
 
-    def _wider(self, op: Op, geometry: Geometry, run: OpPiece, held: Mapping[int, _Held]) -> Region | None:
+    def _wider(self, op: Op, geometry: Geometry, run: OpPiece, held: Mapping[int, _HolderTensor]) -> Region | None:
         """Return the output for all that the inputs hold, where the op looks at one element at a time; None if not."""
         extents = list(run.computed.ranges)
         wider = False
@@ -227,7 +231,7 @@ class _Writer:
                 one = geometry.operands[position][axis]
                 if own == asked:
                     # Another operand may be wider here, which this one then is not.
-                    if not isinstance(one.rule, Full) and extents[one.output] != run.computed.ranges[one.output]:
+                    if not isinstance(one.rule, WholeAxis) and extents[one.output] != run.computed.ranges[one.output]:
                         return None
                     continue
                 if not held[tensor].made or not _looks_at_one(one.rule):
@@ -241,7 +245,9 @@ class _Writer:
         return Region(tuple(extents))
 
     @staticmethod
-    def _disagrees(op: Op, geometry: Geometry, held: Mapping[int, _Held], extents: Sequence[tuple[int, int]]) -> bool:
+    def _disagrees(
+        op: Op, geometry: Geometry, held: Mapping[int, _HolderTensor], extents: Sequence[tuple[int, int]]
+    ) -> bool:
         return any(
             _looks_at_one(one.rule) and held[tensor].region.ranges[axis] != extents[one.output]
             for position, tensor in zip(op.positions, op.inputs, strict=True)
@@ -256,7 +262,7 @@ class _Writer:
             self._geometries[op] = found
         return self._geometries[op]
 
-    def _write(self, run: OpPiece, reads: Sequence[_Held], extents: Region, number: int) -> _Held:
+    def _write(self, run: OpPiece, reads: Sequence[_HolderTensor], extents: Region, number: int) -> _HolderTensor:
         op = self._given.ops[run.op]
         tensor = op.outputs[0]
         made = self._new(tensor, _shape(extents), f"#{number}")
@@ -281,16 +287,21 @@ class _Writer:
                 region=extents,
             )
         )
-        return _Held(made, extents, True)
+        return _HolderTensor(made, extents, True)
 
     # Helpers -------------------------------------------------------------------------------------------------------
 
-    def _all_of(self, tensor: int) -> _Held:
-        return _Held(tensor, whole(self._given.tensors[tensor].shape or ()), False)
+    def _all_of(self, tensor: int) -> _HolderTensor:
+        return _HolderTensor(tensor, whole(self._given.tensors[tensor].shape or ()), False)
 
     def _cut(
-        self, tensor: int, held: _Held, region: Region, slices: dict[tuple[int, Region], _Held], number: int
-    ) -> _Held:
+        self,
+        tensor: int,
+        held: _HolderTensor,
+        region: Region,
+        slices: dict[tuple[int, Region], _HolderTensor],
+        number: int,
+    ) -> _HolderTensor:
         """Return exactly ``region`` of a tensor, of which ``held`` has at least that."""
         if held.region == region:
             return held
@@ -302,19 +313,19 @@ class _Writer:
             made = self._new(tensor, _shape(region), f"#{number}.slice")
             attributes = self._dialect.slice_attributes(_shape(held.region), starts, ends)
             self._help(self._dialect.slice_type, (held.tensor,), made, attributes)
-            slices[key] = _Held(made, region, True)
+            slices[key] = _HolderTensor(made, region, True)
         return slices[key]
 
-    def _pad(self, tensor: int, held: _Held, pads: Sequence[tuple[int, int]], number: int) -> _Held:
+    def _pad(self, tensor: int, held: _HolderTensor, pads: Sequence[tuple[int, int]], number: int) -> _HolderTensor:
         shape = [size + before + after for size, (before, after) in zip(_shape(held.region), pads, strict=True)]
         made = self._new(tensor, shape, f"#{number}.padded")
         self._help(self._dialect.pad_type, (held.tensor,), made, self._dialect.pad_attributes(pads))
-        return _Held(made, held.region, True)
+        return _HolderTensor(made, held.region, True)
 
-    def _join(self, tensor: int, parts: Sequence[_Held], pieces: Pieces) -> None:
+    def _join(self, tensor: int, parts: Sequence[_HolderTensor], pieces: Pieces) -> None:
         """Lay the pieces of an output one after the other: along the last cut axis first."""
         axes, counts = pieces.group.axes, pieces.group.counts
-        current: Sequence[_Held] = parts
+        current: Sequence[_HolderTensor] = parts
         for axis, count in reversed(list(zip(axes, counts, strict=True))[1:]):
             rows = [current[at : at + count] for at in range(0, len(current), count)]
             current = [
@@ -325,7 +336,7 @@ class _Writer:
         attributes = self._dialect.concat_attributes(axes[0])
         self._help(self._dialect.concat_type, [part.tensor for part in current], tensor, attributes)
 
-    def _few(self, tensor: int, parts: Sequence[_Held], axis: int) -> Sequence[_Held]:
+    def _few(self, tensor: int, parts: Sequence[_HolderTensor], axis: int) -> Sequence[_HolderTensor]:
         """Return ``parts``, neighbours joined until one concatenation takes them: as few as that needs.
 
         Where joins copy, these need no more memory than the last one, which holds all parts twice: of each part there
@@ -334,7 +345,7 @@ class _Writer:
         most = self._dialect.most_joined or len(parts)
         while len(parts) > most:
             left = len(parts) - most
-            joined: list[_Held] = []
+            joined: list[_HolderTensor] = []
             at = 0
             while at < len(parts):
                 size = min(most, left + 1)
@@ -345,11 +356,11 @@ class _Writer:
             parts = joined
         return parts
 
-    def _strip(self, tensor: int, row: Sequence[_Held], axis: int, suffix: str) -> _Held:
+    def _strip(self, tensor: int, row: Sequence[_HolderTensor], axis: int, suffix: str) -> _HolderTensor:
         ranges = list(row[0].region.ranges)
         ranges[axis] = (ranges[axis][0], row[-1].region.ranges[axis][1])
         region = Region(tuple(ranges))
-        return _Held(self._concat(tensor, [part.tensor for part in row], axis, region, suffix), region, True)
+        return _HolderTensor(self._concat(tensor, [part.tensor for part in row], axis, region, suffix), region, True)
 
     def _concat(self, tensor: int, parts: Sequence[int], axis: int, region: Region, suffix: str) -> int:
         made = self._new(tensor, _shape(region), suffix)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import Needed, deduce
-from memsched.regions.rules import Geometry, Mirrored, Refusal, RefusedError, Transposed, Window
+from memsched.regions.ranges import PieceNeeds, deduce
+from memsched.regions.rules import Geometry, Reflection, Refusal, RefusedError, TransposedWindow, Window
 from memsched.tiling.spill import spilled
 
 __all__ = ["OpPiece", "run_of", "shape_attributes"]
@@ -76,7 +76,7 @@ class _Words:
     dialect: Dialect
     padded: bool
 
-    def run(self, wanted: Region, needed: Needed) -> OpPiece:
+    def run(self, wanted: Region, needed: PieceNeeds) -> OpPiece:
         value, geometry, op = self.value, self.geometry, self.number
         computed = needed.computed(wanted)
         reads = tuple(one.region for one in needed.inputs if one.region is not None)
@@ -107,14 +107,15 @@ class _Words:
             raise RefusedError(f"op '{value.name}' ({value.type}): its padding cannot be expressed in a piece")
         return OpPiece(op, wanted, computed, reads, needed.inputs[0].pads, {**bare, **needed.attributes})
 
-    def _other_words(self, wanted: Region, needed: Needed) -> Attributes | None:
+    def _other_words(self, wanted: Region, needed: PieceNeeds) -> Attributes | None:
         """Return the attributes of a piece of an op whose pads are no window's: transposed convolutions, pads."""
         value, geometry = self.value, self.geometry
         moved = [
             one.output
             for operand in geometry.operands.values()
             for one in operand
-            if isinstance(one.rule, Mirrored | Transposed) or (value.type in _PADS and isinstance(one.rule, Window))
+            if isinstance(one.rule, Reflection | TransposedWindow)
+            or (value.type in _PADS and isinstance(one.rule, Window))
         ]
         untouched = all(wanted.ranges[axis] == (0, geometry.shape[axis]) for axis in moved)
         # What is needed of a transposed convolution puts padding of the output into pads, always.
@@ -147,7 +148,7 @@ def _is_whole(geometry: Geometry, axis: int, wanted: Region, read: Region) -> bo
     return (wanted.ranges[output], read.ranges[axis]) == whole
 
 
-def _macs(geometry: Geometry, macs: int, needed: Needed, computed: Region) -> int:
+def _macs(geometry: Geometry, macs: int, needed: PieceNeeds, computed: Region) -> int:
     """Return the work of a piece, what it computes beside the part asked for included."""
     size = math.prod(stop - start for start, stop in computed.ranges)
     return max(needed.macs, macs * size // math.prod(geometry.shape))

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.regions.rules import Full, Geometry, Refusal
+from memsched.regions.rules import Geometry, Refusal, WholeAxis
 from memsched.search.run import Run
 from memsched.targets.model import Target
-from memsched.tiling.choices import Choices
-from memsched.tiling.local import Interval, Intervals, Judged, looks_at_one
-from memsched.tiling.pieces import Group
+from memsched.tiling.choices import TilingChoices
+from memsched.tiling.local import GroupCost, Interval, Intervals, looks_at_one
+from memsched.tiling.pieces import TilingGroup
 
-__all__ = ["Found", "FrontierPoint", "Search", "search"]
+__all__ = ["FrontierPoint", "TilingResult", "TilingSearch", "search"]
 
 _LONGEST = 48
 _LONGEST_OF_ALL = 96
@@ -69,11 +69,11 @@ class FrontierPoint:
 
     peak: int
     extra_macs: int
-    groups: tuple[Group, ...]
+    groups: tuple[TilingGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TilingResult:
     """What a search found.
 
     Attributes:
@@ -99,9 +99,9 @@ def search(
     *,
     most_macs: int,
     budget: int | None = None,
-) -> Found:
-    """Return the groups of ``graph`` to cut, as `Search` finds them by the end of ``run``."""
-    one = Search(graph, target, dialect, run, most_macs=most_macs, budget=budget)
+) -> TilingResult:
+    """Return the groups of ``graph`` to cut, as `TilingSearch` finds them by the end of ``run``."""
+    one = TilingSearch(graph, target, dialect, run, most_macs=most_macs, budget=budget)
     return one.run(run.deadline(), run.deadline(), run.limits.effort if run.limits.time_limit != 0 else 0.0)
 
 
@@ -109,7 +109,8 @@ def _collapses(geometry: Geometry) -> bool:
     """Whether an op needs all of an axis that its output does not have: a reduction over an image."""
     shape = geometry.shape
     return any(
-        isinstance(one.rule, Full) and geometry.shapes[position][axis] > 1 == (shape[axis] if axis < len(shape) else 1)
+        isinstance(one.rule, WholeAxis)
+        and geometry.shapes[position][axis] > 1 == (shape[axis] if axis < len(shape) else 1)
         for position, maps in geometry.operands.items()
         for axis, one in enumerate(maps)
     )
@@ -126,13 +127,13 @@ def _thinned(places: list[int], residues: Sequence[int]) -> list[int]:
     return kept
 
 
-class Search:
+class TilingSearch:
     """A search for the groups of ``graph`` to cut, which may be left and taken up again.
 
     Args:
         graph: Not lowered, its ops in order of execution.
         run: Who may end it with what was found, and who is told the best peak whenever it or its work changes; when
-            it ends by itself is said to `Search.run`.
+            it ends by itself is said to `TilingSearch.run`.
         most_macs: Extra multiply-accumulates permitted.
         budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
         enough: Whether a point without extra work, whose peak is within the budget, ends the search; without it any
@@ -154,9 +155,9 @@ class Search:
         self._most, self._budget = most_macs, budget
         self._footprints = list(intervals.footprints)
         self._known: dict[tuple[int, int], Interval] = {}
-        self._choices: dict[tuple[int, int], Choices] = {}
-        self._judged: dict[Group, Judged | None] = {}
-        self._curves: dict[tuple[int, int], list[Judged]] = {}
+        self._choices: dict[tuple[int, int], TilingChoices] = {}
+        self._judged: dict[TilingGroup, GroupCost | None] = {}
+        self._curves: dict[tuple[int, int], list[GroupCost]] = {}
         self._opened: set[tuple[int, int]] = set()
         self._work = 0
         self._longest = _LONGEST
@@ -164,7 +165,7 @@ class Search:
         self._asked = run
         self._enough = enough or (lambda _: True)
         self._dropped: Counter[tuple[int, int]] = Counter()
-        self._waiting_ways: Iterator[Group] | None = None
+        self._waiting_ways: Iterator[TilingGroup] | None = None
 
     @functools.cached_property
     def _wide(self) -> list[int]:
@@ -196,7 +197,7 @@ class Search:
 
     # The loop ------------------------------------------------------------------------------------------------------
 
-    def run(self, pause: float, end: float, effort: float | None = None) -> Found:
+    def run(self, pause: float, end: float, effort: float | None = None) -> TilingResult:
         """Try what may help until nothing is left or the time is up, and return what is found by then.
 
         Args:
@@ -208,7 +209,7 @@ class Search:
         """
         most = math.inf if effort is None else effort * _WORK_PER_SECOND
         if self._waiting_ways is None and (not most or self._asked.stop()):
-            return Found(self._best, (self._best,), (), 0, exhausted=False)
+            return TilingResult(self._best, (self._best,), (), 0, exhausted=False)
         if self._waiting_ways is None:
             self._waiting_ways = self._proposals()
         for group in self._waiting_ways:
@@ -219,7 +220,7 @@ class Search:
                 return self._found(exhausted=False)
         return self._found(exhausted=True)
 
-    def drop(self, groups: Iterable[Group]) -> None:
+    def drop(self, groups: Iterable[TilingGroup]) -> None:
         """Forget ``groups``, which cannot be made after all, and of ops with which that happens often all ways."""
         for group in groups:
             pair = group.ops[0], group.ops[-1]
@@ -243,7 +244,7 @@ class Search:
             self._choose()
         return bool(self._best.groups)
 
-    def _proposals(self) -> Iterator[Group]:
+    def _proposals(self) -> Iterator[TilingGroup]:
         """Yield groups to be judged; what is judged decides what comes next."""
         while self._footprints:
             self._choose()
@@ -256,7 +257,7 @@ class Search:
             if not new:
                 self._longest = _LONGEST_OF_ALL
 
-    def _next_steps(self) -> Iterator[Group]:
+    def _next_steps(self) -> Iterator[TilingGroup]:
         # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
         best = self._best
         if self._budget is not None:
@@ -343,12 +344,12 @@ class Search:
             self._known[first, last] = self._intervals.interval(first, last)
         return self._known[first, last]
 
-    def _choices_of(self, first: int, last: int) -> Choices:
+    def _choices_of(self, first: int, last: int) -> TilingChoices:
         if (first, last) not in self._choices:
-            self._choices[first, last] = Choices(self._intervals, first, last)
+            self._choices[first, last] = TilingChoices(self._intervals, first, last)
         return self._choices[first, last]
 
-    def _open(self, first: int, last: int) -> Iterator[Group]:
+    def _open(self, first: int, last: int) -> Iterator[TilingGroup]:
         """Yield the first ways of cutting an interval, each series until it gets worse."""
         self._opened.add((first, last))
         for series in self._choices_of(first, last).ladders():
@@ -361,7 +362,7 @@ class Search:
                     break
                 least = judged.peak
 
-    def _around(self, group: Group) -> Iterator[Group]:
+    def _around(self, group: TilingGroup) -> Iterator[TilingGroup]:
         """Yield ways near one in use, and the same way for the neighbouring intervals."""
         first, last = group.ops[0], group.ops[-1]
         for near in self._choices_of(first, last).near(group):
@@ -381,7 +382,7 @@ class Search:
                 found.append((places[left], places[right] - 1))
         return found
 
-    def _judge(self, group: Group) -> None:
+    def _judge(self, group: TilingGroup) -> None:
         first, last = group.ops[0], group.ops[-1]
         interval = self._interval(first, last)
         self._work += len(group.ops) * math.prod(group.counts) + _WORK_BESIDE
@@ -432,14 +433,14 @@ class Search:
     def _cheapest(self, peak: int) -> FrontierPoint | None:
         """Return the least extra work with which no step exceeds ``peak``: a shortest path along the order."""
         count = len(self._footprints)
-        ending: dict[int, list[tuple[int, Judged]]] = {}
+        ending: dict[int, list[tuple[int, GroupCost]]] = {}
         for (first, last), curve in self._curves.items():
             fitting = [judged for judged in curve if judged.peak <= peak]
             if fitting:
                 least = min(fitting, key=lambda one: (one.extra_macs, one.peak))
                 ending.setdefault(last, []).append((first, least))
         work: list[float] = [0.0] * (count + 1)
-        taken: list[tuple[int, Judged | None]] = [(0, None)] * (count + 1)
+        taken: list[tuple[int, GroupCost | None]] = [(0, None)] * (count + 1)
         for op in range(count):
             work[op + 1] = work[op] if self._footprints[op] <= peak else math.inf
             taken[op + 1] = op, None
@@ -449,7 +450,7 @@ class Search:
                     work[op + 1], taken[op + 1] = cost, (first, judged)
         if math.isinf(work[count]):
             return None
-        groups: list[Group] = []
+        groups: list[TilingGroup] = []
         high, at = 0, count
         while at:
             before, chosen = taken[at]
@@ -461,10 +462,10 @@ class Search:
             at = before
         return FrontierPoint(high, int(work[count]), tuple(reversed(groups)))
 
-    def _found(self, *, exhausted: bool) -> Found:
+    def _found(self, *, exhausted: bool) -> TilingResult:
         self._choose()
         point = self._within(self._budget) if self._budget is not None else None
-        return Found(
+        return TilingResult(
             best=point or self._best,
             frontier=tuple(self._frontier()),
             refusals=tuple(self._refusals()),

@@ -18,16 +18,16 @@ from typing import Literal, TypeVar
 
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
-from memsched.regions.ranges import Needed, deduce, whole
+from memsched.regions.ranges import PieceNeeds, deduce, whole
 from memsched.regions.rules import Geometry, Refusal
 
-__all__ = ["AxisChoice", "Group", "Tiled", "Traced", "axes", "cuts", "tile", "trace"]
+__all__ = ["AxisChoice", "PieceTrace", "TransferGroup", "TransferPieces", "axes", "cuts", "tile", "trace"]
 
 Halo = Literal["recompute", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class PieceTrace:
     """What one piece of a group needs and computes.
 
     Attributes:
@@ -43,12 +43,12 @@ class Traced:
     regions: Mapping[int, Region]
     computed: Mapping[int, Region]
     kept: Mapping[int, Region]
-    needed: Mapping[int, Needed]
+    needed: Mapping[int, PieceNeeds]
     macs: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tiled:
+class TransferPieces:
     """A group in pieces.
 
     Attributes:
@@ -56,7 +56,7 @@ class Tiled:
         extra_macs: Per op what all its pieces compute beyond the op itself; below 0 where parts are never needed.
     """
 
-    pieces: tuple[Traced, ...]
+    pieces: tuple[PieceTrace, ...]
     extra_macs: Mapping[int, int]
 
 
@@ -77,7 +77,7 @@ class AxisChoice:
     refusal: Refusal | None
 
 
-class Group:
+class TransferGroup:
     """A set of ops that is computed in pieces; their descriptions are made once.
 
     Attributes:
@@ -90,7 +90,7 @@ class Group:
         self.graph = graph
         self.ops = tuple(sorted(set(ops)))
         self._geometry: dict[int, Geometry] = {}
-        self._deduced: dict[tuple[int, Region], Needed | Refusal] = {}
+        self._deduced: dict[tuple[int, Region], PieceNeeds | Refusal] = {}
         self.refusal: Refusal | None = None
         for op in self.ops:
             found = describe(graph, op)
@@ -105,19 +105,19 @@ class Group:
         self.inputs = tuple(sorted(read - produced))
         self.outputs = tuple(sorted(produced & (outside | set(graph.outputs))))
 
-    def trace(self, regions: Mapping[int, Region], before: Mapping[int, Region] | None = None) -> Traced | Refusal:
+    def trace(self, regions: Mapping[int, Region], before: Mapping[int, Region] | None = None) -> PieceTrace | Refusal:
         """Return what the group needs for ``regions`` of tensors that it produces.
 
         Args:
             regions: Per tensor; several where the group has several outputs.
-            before: `Traced.regions` of the previous piece, whose halo is kept; None to compute all of it again.
+            before: `PieceTrace.regions` of the previous piece, whose halo is kept; None to compute all of it again.
         """
         if self.refusal is not None:
             return self.refusal
         required = dict(regions)
         computed: dict[int, Region] = {}
         kept: dict[int, Region] = {}
-        needed: dict[int, Needed] = {}
+        needed: dict[int, PieceNeeds] = {}
         # The order of a graph's ops is an execution order: backwards, an op comes after all its readers.
         for op in reversed(self.ops):
             one = self.graph.ops[op]
@@ -147,18 +147,18 @@ class Group:
                 if held is not None:
                     kept[tensor] = held
         macs = sum(found.macs for found in needed.values())
-        return Traced(_frozen(required), _frozen(computed), _frozen(kept), _frozen(needed), macs)
+        return PieceTrace(_frozen(required), _frozen(computed), _frozen(kept), _frozen(needed), macs)
 
-    def _deduce(self, op: int, region: Region) -> Needed | Refusal:
+    def _deduce(self, op: int, region: Region) -> PieceNeeds | Refusal:
         """Searches ask for the same regions again and again."""
         found = self._deduced.get((op, region))
         if found is None:
             found = self._deduced[op, region] = deduce(self._geometry[op], self.graph.ops[op], region)
         return found
 
-    def tile(self, pieces: Sequence[Mapping[int, Region]], halo: Halo = "recompute") -> Tiled | Refusal:
+    def tile(self, pieces: Sequence[Mapping[int, Region]], halo: Halo = "recompute") -> TransferPieces | Refusal:
         """Return the group in pieces, each given as in `trace`; with ``halo="keep"`` each follows the one before."""
-        result: list[Traced] = []
+        result: list[PieceTrace] = []
         total = dict.fromkeys(self.ops, 0)
         for regions in pieces:
             found = self.trace(regions, result[-1].regions if result and halo == "keep" else None)
@@ -168,7 +168,7 @@ class Group:
             for op, one in found.needed.items():
                 total[op] += one.macs
         extra = {op: macs - self.graph.ops[op].macs for op, macs in total.items()}
-        return Tiled(tuple(result), MappingProxyType(extra))
+        return TransferPieces(tuple(result), MappingProxyType(extra))
 
     def choices(self, tensor: int, candidates: Sequence[int] | None = None) -> tuple[AxisChoice, ...]:
         """Return, per axis of the group's output ``tensor``, where it can be cut in two.
@@ -202,26 +202,26 @@ class Group:
         return AxisChoice(axis, tuple(positions), tuple(natural), None if positions else reason)
 
 
-def trace(graph: Graph, ops: Sequence[int], regions: Mapping[int, Region]) -> Traced | Refusal:
+def trace(graph: Graph, ops: Sequence[int], regions: Mapping[int, Region]) -> PieceTrace | Refusal:
     """Return what the ops need, tensor by tensor, for ``regions`` of tensors that they produce.
 
     Args:
         ops: Indices of the group's ops, in any order; they may branch and join.
         regions: Per tensor that the group produces, normally its outputs.
     """
-    return Group(graph, ops).trace(regions)
+    return TransferGroup(graph, ops).trace(regions)
 
 
 def tile(
     graph: Graph, ops: Sequence[int], pieces: Sequence[Mapping[int, Region]], halo: Halo = "recompute"
-) -> Tiled | Refusal:
-    """Return the ops computed in pieces; see `Group.tile`."""
-    return Group(graph, ops).tile(pieces, halo)
+) -> TransferPieces | Refusal:
+    """Return the ops computed in pieces; see `TransferGroup.tile`."""
+    return TransferGroup(graph, ops).tile(pieces, halo)
 
 
 def axes(graph: Graph, ops: Sequence[int], tensor: int) -> tuple[AxisChoice, ...]:
-    """Return, per axis of output ``tensor``, where the group of ``ops`` can be cut; see `Group.choices`."""
-    return Group(graph, ops).choices(tensor)
+    """Return, per axis of output ``tensor``, where the group of ``ops`` can be cut; see `TransferGroup.choices`."""
+    return TransferGroup(graph, ops).choices(tensor)
 
 
 def cuts(shape: tuple[int, ...], axis: int, positions: Sequence[int]) -> tuple[Region, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memsched.allocate.bounds import lower_bound
 from memsched.allocate.exact import solve
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block
 from memsched.search.limits import Limits
@@ -116,7 +116,7 @@ def tables(values: Values) -> Iterator[Part]:
         for seed in range(values.seeds):
             blocks = shuffled(original, seed) if seed else original
             bound, _ = lower_bound(blocks)
-            (greedy, offsets, _), planned = timed(lambda: Planner(blocks).run(bound))  # noqa: B023 - called at once
+            (greedy, offsets, _), planned = timed(lambda: GreedyPlanner(blocks).run(bound))  # noqa: B023 - called at once
             limits = Limits(values.time_limit, seed, values.workers)
             watch = Stopwatch()
             found = solve(blocks, Run(limits), capacity=capacity, lower_bound=bound, incumbent=offsets)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from memsched.commands.distribute.distribute import Distributed, distribute, run_plan
+from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
 from memsched.distribute.search import METHODS, Method
 from memsched.runtimes.onnxruntime.verification import offline_optimized
 from memsched.targets.cluster import Cluster, load_cluster
@@ -38,7 +38,7 @@ def cluster_of(base: Cluster, count: int) -> Cluster:
     return replace(base, devices=tuple(replace(base.devices[0], name=f"board-{number}") for number in range(count)))
 
 
-def row(name: str, found: Distributed, seconds: float) -> tuple[object, ...]:
+def row(name: str, found: DistributedNetwork, seconds: float) -> tuple[object, ...]:
     """Return the row of a run."""
     plan, executed = found.plan, found.executed
     if executed is None:

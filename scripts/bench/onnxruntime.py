@@ -56,12 +56,12 @@ def predicted(model: bytes, order: str, reuse: bool) -> int:
     from memsched.formats.module import LoadOptions
     from memsched.lowering.apply import apply_target
     from memsched.runtimes.onnxruntime.orders import default_order, priority_order
-    from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+    from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
     from memsched.targets.load import load_target
 
     graph = apply_target(load_module(model, "model.onnx", LoadOptions()).graph, load_target("onnxruntime"))
     run = priority_order(graph) if order == "file" else default_order(graph)
-    return simulate_reuse(Planned.of(graph), run, reuse=reuse).requested_peak
+    return simulate_reuse(PlannerGraph.of(graph), run, reuse=reuse).requested_peak
 
 
 def measured(model: bytes, order: str, reuse: bool | None = None, level: str = "basic") -> int | None:
@@ -160,7 +160,7 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
     from memsched.lowering.apply import apply_target
     from memsched.runtimes.onnxruntime.default_rule import best_default_order
     from memsched.runtimes.onnxruntime.orders import default_order
-    from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+    from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
     from memsched.schedule.orders import ORDERS
     from memsched.schedule.portfolio import schedule_graph
     from memsched.search.limits import Limits
@@ -174,7 +174,7 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
         graph = apply_target(load_module(model, "dag.onnx", LoadOptions()).graph, load_target("onnxruntime"))
         storage = Storage.of(graph)
         best = schedule_graph(graph, Run(Limits(30, 0, 1)), storage=storage).schedule
-        planned, default = Planned.of(graph, storage), default_order(graph)
+        planned, default = PlannerGraph.of(graph, storage), default_order(graph)
         guides = [best.order, default, *(rule(storage) for rule in ORDERS.values())]
         watch = Stopwatch()
         found = best_default_order(planned, guides, reuse=reuse, lower_bound=best.lower_bound)

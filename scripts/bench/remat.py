@@ -20,11 +20,11 @@ from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
-from memsched.remat.cost import Point, judge, work_of
+from memsched.remat.cost import RematPoint, judge, work_of
 from memsched.remat.decompose import path_schedule, tree_schedule
 from memsched.remat.greedy import reduce_to
 from memsched.remat.rewrite import rematerialise, repeatable
-from memsched.remat.search import Found, search
+from memsched.remat.search import RematResult, search
 from memsched.remat.trace import Tracer
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
@@ -137,17 +137,19 @@ def network_table(names: Sequence[str], target: Target, seconds: float) -> Itera
         yield name, len(graph.ops), kilobytes(schedule.peak), *cells, bound, *shown, f"{spent:.0f}"
 
 
-def _run(graph: Graph, order: Sequence[int], target: Target, dialect: Dialect, seconds: float, **aim: float) -> Found:
+def _run(
+    graph: Graph, order: Sequence[int], target: Target, dialect: Dialect, seconds: float, **aim: float
+) -> RematResult:
     return search(graph, order, target, dialect, Run(Limits(seconds)), most_extra=aim["most_extra"])
 
 
-def _cell(point: Point, macs: int, total: int) -> str:
+def _cell(point: RematPoint, macs: int, total: int) -> str:
     """Return the peak, and the extra multiply-accumulates and bytes as parts of executing every op once."""
     work = percent(point.extra_macs / macs) if macs else "-"
     return f"{kilobytes(point.peak)} ({work} MACs, {percent(point.extra_bytes / max(total, 1))} bytes)"
 
 
-def _documents(graph: Graph, order: Sequence[int], target: Target, dialect: Dialect) -> list[Point]:
+def _documents(graph: Graph, order: Sequence[int], target: Target, dialect: Dialect) -> list[RematPoint]:
     """Return the points of least peak of the schedules by tree and path decomposition."""
     ordered = rematerialise(graph, order, dialect).graph
     lowered = apply_target(ordered, target)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from memsched.graph.stages import Constraints, Network
 from memsched.pipeline import exact, heuristic
-from memsched.pipeline.condense import Condensed, Loads, condense, parameters_of
+from memsched.pipeline.condense import Condensation, Loads, condense, parameters_of
 from memsched.pipeline.respect import cut_order
 from memsched.pipeline.respect_policy import policy_order
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
@@ -83,7 +83,7 @@ def _row(network: Network, constraints: Constraints) -> list[float] | None:
     return [*(100 * (peak / best.objective - 1) for peak in peaks), seconds, best.seconds]
 
 
-def _peak(condensed: Condensed, loads: Loads, stages: int, order: Order) -> int:
+def _peak(condensed: Condensation, loads: Loads, stages: int, order: Order) -> int:
     found = cut_order(condensed, loads, order(condensed.preds, loads.weights), stages)
     return max(loads.of(found, stages))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from memsched.graph.stages import Layer, Network, Value
+from memsched.graph.stages import Layer, LayerValue, Network
 
 __all__ = ["NETWORKS", "keras_network", "random_network"]
 
@@ -102,9 +102,9 @@ def _network(name: str, rows: Sequence[_Row], macs: Sequence[int]) -> Network:
             for layer, row in enumerate(rows)
         ),
         (
-            Value("given", rows[0].elements, -1, (0,)),
+            LayerValue("given", rows[0].elements, -1, (0,)),
             *(
-                Value(row.name, row.elements, layer, tuple(readers[layer]), not readers[layer])
+                LayerValue(row.name, row.elements, layer, tuple(readers[layer]), not readers[layer])
                 for layer, row in enumerate(rows)
             ),
         ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["any_blocks", "cells", "is_valid", "least_height", "tiny_blocks"]
 
@@ -26,11 +26,11 @@ def _block(draw: st.DrawFn, times: int, largest: int, alignments: Sequence[int])
         return Block.whole(size, *span(), alignment)
     spans = [span() for _ in range(draw(st.integers(1, 3)))]
     if kind == "gap":
-        return Block(size, tuple([Part(*one, 0, size) for one in spans]), alignment)
+        return Block(size, tuple([BlockPart(*one, 0, size) for one in spans]), alignment)
     parts = []
     for one in spans:
         low = draw(st.integers(0, size - 1))
-        parts.append(Part(*one, low, draw(st.integers(low, size))))
+        parts.append(BlockPart(*one, low, draw(st.integers(low, size))))
     return Block(size, tuple(parts), alignment)
 
 

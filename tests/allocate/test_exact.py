@@ -15,10 +15,10 @@ from memsched.allocate.conflicts import without_overlaps
 from memsched.allocate.cpsat import fit
 from memsched.allocate.exact import solve
 from memsched.allocate.preprocess import common_unit, is_uniform, problem_of
-from memsched.allocate.rounds import Rounds, Task
+from memsched.allocate.rounds import PackingTask, Rounds
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.check.packing import check_packing
-from memsched.graph.packing import Block, Packing, Part
+from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from scripts.bench.allocate import CAPACITY, generate, shuffled
@@ -77,14 +77,14 @@ def random_blocks(rng: random.Random, kind: str, count: int = 6, times: int = 6)
             block = replace(block, alignment=3)
         if kind in {"gaps", "all"} and end - begin > 2 and rng.random() < 0.6:
             at = rng.randrange(begin + 1, end - 1)
-            block = replace(block, parts=(Part(begin, at, 0, size), Part(at + 1, end, 0, size)))
+            block = replace(block, parts=(BlockPart(begin, at, 0, size), BlockPart(at + 1, end, 0, size)))
         if kind in {"windows", "all"} and rng.random() < 0.5:
             a, b, c, d = (rng.randint(0, size) for _ in range(4))
             later = rng.randrange(times)
-            parts = (Part(begin, end, min(a, b), max(a, b)), Part(later, later + 1, min(c, d), max(c, d)))
+            parts = (BlockPart(begin, end, min(a, b), max(a, b)), BlockPart(later, later + 1, min(c, d), max(c, d)))
             block = replace(block, parts=parts)
         if kind == "margins" and size > 2:
-            block = replace(block, parts=(Part(begin, end, 1, size - 1),))
+            block = replace(block, parts=(BlockPart(begin, end, 1, size - 1),))
         if kind in {"given", "all"} and rng.random() < 0.3:
             fixed = replace(block, offset=rng.randrange(0, 7) * block.alignment)
             if not any(b.offset is not None and collide(fixed, fixed.offset or 0, b, b.offset) for b in blocks):
@@ -165,7 +165,7 @@ def test_the_result_depends_on_the_seed_alone() -> None:
 def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
     blocks = generate(60, 4, times=40)
-    task = Task.of(blocks)
+    task = PackingTask.of(blocks)
     assert task is not None
     offsets = []
     for workers in (1, 2):
@@ -179,7 +179,7 @@ def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_attempts_are_made_here_once_a_process_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
-    task = Task.of(generate(60, 4, times=40))
+    task = PackingTask.of(generate(60, 4, times=40))
     assert task is not None
     rounds = Rounds(task, Run(Limits(None, 0, 2)))
     alone = Rounds(task, Run(Limits(None, 0, 1)))
@@ -216,7 +216,7 @@ def test_components_are_settled_apart() -> None:
 
 
 def test_a_block_that_always_lives_may_lie_between_two_windows_of_another() -> None:
-    stairs = Block(5, (Part(0, 1, 0, 2), Part(1, 2, 3, 5)))
+    stairs = Block(5, (BlockPart(0, 1, 0, 2), BlockPart(1, 2, 3, 5)))
     packing = pack([Block.whole(1, 0, 2), stairs])
     assert (packing.offsets, packing.height) == ((2, 0), 5)
 

@@ -12,7 +12,7 @@ from memsched.allocate import greedy
 from memsched.allocate.arena import allocate, place
 from memsched.allocate.bounds import live_bound
 from memsched.allocate.buffers import Buffer
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.check.packing import check_packing
 from memsched.check.schedule import check_allocation
 from memsched.graph.liveness import Storage, evaluate
@@ -111,11 +111,11 @@ def test_neighbouring_gaps_join_and_an_exact_gap_is_taken() -> None:
 
 
 def test_a_gap_of_exactly_the_size_is_used() -> None:
-    together = Planner([Block.whole(4, 0, 1)] * 3)
+    together = GreedyPlanner([Block.whole(4, 0, 1)] * 3)
     assert together.in_order([0, 1, 2], tight=False) == [0, 4, 8]
-    apart = Planner([Block.whole(4, 0, 2), Block.whole(4, 0, 1), Block.whole(4, 1, 2)])
+    apart = GreedyPlanner([Block.whole(4, 0, 2), Block.whole(4, 0, 1), Block.whole(4, 1, 2)])
     assert apart.in_order([0, 1, 2], tight=True) == [0, 4, 4]
-    between = Planner([Block.whole(4, 0, 2), Block.whole(4, 3, 5), Block.whole(4, 0, 5), Block.whole(4, 0, 5)])
+    between = GreedyPlanner([Block.whole(4, 0, 2), Block.whole(4, 3, 5), Block.whole(4, 0, 5), Block.whole(4, 0, 5)])
     assert between.in_order([0, 2, 3, 1], tight=True) == [0, 0, 4, 8]
 
 
@@ -133,7 +133,7 @@ def test_every_plan_alone_is_correct() -> None:
     names = set()
     for _ in range(60):
         blocks = blocks_of(random_buffers(rng, 40, 25))
-        planner = Planner(blocks)
+        planner = GreedyPlanner(blocks)
         planner.run(0)
         for height, offsets, method in planner.found:
             check_packing(blocks, Packing(tuple(offsets), height, 0, "feasible", "", method))
@@ -147,7 +147,7 @@ def test_many_pairs_leave_the_fast_plans(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(greedy, "_MOST_PAIRS", 1000)
 
     def methods() -> list[str]:
-        planner = Planner(blocks_of(wanted))
+        planner = GreedyPlanner(blocks_of(wanted))
         planner.run(0)
         return [method for _, _, method in planner.found]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from memsched.allocate.buffers import buffers
 from memsched.allocate.pools import PoolPacking, PoolProblem, greedy_pools, place_in_pools, solve_pools
-from memsched.allocate.pools_cpsat import Cut, choose
+from memsched.allocate.pools_cpsat import CapacityCut, choose
 from memsched.allocate.shelf import Shelf
 from memsched.allocate.traffic import traffic_of
 from memsched.check.packing import check_packing
@@ -24,7 +24,7 @@ from memsched.check.pools import check_pool_plan
 from memsched.errors import InternalError
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, InPlace, Op, Schedule, Tensor
-from memsched.graph.packing import Block, Packing, Part, height_of
+from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.model import Pool
@@ -99,7 +99,7 @@ def problems(draw: st.DrawFn) -> PoolProblem:
         if draw(st.integers(0, 3)) == 0 and end - begin > 1 and size > 1:
             # Two pieces at a fixed distance, as a concatenation has.
             middle, cut = draw(st.integers(begin + 1, end - 1)), draw(st.integers(1, size - 1))
-            block = Block(size, (Part(begin, end, 0, cut), Part(middle, end, cut, size)), alignment)
+            block = Block(size, (BlockPart(begin, end, 0, cut), BlockPart(middle, end, cut, size)), alignment)
         blocks.append(block)
     traffic = draw(st.lists(st.integers(0, 20), min_size=count, max_size=count))
     pools = [Pool("fast", draw(st.integers(1, 12)), 1)]
@@ -148,10 +148,12 @@ def test_a_cut_holds_for_every_pool_of_its_size_or_less() -> None:
     costs = [[1, 2, 9]] * 3
     found = choose(blocks, costs, (4, 5, None), run=Run(LIMITS))
     assert (found.pool_of, found.bound, found.optimal) == ((0, 0, 1), 4, True)
-    cut = choose(blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[Cut((0, 1), 4)])
+    cut = choose(blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[CapacityCut((0, 1), 4)])
     assert cut.bound == 5
     assert cut.pool_of in {(0, 1, 1), (1, 0, 1)}
-    both = choose(blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[Cut((0, 1, 2), 9), Cut((0, 1), 5)])
+    both = choose(
+        blocks, costs, (4, 5, None), run=Run(LIMITS), cuts=[CapacityCut((0, 1, 2), 9), CapacityCut((0, 1), 5)]
+    )
     assert both.bound == 5
     none = choose(blocks, [[1, 2]] * 3, (4, 4), run=Run(LIMITS), addresses=True)
     assert (none.pool_of, none.infeasible) == (None, True)

@@ -13,11 +13,11 @@ from memsched.allocate import greedy, local
 from memsched.allocate.bounds import live_bound, lower_bound
 from memsched.allocate.components import components
 from memsched.allocate.conflicts import conflicts_of, overlapping_pairs, without_overlaps
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.errors import UsageError
-from memsched.graph.packing import Block, Packing, Part, height_of
+from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -44,7 +44,7 @@ def test_given_addresses_are_kept_and_hints_followed_where_they_fit(blocks: list
     check_packing(given_some, pack(given_some, None))
     hinted = [replace(block, hint=offset) for block, offset in zip(blocks, known, strict=True)]
     assert pack(hinted, None).height <= height_of(blocks, known)
-    assert Planner(without_overlaps(hinted)).run(height_of(blocks, known))[1] == list(known)
+    assert GreedyPlanner(without_overlaps(hinted)).run(height_of(blocks, known))[1] == list(known)
 
 
 @settings(max_examples=150, deadline=None)
@@ -67,7 +67,7 @@ def test_small_packings_against_all_addresses(blocks: list[Block]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(any_blocks())
 def test_every_planner_alone_is_valid(blocks: list[Block]) -> None:
-    planner = Planner(without_overlaps(blocks))
+    planner = GreedyPlanner(without_overlaps(blocks))
     planner.run(-1)
     for height, offsets, _ in planner.found:
         assert is_valid(blocks, offsets)
@@ -128,7 +128,7 @@ def test_the_live_bound_rounds_what_alignment_wastes() -> None:
     assert live_bound([Block.whole(5, 0, 1, 4)]) == 5
     assert live_bound([Block.whole(5, 0, 1, 4), Block.whole(8, 0, 1, 8)]) == 13
     assert live_bound([Block.whole(5, 0, 1, 4), replace(Block.whole(8, 0, 1, 8), offset=8)]) == 13
-    ragged = Block(8, (Part(0, 2, 0, 3), Part(0, 2, 3, 8)), 4)
+    ragged = Block(8, (BlockPart(0, 2, 0, 3), BlockPart(0, 2, 3, 8)), 4)
     assert live_bound([ragged, Block.whole(4, 0, 2, 4)]) == 12
     assert lower_bound([replace(Block.whole(4, 0, 1), offset=20)]) == (24, "the end of one block")
     assert lower_bound([]) == (0, "bytes in use at once")
@@ -180,7 +180,7 @@ def test_very_many_blocks_are_swept_above_given_addresses(monkeypatch: pytest.Mo
     rng = random.Random(5)
     blocks = [Block.whole(rng.randint(1, 9), b := rng.randint(0, 50), b + rng.randint(1, 9), 4) for _ in range(80)]
     blocks[3] = replace(blocks[3], offset=8)
-    blocks[4] = Block(9, (Part(0, 3, 0, 9), Part(9, 12, 2, 5)), 2)
+    blocks[4] = Block(9, (BlockPart(0, 3, 0, 9), BlockPart(9, 12, 2, 5)), 2)
     found = pack(blocks, None)
     check_packing(blocks, found)
     assert found.method.endswith("time")

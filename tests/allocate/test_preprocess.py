@@ -8,7 +8,7 @@ import pytest
 
 from memsched.allocate import preprocess
 from memsched.allocate.preprocess import common_grid, common_unit, is_uniform, live_sections, problem_of
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
 
 def test_sections_within_a_neighbour_are_dropped() -> None:
@@ -17,9 +17,9 @@ def test_sections_within_a_neighbour_are_dropped() -> None:
 
 
 def test_a_gap_in_a_lifetime_is_kept() -> None:
-    gapped = Block(1, (Part(0, 2, 0, 1), Part(5, 7, 0, 1)))
+    gapped = Block(1, (BlockPart(0, 2, 0, 1), BlockPart(5, 7, 0, 1)))
     assert live_sections([gapped, Block.whole(1, 1, 6), Block.whole(1, 3, 4)]) == [0b011, 0b110, 0b011]
-    touching = Block(1, (Part(0, 2, 0, 1), Part(2, 7, 0, 1)))
+    touching = Block(1, (BlockPart(0, 2, 0, 1), BlockPart(2, 7, 0, 1)))
     assert live_sections([touching]) == [0b1]
 
 
@@ -52,8 +52,8 @@ def test_twins_are_free_blocks_of_the_same_sections_size_and_alignment() -> None
 
 
 def test_only_blocks_that_use_the_same_bytes_all_the_time_are_uniform() -> None:
-    assert is_uniform(Block(8, (Part(0, 1, 2, 4), Part(3, 5, 2, 4))))
-    assert not is_uniform(Block(8, (Part(0, 1, 2, 4), Part(3, 5, 2, 5))))
+    assert is_uniform(Block(8, (BlockPart(0, 1, 2, 4), BlockPart(3, 5, 2, 4))))
+    assert not is_uniform(Block(8, (BlockPart(0, 1, 2, 4), BlockPart(3, 5, 2, 5))))
     assert not is_uniform(Block(8, ()))
 
 

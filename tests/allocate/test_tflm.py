@@ -5,22 +5,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.runtimes.tflm import planner
-from memsched.runtimes.tflm.planner import Request, greedy_offsets, head_bytes, round_up
+from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
 
 SIZES = st.sampled_from([16, 32, 48, 96, 160])
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> list[Request]:
+def requests(draw: st.DrawFn) -> list[TflmRequest]:
     found = []
     for _ in range(draw(st.integers(0, 12))):
         first = draw(st.integers(-1, 6))
         offset = draw(st.none() | st.sampled_from([0, 16, 48, 64, 200]))
-        found.append(Request(draw(SIZES), first, draw(st.integers(first, 7)), offset))
+        found.append(TflmRequest(draw(SIZES), first, draw(st.integers(first, 7)), offset))
     return found
 
 
-def naive(wanted: list[Request]) -> list[int]:
+def naive(wanted: list[TflmRequest]) -> list[int]:
     """Byte by byte: every placed buffer blocks its bytes for all that meet it in time."""
     order = [i for i, one in enumerate(wanted) if one.offset is not None]
     order += sorted([i for i, one in enumerate(wanted) if one.offset is None], key=lambda i: (wanted[i].size, i))[::-1]
@@ -44,19 +44,19 @@ def naive(wanted: list[Request]) -> list[int]:
 
 @settings(max_examples=200, deadline=None)
 @given(requests(), st.booleans())
-def test_it_places_as_a_naive_planner_does(wanted: list[Request], listed: bool) -> None:
+def test_it_places_as_a_naive_planner_does(wanted: list[TflmRequest], listed: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planner, "_MOST_PAIRS", 100 if listed else -1)
         assert list(greedy_offsets(wanted)) == naive(wanted)
 
 
 def test_of_equal_sizes_the_later_comes_first() -> None:
-    wanted = [Request(32, 0, 1), Request(32, 0, 1), Request(64, 1, 1)]
+    wanted = [TflmRequest(32, 0, 1), TflmRequest(32, 0, 1), TflmRequest(64, 1, 1)]
     assert greedy_offsets(wanted) == (96, 64, 0)
 
 
 def test_given_offsets_come_first_and_may_overlap() -> None:
-    wanted = [Request(64, 0, 2), Request(16, 0, 2, 32), Request(32, 1, 3, 32), Request(32, 2, 2)]
+    wanted = [TflmRequest(64, 0, 2), TflmRequest(16, 0, 2, 32), TflmRequest(32, 1, 3, 32), TflmRequest(32, 2, 2)]
     offsets = greedy_offsets(wanted)
     assert offsets == (64, 32, 32, 0)
     assert head_bytes(wanted, offsets) == 128

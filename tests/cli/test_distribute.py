@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from memsched.commands.distribute import distribute as distributing
-from memsched.commands.distribute.execute import Executed, execute
+from memsched.commands.distribute.execute import DistributedRun, execute
 from memsched.errors import UsageError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
@@ -200,7 +200,7 @@ def test_the_input_is_never_overwritten(run: Run, folder: Path) -> None:
 
 
 def test_outputs_that_differ_leave_nothing_behind(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def false(*arguments: Any, **more: Any) -> Executed:
+    def false(*arguments: Any, **more: Any) -> DistributedRun:
         return replace(execute(*arguments, **more), equal=False, relative_error=2e-5)
 
     monkeypatch.setattr(distributing, "execute", false)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from memsched.cli.main import main
-from memsched.commands.batch.dask import Cluster
+from memsched.commands.batch.dask import DaskCluster
 from memsched.commands.batch.inputs import find_models
 from memsched.commands.batch.process import BatchOptions, Processes
 from memsched.commands.batch.run import Event, run_batch
@@ -64,7 +64,7 @@ def test_a_batch_on_a_cluster_and_here_write_the_same(cluster: Addresses, zoo: P
             os.kill(cluster.workers[0], signal.SIGKILL)
 
     with connect(cluster.scheduler) as client:
-        there = run_batch(models, options, "there", Cluster(client), parallel=3, on_event=kill)
+        there = run_batch(models, options, "there", DaskCluster(client), parallel=3, on_event=kill)
     assert killed
     assert written(Path("here")) == written(Path("there"))
     assert len(written(Path("there"))) == 4

@@ -11,7 +11,7 @@ import pytest
 
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import check_plan
-from memsched.distribute.choices import Choices, all_shares, few_shares
+from memsched.distribute.choices import OpChoices, all_shares, few_shares
 from memsched.distribute.fused import best_blocks
 from memsched.distribute.genetic import Settings, evolve
 from memsched.distribute.plan import plan_in
@@ -110,7 +110,7 @@ def test_program_gives_the_figures_of_the_plan(seed: int) -> None:
     even = [1.0] * len(devices.devices)
     skewed = [float(place + 1) for place in range(len(devices.devices))]
     choices = [
-        Choices.of(space, devices, place, few_shares(space, devices, place, [even, skewed]))
+        OpChoices.of(space, devices, place, few_shares(space, devices, place, [even, skewed]))
         for place in range(len(space.order))
     ]
     found = choose(space, devices, choices, width=16)
@@ -124,7 +124,7 @@ def test_program_gives_the_figures_of_the_plan(seed: int) -> None:
 def test_dear_weights_make_plans_smaller() -> None:
     deep = network((1, 32, 8, 1), [("Conv", [place], (1, 32, 8, 1), conv(32)) for place in range(3)])
     space, devices = Space.of(deep), cluster(2, bandwidth=1e6, times=FAST)
-    tables = [Choices.of(space, devices, p, few_shares(space, devices, p, [[1.0, 1.0]])) for p in range(3)]
+    tables = [OpChoices.of(space, devices, p, few_shares(space, devices, p, [[1.0, 1.0]])) for p in range(3)]
     free, dear = (choose(space, devices, tables, width=99, price=price) for price in (0.0, 1e9))
     assert free is not None
     assert dear is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memsched.errors import MemschedError
 from memsched.formats.buffers_csv import BuffersError, BufferTable, parse_table, read_bytes, write_table
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 
 DATA = Path(__file__).parent.parent / "data" / "packing"
 
@@ -55,10 +55,10 @@ def test_end_is_the_last_moment_and_so_are_the_ends_of_gaps() -> None:
     table = table_of("buffer,start,end,size,gaps\nx,1,9,6,3-4 6-7@2:4\n")
     assert table.lifetimes == ((1, 10),)
     assert table.blocks[0].parts == (
-        Part(1, 3, 0, 6),
-        Part(5, 6, 0, 6),
-        Part(6, 8, 2, 4),
-        Part(8, 10, 0, 6),
+        BlockPart(1, 3, 0, 6),
+        BlockPart(5, 6, 0, 6),
+        BlockPart(6, 8, 2, 4),
+        BlockPart(8, 10, 0, 6),
     )
     assert write_table(table, [0]) == "buffer,start,end,size,gaps,offset\nx,1,9,6,3-4 6-7@2:4,0\n"
 
@@ -72,9 +72,11 @@ def test_optional_columns() -> None:
         alignment=2,
     )
     assert table.blocks[0] == Block(
-        8, (Part(0, 2, 0, 8), Part(3, 5, 0, 8), Part(5, 6, 0, 4), Part(6, 9, 0, 8)), alignment=4
+        8, (BlockPart(0, 2, 0, 8), BlockPart(3, 5, 0, 8), BlockPart(5, 6, 0, 4), BlockPart(6, 9, 0, 8)), alignment=4
     )
-    assert table.blocks[1] == Block(8, (Part(-3, -2, 0, 8), Part(-1, 0, 0, 8)), alignment=2, offset=32, hint=16)
+    assert table.blocks[1] == Block(
+        8, (BlockPart(-3, -2, 0, 8), BlockPart(-1, 0, 0, 8)), alignment=2, offset=32, hint=16
+    )
     assert table.blocks[2] == Block(0, (), alignment=2)
     assert table.carried == ("note",)
     assert write_table(table, [0, 32, 4]).splitlines()[1:] == [
@@ -246,7 +248,7 @@ def tables(draw: st.DrawFn) -> tuple[str, list[Block]]:
             "remark": names[index],
         }
         writer.writerow([row[column] for column in order])
-        parts = tuple(Part(time, time + 1, *window) for time, window in used.items() if window[0] < window[1])
+        parts = tuple(BlockPart(time, time + 1, *window) for time, window in used.items() if window[0] < window[1])
         blocks.append(Block(size, parts, alignment, None, 3 if row["hint"] == "3" else None))
     return stream.getvalue(), blocks
 

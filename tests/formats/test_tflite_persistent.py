@@ -10,7 +10,14 @@ import pytest
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.model import FileModel, parse
-from memsched.runtimes.tflm.persistent import _init, _prepare, _quantization_counts, _Tail, estimates, unknown_kernels
+from memsched.runtimes.tflm.persistent import (
+    _ArenaTail,
+    _init,
+    _prepare,
+    _quantization_counts,
+    estimates,
+    unknown_kernels,
+)
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options, pack, unpack
 
 
@@ -95,7 +102,7 @@ def test_kernels_and_options(
     assert unknown_kernels(model) == ()
 
 
-class Recorder(_Tail):
+class Recorder(_ArenaTail):
     def __init__(self) -> None:
         super().__init__()
         self.requested = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 
-from memsched.fusion.closure import Group, InnerBuffer, lowest_inner_residue
+from memsched.fusion.closure import FusionGroup, InnerBuffer, lowest_inner_residue
 from memsched.fusion.inner import InnerCosts, best_inner_order
 
 
-def random_group(rng: random.Random) -> Group:
+def random_group(rng: random.Random) -> FusionGroup:
     count = rng.randint(1, 7)
     preds: list[set[int]] = [set() for _ in range(count)]
     buffers = []
@@ -22,10 +22,10 @@ def random_group(rng: random.Random) -> Group:
                 preds[user].add(creator)
         survives = rng.random() < 0.3 or not users
         buffers.append(InnerBuffer(rng.randint(0, 9), creator, users, survives))
-    return Group(tuple(tuple(sorted(befores)) for befores in preds), tuple(buffers))
+    return FusionGroup(tuple(tuple(sorted(befores)) for befores in preds), tuple(buffers))
 
 
-def downsets(group: Group) -> list[int]:
+def downsets(group: FusionGroup) -> list[int]:
     count = len(group.preds)
     return [
         done
@@ -79,7 +79,7 @@ def test_the_inner_order_is_the_best_of_all() -> None:
 
 
 def test_an_inner_order_beyond_the_effort_is_given_up() -> None:
-    group = Group(((), (), ()), tuple(InnerBuffer(1, task, (), True) for task in range(3)))
+    group = FusionGroup(((), (), ()), tuple(InnerBuffer(1, task, (), True) for task in range(3)))
     costs = InnerCosts([1, 2, 3], [[], [], []], [(), (), ()], {}, [1, 1, 1])
     found = best_inner_order(group, costs, 2)
     assert found.order is None

@@ -12,12 +12,12 @@ import pytest
 from memsched.check import packing as packing_checker
 from memsched.check.packing import check_packing
 from memsched.errors import InternalError
-from memsched.graph.packing import Block, Packing, Part, height_of
+from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from tests.allocate.packings import is_valid
 
 BLOCKS = (
     Block.whole(8, 0, 2, 4),
-    Block(6, (Part(0, 1, 0, 2), Part(2, 4, 0, 6)), 2),
+    Block(6, (BlockPart(0, 1, 0, 2), BlockPart(2, 4, 0, 6)), 2),
     replace(Block.whole(4, 1, 3), offset=8),
 )
 GOOD = Packing((0, 12, 8), 18, 12, "feasible", "", "by hand")
@@ -52,7 +52,9 @@ def test_every_corruption_is_rejected(bad: Packing, message: str) -> None:
 
 
 def test_what_blocks_and_packings_are_where_nothing_is_said() -> None:
-    assert Block.whole(8, 0, 2) == Block(8, (Part(0, 2, 0, 8),)) == Block(8, (Part(0, 2, 0, 8),), 1, None, None)
+    assert (
+        Block.whole(8, 0, 2) == Block(8, (BlockPart(0, 2, 0, 8),)) == Block(8, (BlockPart(0, 2, 0, 8),), 1, None, None)
+    )
     assert Packing((), 0, 0, "optimal", "", "") == Packing((), 0, 0, "optimal", "", "", 0, 0.0)
 
 
@@ -68,7 +70,7 @@ def test_what_does_not_fit_is_rejected() -> None:
     with pytest.raises(InternalError, match="nothing is said to fit"):
         check_packing(BLOCKS, Packing((), 0, 19, "infeasible", "", ""))
     with pytest.raises(InternalError, match="a part outside"):
-        check_packing([Block(4, (Part(0, 1, 2, 5),))], Packing((0,), 4, 0, "feasible", "", ""))
+        check_packing([Block(4, (BlockPart(0, 1, 2, 5),))], Packing((0,), 4, 0, "feasible", "", ""))
 
 
 def test_overlaps_are_found_exactly_where_cells_meet() -> None:
@@ -80,7 +82,7 @@ def test_overlaps_are_found_exactly_where_cells_meet() -> None:
             parts = []
             for _ in range(rng.choice([1, 1, 2, 3])):
                 begin, low = rng.randint(0, 4), rng.randint(0, 4)
-                parts.append(Part(begin, begin + rng.randint(0, 3), low, low + rng.randint(0, 3)))
+                parts.append(BlockPart(begin, begin + rng.randint(0, 3), low, low + rng.randint(0, 3)))
             blocks.append(Block(7, tuple(parts)))
         offsets = tuple([rng.randint(0, 14) for _ in blocks])
         packing = Packing(offsets, height_of(blocks, offsets), 0, "feasible", "", "")
@@ -101,9 +103,9 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
 
 
 def test_parts_are_checked_one_by_one() -> None:
-    good, bad = Part(0, 1, 0, 4), Part(2, 3, 2, 5)
+    good, bad = BlockPart(0, 1, 0, 4), BlockPart(2, 3, 2, 5)
     with pytest.raises(InternalError, match="a part outside"):
         check_packing([Block(4, (good, bad))], Packing((0,), 4, 0, "feasible", "", ""))
     with pytest.raises(InternalError, match="a part outside"):
         check_packing([Block(-1, ())], Packing((0,), 0, 0, "feasible", "", ""))
-    check_packing([Block(0, (Part(0, 1, 0, 0),))], Packing((0,), 0, 0, "feasible", "", ""))
+    check_packing([Block(0, (BlockPart(0, 1, 0, 0),))], Packing((0,), 0, 0, "feasible", "", ""))

@@ -10,7 +10,7 @@ import pytest
 
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from tests.random_graphs import random_graph, random_order
 
 
@@ -34,7 +34,7 @@ def test_worked_example() -> None:
     shapes = {"x": (1,), "a": (4,), "b": (9,), "w": (8,), "v": (2,), "c": (4,), "y": (1,)}
     ops = [("a", ["x"]), ("b", ["a"]), ("w", ["b"]), ("v", ["w"]), ("c", ["v"]), ("y", ["c"])]
     graph = shaped(shapes, ops, ["y"])
-    planned = Planned.of(graph)
+    planned = PlannerGraph.of(graph)
     found = simulate_reuse(planned, range(6))
     assert found.footprints == (4, 13, 21, 14, 6, 5)
     assert [[graph.tensors[planned.storage.tensor_of[b]].name for b in pair] for pair in found.handed_on] == [
@@ -47,7 +47,7 @@ def test_worked_example() -> None:
 def test_the_buffer_that_died_last_is_taken() -> None:
     shapes = {"x": (1,), "a": (4,), "b": (4,), "c": (1,), "d": (1,), "e": (4,), "y": (1,)}
     ops = [("a", ["x"]), ("b", ["x"]), ("c", ["a"]), ("d", ["b"]), ("e", ["c", "d"]), ("y", ["e"])]
-    planned = Planned.of(shaped(shapes, ops, ["y"]))
+    planned = PlannerGraph.of(shaped(shapes, ops, ["y"]))
     named = planned.storage.tensor_of
     taken = simulate_reuse(planned, range(6)).handed_on
     assert (named.index(5), named.index(2)) in taken
@@ -57,12 +57,12 @@ def test_the_buffer_that_died_last_is_taken() -> None:
 def test_scalars_and_graph_outputs_take_nothing(shape: tuple[int, ...], outputs: list[str]) -> None:
     shapes = {"x": (1,), "a": shape, "m": (3,), "b": shape, "y": (5,)}
     ops = [("a", ["x"]), ("m", ["a"]), ("b", ["m"]), ("y", ["b"])]
-    assert not simulate_reuse(Planned.of(shaped(shapes, ops, outputs)), range(4)).handed_on
+    assert not simulate_reuse(PlannerGraph.of(shaped(shapes, ops, outputs)), range(4)).handed_on
 
 
 def test_an_unread_value_stays_to_the_end() -> None:
     shapes = {"x": (1,), "lost": (7,), "a": (4,), "y": (2,)}
-    planned = Planned.of(shaped(shapes, [("lost", ["x"]), ("a", ["x"]), ("y", ["a"])], ["y"]))
+    planned = PlannerGraph.of(shaped(shapes, [("lost", ["x"]), ("a", ["x"]), ("y", ["a"])], ["y"]))
     assert simulate_reuse(planned, range(3)).footprints == (7, 11, 13)
 
 
@@ -73,7 +73,7 @@ def test_only_whole_values_of_a_known_shape_have_a_kind() -> None:
     # c consists of b and two bytes of its own; nothing says how large u is.
     views = tuple(replace(op, views=((5, 4),)) if op.name == "c" else op for op in graph.ops)
     tensors = tuple(replace(t, size=0, sized=False) if t.name == "u" else t for t in graph.tensors)
-    planned = Planned.of(replace(graph, ops=views, tensors=tensors))
+    planned = PlannerGraph.of(replace(graph, ops=views, tensors=tensors))
     named = [graph.tensors[tensor].name for tensor in planned.storage.tensor_of]
     assert dict(zip(named, planned.kind, strict=True)) == {
         "x": -1, "a": 0, "s": -1, "e": -1, "b": 0, "c": -1, "u": -1, "d": 1, "y": 0,
@@ -88,7 +88,7 @@ def test_what_is_written_in_place_takes_no_dead_buffer() -> None:
     ops = [("p", ["x"]), ("q", ["x"]), ("m", ["p", "q"]), ("b", ["m"]), ("r", ["b"]), ("c", ["r"]), ("y", ["c"])]
     graph = shaped(shapes, ops, ["y"])
     over = tuple(replace(op, in_place=((5, 4),)) if op.name == "r" else op for op in graph.ops)
-    found = simulate_reuse(Planned.of(replace(graph, ops=over)), range(7))
+    found = simulate_reuse(PlannerGraph.of(replace(graph, ops=over)), range(7))
     assert (found.footprints, found.handed_on) == ((4, 8, 17, 17, 8, 8, 6), ((4, 2), (6, 1)))
 
 
@@ -96,12 +96,12 @@ def test_bytes_that_one_reader_had_are_given_back() -> None:
     # a takes the bytes of lost, which nobody reads; they are given back with a.
     shapes = {"x": (1,), "lost": (4,), "a": (4,), "y": (2,), "z": (1,)}
     ops = [("lost", ["x"]), ("a", ["x"]), ("y", ["a"]), ("z", ["y"])]
-    found = simulate_reuse(Planned.of(shaped(shapes, ops, ["z"])), range(4))
+    found = simulate_reuse(PlannerGraph.of(shaped(shapes, ops, ["z"])), range(4))
     assert (found.footprints, found.handed_on) == ((4, 4, 6, 3), ((2, 1),))
     # The other way round: lost takes what a had.
     ops = [("a", ["x"]), ("y", ["a"]), ("lost", ["y"]), ("z", ["y"])]
     shapes = {"x": (1,), "a": (4,), "y": (2,), "lost": (4,), "z": (1,)}
-    found = simulate_reuse(Planned.of(shaped(shapes, ops, ["z"])), range(4))
+    found = simulate_reuse(PlannerGraph.of(shaped(shapes, ops, ["z"])), range(4))
     assert (found.footprints, found.handed_on) == ((4, 6, 6, 3), ((3, 1),))
 
 
@@ -119,11 +119,11 @@ def test_without_reuse_it_is_liveness() -> None:
         graph = all_read(random_graph(rng, rng.randint(0, 14)))
         storage = Storage.of(graph)
         order = random_order(rng, graph)
-        profile, found = evaluate(storage, order), simulate_reuse(Planned.of(graph, storage), order, reuse=False)
+        profile, found = evaluate(storage, order), simulate_reuse(PlannerGraph.of(graph, storage), order, reuse=False)
         assert (found.footprints, found.peak) == (profile.footprints, profile.peak), seed
         bare = [size - storage.workspace[op] for size, op in zip(profile.footprints, order, strict=True)]
         assert found.requested_peak == max(bare, default=profile.peak), seed
-        assert simulate_reuse(Planned.of(graph, storage), order).peak >= profile.peak, seed
+        assert simulate_reuse(PlannerGraph.of(graph, storage), order).peak >= profile.peak, seed
 
 
 def naive(graph: Graph, order: Sequence[int]) -> list[int]:
@@ -166,7 +166,7 @@ def test_against_a_naive_statement() -> None:
         if graph.variables:
             continue
         order = random_order(rng, graph)
-        found = simulate_reuse(Planned.of(graph), order)
+        found = simulate_reuse(PlannerGraph.of(graph), order)
         assert list(found.footprints) == naive(graph, order), seed
         handed_on += len(found.handed_on)
     assert handed_on > 150

@@ -8,7 +8,7 @@ import pytest
 
 from memsched.check.stages import check_rows, check_stages
 from memsched.errors import InternalError
-from memsched.graph.stages import Constraints, Layer, Network, StageSchedule, Value, figures
+from memsched.graph.stages import Constraints, Layer, LayerValue, Network, StageSchedule, figures
 
 NETWORK = Network(
     "skip",
@@ -19,11 +19,11 @@ NETWORK = Network(
         Layer("d", "Add", (), 0, (0, 2)),
     ),
     values=(
-        Value("x", 5, -1, (0,)),
-        Value("ya", 7, 0, (1, 3)),
-        Value("yb", 3, 1, (2,)),
-        Value("yc", 7, 2, (3,)),
-        Value("yd", 7, 3, (), result=True),
+        LayerValue("x", 5, -1, (0,)),
+        LayerValue("ya", 7, 0, (1, 3)),
+        LayerValue("yb", 3, 1, (2,)),
+        LayerValue("yc", 7, 2, (3,)),
+        LayerValue("yd", 7, 3, (), result=True),
     ),
     constants=(100, 200, 50),
 )
@@ -140,8 +140,8 @@ def test_either_statement_of_an_edge_counts() -> None:
         check_stages(Network("preds", layers, (), ()), backwards, Constraints(2))
     unrelated = (layers[0], replace(layers[1], preds=()))
     with pytest.raises(InternalError, match="'v' is read in an earlier stage"):
-        check_stages(Network("values", unrelated, (Value("v", 4, 0, (1,)),), ()), backwards, Constraints(2))
-    given = Network("given", unrelated, (Value("x", 4, -1, (0, 1)),), ())
+        check_stages(Network("values", unrelated, (LayerValue("v", 4, 0, (1,)),), ()), backwards, Constraints(2))
+    given = Network("given", unrelated, (LayerValue("x", 4, -1, (0, 1)),), ())
     check_stages(given, backwards, Constraints(2, children_together=True))
 
 

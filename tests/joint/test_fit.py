@@ -7,7 +7,7 @@ import random
 import pytest
 
 from memsched.allocate.bounds import lower_bound
-from memsched.graph.packing import Block, Part, height_of
+from memsched.graph.packing import Block, BlockPart, height_of
 from memsched.joint.fit import fit
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -38,8 +38,8 @@ def test_fits_exactly_where_the_brute_force_does(seed: int) -> None:
 
 
 def test_parts_given_addresses_and_alignments_are_heard() -> None:
-    pieces = Block(8, (Part(0, 2, 0, 4), Part(1, 3, 4, 8)), alignment=4)
-    given = Block(4, (Part(0, 3, 0, 4),), offset=6)
+    pieces = Block(8, (BlockPart(0, 2, 0, 4), BlockPart(1, 3, 4, 8)), alignment=4)
+    given = Block(4, (BlockPart(0, 3, 0, 4),), offset=6)
     free = Block.whole(4, 0, 1, alignment=2)
     offsets = fit([pieces, given, free], 20)
     assert offsets is not None

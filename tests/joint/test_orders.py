@@ -9,12 +9,12 @@ import pytest
 from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
-from memsched.joint.orders import Candidate, reorder_window, vary, vary_in_place
+from memsched.joint.orders import OrderCandidate, reorder_window, vary, vary_in_place
 from tests.brute_force import topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
 
 
-def checked_peak(graph: Graph, storage: Storage, candidate: Candidate) -> int:
+def checked_peak(graph: Graph, storage: Storage, candidate: OrderCandidate) -> int:
     """Return the peak that the independent checker finds for a candidate; it raises where anything is not allowed."""
     schedule = Schedule(candidate.order, candidate.in_place(storage), candidate.peak, 0, "feasible", "", "candidate")
     return check_schedule(graph, schedule).peak
@@ -27,7 +27,7 @@ def test_variations_keep_to_the_limit(seed: int) -> None:
     storage = Storage.of(graph)
     order = tuple(range(len(graph.ops)))
     limit = evaluate(storage, order).peak + rng.choice([0, 0, 5])
-    base = Candidate.of(storage, order)
+    base = OrderCandidate.of(storage, order)
     for _ in range(10):
         found = vary(storage, base, limit, rng, [0])
         if found is not None:
@@ -77,6 +77,6 @@ def test_in_place_choices_are_dropped_only_where_the_limit_permits() -> None:
 def test_the_same_seed_gives_the_same_orders() -> None:
     graph = random_layered_graph(random.Random(3), 40, width=8)
     storage = Storage.of(graph)
-    base = Candidate.of(storage, range(40))
+    base = OrderCandidate.of(storage, range(40))
     walks = [[vary(storage, base, base.peak, random.Random(seed), [5, 9]) for seed in range(20)] for _ in range(2)]
     assert walks[0] == walks[1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memsched.check.stages import check_stages
 from memsched.errors import InternalError
-from memsched.graph.stages import Constraints, Layer, Network, Skips, StageSchedule, Value
+from memsched.graph.stages import Constraints, Layer, LayerValue, Network, Skips, StageSchedule
 
 __all__ = ["all_schedules", "communication_of", "constraints", "network", "networks", "parameters_of_stages"]
 
@@ -35,7 +35,7 @@ def network(
             for number in range(count)
         ),
         tuple(
-            Value(
+            LayerValue(
                 f"v{number}",
                 outputs[number],
                 number,
@@ -60,11 +60,13 @@ def networks(draw: st.DrawFn, most: int = 6) -> Network:
             later = list(range(number + 1, count))
             readers = draw(st.sets(st.sampled_from(later), max_size=3)) if later else set()
             result = draw(st.integers(0, 3)) == 0
-            values.append(Value(f"v{number}.{output}", draw(st.integers(0, 5)), number, tuple(sorted(readers)), result))
+            values.append(
+                LayerValue(f"v{number}.{output}", draw(st.integers(0, 5)), number, tuple(sorted(readers)), result)
+            )
         earlier = draw(st.sets(st.integers(0, number - 1), max_size=1)) if number and draw(st.booleans()) else set()
         used = draw(st.sets(st.integers(0, len(constants) - 1), max_size=2)) if constants else set()
         layers.append((tuple(sorted(used)), draw(st.integers(0, 9)), earlier))
-    values.append(Value("input", draw(st.integers(0, 5)), -1, (0,)))
+    values.append(LayerValue("input", draw(st.integers(0, 5)), -1, (0,)))
     for value in values:
         for reader in value.readers:
             if value.producer >= 0:

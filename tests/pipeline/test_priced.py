@@ -15,7 +15,7 @@ from memsched.errors import UsageError
 from memsched.graph.stages import Constraints, Network, Skips, StageSchedule, figures
 from memsched.pipeline import exact
 from memsched.pipeline.condense import condense
-from memsched.pipeline.priced import Solved
+from memsched.pipeline.priced import PricedStages
 from memsched.pipeline.priced import solve as solve_priced
 from memsched.pipeline.simulate import simulate
 from memsched.search.limits import Limits
@@ -128,7 +128,7 @@ def test_starts_do_not_depend_on_the_clock(net: Network, monkeypatch: pytest.Mon
     assert CORAL is not None
     known: list[list[Sequence[int]]] = []
 
-    def solve(*arguments: Any, **options: Any) -> Solved:
+    def solve(*arguments: Any, **options: Any) -> PricedStages:
         known.append(list(arguments[2]))
         return solve_priced(*arguments, **options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memsched.graph.stages import Layer, Network, Skips, StageSchedule, Value
+from memsched.graph.stages import Layer, LayerValue, Network, Skips, StageSchedule
 from memsched.pipeline.simulate import cached, simulate
 from memsched.targets.model import PipelineRules
 
@@ -22,11 +22,11 @@ NETWORK = Network(
         Layer("d", "Op", (1,), 30, (2,)),
     ),
     (
-        Value("x", 20, -1, (0,)),
-        Value("va", 30, 0, (1, 2)),
-        Value("vb", 5, 1, (2,)),
-        Value("vc", 10, 2, (3,), result=True),
-        Value("vd", 10, 3, (), result=True),
+        LayerValue("x", 20, -1, (0,)),
+        LayerValue("va", 30, 0, (1, 2)),
+        LayerValue("vb", 5, 1, (2,)),
+        LayerValue("vc", 10, 2, (3,), result=True),
+        LayerValue("vd", 10, 3, (), result=True),
     ),
     (90, 30, 10, 60),
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.graph.model import Region
-from memsched.regions.cover import Joined, Taken, cover, hull, leaves
+from memsched.regions.cover import PartConcat, PartSlice, cover, hull, leaves
 
 
 def region(*ranges: tuple[int, int]) -> Region:
@@ -61,14 +61,14 @@ def test_a_cover_takes_every_element_once_from_a_part_that_has_it(case: tuple[Re
 
 def test_one_part_before_several_and_the_very_region_before_larger_ones() -> None:
     parts = [region((0, 4)), region((4, 8)), region((0, 9)), region((2, 6))]
-    assert cover(region((2, 6)), parts) == Taken(3, region((2, 6)))
-    assert cover(region((1, 7)), parts) == Taken(2, region((1, 7)))
+    assert cover(region((2, 6)), parts) == PartSlice(3, region((2, 6)))
+    assert cover(region((1, 7)), parts) == PartSlice(2, region((1, 7)))
 
 
 def test_as_few_parts_as_will_do_along_an_axis() -> None:
     parts = [region((0, 2), (0, 3)), region((1, 5), (0, 3)), region((2, 3), (0, 3)), region((3, 8), (0, 3))]
     found = cover(region((0, 8), (0, 3)), parts)
-    assert isinstance(found, Joined)
+    assert isinstance(found, PartConcat)
     assert [leaf.part for leaf in leaves(found)] == [0, 1, 3]
 
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
-from memsched.regions.ranges import Needed, WeightSlice, backward, whole
+from memsched.regions.ranges import PieceNeeds, WeightSlice, backward, whole
 from memsched.regions.rules import Refusal
 from memsched.regions.windows import same_padding
 from tests.tiling.graphs import one, region
 
 
-def needed(graph: Graph, part: Region) -> Needed:
+def needed(graph: Graph, part: Region) -> PieceNeeds:
     found = backward(graph, 0, part)
-    assert isinstance(found, Needed), found
+    assert isinstance(found, PieceNeeds), found
     return found
 
 
@@ -63,7 +63,7 @@ def test_pads_follow_the_formula_of_section_3_1() -> None:
             if low == high:
                 assert isinstance(found, Refusal)
             else:
-                assert isinstance(found, Needed)
+                assert isinstance(found, PieceNeeds)
                 assert found.inputs[0].region == region((low, high))
                 assert found.inputs[0].pads == ((max(0, 3 - start), max(0, stop - 13)),)
 
@@ -102,7 +102,7 @@ def test_a_window_needs_its_elements_and_no_others(
     if low >= high:
         assert isinstance(found, Refusal)
         return
-    assert isinstance(found, Needed)
+    assert isinstance(found, PieceNeeds)
     assert found.inputs[0].region == region((0, 1), (0, 1), (low, high))
     assert found.inputs[0].pads[2] == (low - min(read), max(read) + 1 - high)
     assert found.macs == kernel * (stop - start)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
-from memsched.remat.cost import Point, judge, work_of
+from memsched.remat.cost import RematPoint, judge, work_of
 from memsched.remat.rewrite import repeatable
 from memsched.targets.model import Target
 from tests.remat.tiny_graphs import PLAIN, tensor
@@ -94,7 +94,7 @@ def sequences(graph: Graph, target: Target, longest: int) -> set[tuple[int, int]
     """Return (peak, cost) of every sequence of at most so many executions, each judged by liveness of its graph."""
     may = repeatable(graph)
     preds = [{number for number, one in enumerate(graph.ops) if set(one.outputs) & set(op.inputs)} for op in graph.ops]
-    found: dict[tuple[int, ...], Point] = {}
+    found: dict[tuple[int, ...], RematPoint] = {}
 
     def grow(done: tuple[int, ...]) -> None:
         if len(set(done)) == len(graph.ops):

@@ -22,7 +22,7 @@ from memsched.remat.annotate import AnnotatedSchedule, annotate, memory
 from memsched.remat.decompose import full_schedule, path_schedule, tree_schedule
 from memsched.remat.path import path_decomposition
 from memsched.remat.recursion import Recursion
-from memsched.remat.rewrite import Rematerialised, rematerialise, repeatable
+from memsched.remat.rewrite import RematGraph, rematerialise, repeatable
 from memsched.remat.separator import tree_decomposition, undirected
 from memsched.remat.unread import Readers
 from memsched.search.limits import Limits
@@ -76,7 +76,7 @@ def check(graph: Graph, schedule: AnnotatedSchedule) -> int:
     return measured
 
 
-def _with_views(graph: Graph, written: Rematerialised) -> Graph:
+def _with_views(graph: Graph, written: RematGraph) -> Graph:
     """Return the written graph with views and in-place pairs between the tensors of each copy."""
     ops = []
     for number, op in zip(written.sequence, written.graph.ops, strict=True):

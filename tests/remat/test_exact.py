@@ -15,12 +15,12 @@ from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat import cost
-from memsched.remat.cost import Point, judge, work_of
+from memsched.remat.cost import RematPoint, judge, work_of
 from memsched.remat.cpsat import least_cost
 from memsched.remat.exact import cheapest, least_peak
 from memsched.remat.holding import Game, relaxed
 from memsched.remat.rewrite import repeatable
-from memsched.remat.search import Found, search
+from memsched.remat.search import RematResult, search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -102,7 +102,7 @@ def test_what_is_proven_holds_where_the_game_is_generous(target: Target, seed: i
         assert bound <= min(cost for other, cost in found if other <= peak)
 
 
-def searched(graph: Graph, target: Target, **options: float | int | None) -> Found:
+def searched(graph: Graph, target: Target, **options: float | int | None) -> RematResult:
     """Search without any time."""
     order = schedule_graph(apply_target(graph, target), Run(Limits(rounds=2))).schedule.order
     return search(graph, order, target, PLAIN, Run(Limits(0), started=time.monotonic() - 1), **options)  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_first_executions_may_come_in_another_order() -> None:
     found = search(graph, range(6), target, PLAIN, Run(Limits(0)), budget=peak)
     assert (found.best.cost, found.best.status) == (12, "optimal")
     # What is proven for an order of first executions is not called optimal.
-    point = Point(peak, 70, 0, 0, (), cost_bound=70, scope="order")
+    point = RematPoint(peak, 70, 0, 0, (), cost_bound=70, scope="order")
     assert (point.status, "first executions" in point.proof) == ("least_for_order", True)
 
 

@@ -14,7 +14,7 @@ from memsched.check.rewrite import check_rewrite
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.remat.cost import judge, least_peak, work_of
-from memsched.remat.greedy import Reached, reduce_to
+from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.local import improve, prune
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.trace import Tracer
@@ -128,7 +128,7 @@ def test_stop_ends_both() -> None:
     whole = tuple(range(tracer.count))
     peak = tracer.run(whole).peak
     assert reduce_to(tracer, whole, peak // 2, stop=lambda: True).sequence == whole
-    start = Reached(whole, peak, 0)
+    start = GreedyResult(whole, peak, 0)
     assert improve(tracer, start, peak // 2, stop=lambda: True) == start
 
 

@@ -11,7 +11,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import judge
-from memsched.remat.search import Found, search
+from memsched.remat.search import RematResult, search
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -25,7 +25,7 @@ PAPER = load_target("paper")
 NO_TIME_LIMIT = Limits(None, effort=1.0)
 
 
-def run(graph: Graph, part: float | None = None) -> Found:
+def run(graph: Graph, part: float | None = None) -> RematResult:
     schedule = schedule_graph(apply_target(graph, IDEAL), Run(NO_TIME_LIMIT)).schedule
     budget = None if part is None else int(schedule.peak * part)
     return search(graph, schedule.order, IDEAL, PLAIN, Run(NO_TIME_LIMIT), budget=budget)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.report import page_cells, page_data
 from memsched.report.build import build_report
-from memsched.report.page_cells import Extent, merged_cells
+from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_data import AGAIN, PIECE, as_script, extremes
 from tests.random_graphs import random_graph, random_order
 from tests.report.plain import plain_report, typed
@@ -174,7 +174,7 @@ def test_merged_cells_cover_what_they_stand_for(
     steps: int, boxes: list[tuple[int, int, int, int]], grid: tuple[int, int]
 ) -> None:
     extents = [
-        Extent(left % steps, min(steps, left % steps + width), bottom, bottom + height)
+        Rectangle(left % steps, min(steps, left % steps + width), bottom, bottom + height)
         for left, width, bottom, height in boxes
     ]
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsched.commands.distribute import distribute as distributing
-from memsched.commands.distribute.distribute import Distributed
+from memsched.commands.distribute.distribute import DistributedNetwork
 from memsched.commands.distribute.execute import execute
 from memsched.commands.distribute.step_models import given_sends, program_of
 from memsched.errors import InternalError, VerificationError
@@ -31,7 +31,7 @@ from tests.distributed_nets import classifier, cluster_of
 from tests.needs import MEASURABLE
 
 
-def planned(devices: int = 3) -> Distributed:
+def planned(devices: int = 3) -> DistributedNetwork:
     return distributing.distribute(classifier(), cluster_of(devices), method="even")
 
 
@@ -89,7 +89,7 @@ def test_bytes_that_differ_from_the_plan_are_a_defect() -> None:
 
 
 def started(
-    distributed: Distributed, model: Callable[[int, int], bytes], then: Callable[[Sequence[int]], None]
+    distributed: DistributedNetwork, model: Callable[[int, int], bytes], then: Callable[[Sequence[int]], None]
 ) -> None:
     """Run a plan, with one's own models, and with something done to its processes."""
     steps = distributed.models.steps

@@ -286,8 +286,8 @@ def test_a_claim_that_liveness_contradicts_is_never_passed_on(
     monkeypatch: pytest.MonkeyPatch, claim: int, optimal: bool
 ) -> None:
     tasks = _tasks(_wired(5, [(0, 2), (1, 3), (2, 4), (3, 4)], [9, 9, 1, 1, 1]))
-    outcome = cpsat._Outcome((0, 2, 1, 3, 4), claim, claim, optimal=optimal, infeasible=False)
-    monkeypatch.setattr(cpsat._Model, "search", lambda *_: outcome)
+    outcome = cpsat._SolverAnswer((0, 2, 1, 3, 4), claim, claim, optimal=optimal, infeasible=False)
+    monkeypatch.setattr(cpsat._OrderModel, "search", lambda *_: outcome)
     with pytest.raises(InternalError, match=f"claims a peak of {claim} bytes, but the order has 11"):
         solve(tasks, Run(_LIMITS))
 

@@ -11,7 +11,7 @@ from memsched.graph.model import Graph
 from memsched.runtimes.onnxruntime import default_rule
 from memsched.runtimes.onnxruntime.default_rule import best_default_order
 from memsched.runtimes.onnxruntime.orders import default_order, walk_backwards
-from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.schedule.orders import ORDERS
 from tests.brute_force import topological_orders
 from tests.graph.test_reuse import all_read, shaped
@@ -27,7 +27,7 @@ def test_the_best_of_all_file_orders_is_found() -> None:
     for seed in range(150):
         rng = random.Random(seed)
         graph = replace(all_read(random_graph(rng, rng.randint(1, 7))), dependencies=())
-        planned = Planned.of(graph)
+        planned = PlannerGraph.of(graph)
         found = best_default_order(planned, [order(planned.storage) for order in ORDERS.values()])
         executed = {
             walk_backwards(planned.storage.preds, planned.storage.succs, order) for order in topological_orders(graph)
@@ -44,8 +44,8 @@ def test_the_best_of_all_file_orders_is_found() -> None:
 def test_walks_are_what_the_rule_does_with_their_file_order() -> None:
     for seed in range(60):
         rng = random.Random(seed)
-        planned = Planned.of(random_graph(rng, rng.randint(1, 40)))
-        search = default_rule._Search(planned, True, 0, 10_000, seed, lambda: False)
+        planned = PlannerGraph.of(random_graph(rng, rng.randint(1, 40)))
+        search = default_rule._DefaultOrderSearch(planned, True, 0, 10_000, seed, lambda: False)
         search.needs = default_rule._needs(search.preds, search.count)
         for _ in range(5):
             executed, decisions = search.walk([rng.sample(list(befores), len(befores)) for befores in search.preds])
@@ -63,7 +63,7 @@ def branches(count: int) -> Graph:
 
 
 def test_never_worse_than_the_file_and_no_effort_is_enough_for_it() -> None:
-    planned = Planned.of(branches(6))
+    planned = PlannerGraph.of(branches(6))
     given = simulate_reuse(planned, default_order(branches(6))).peak
     for effort in (0, 100, 100_000):
         found = best_default_order(planned, [], effort=effort)
@@ -72,12 +72,12 @@ def test_never_worse_than_the_file_and_no_effort_is_enough_for_it() -> None:
 
 
 def test_no_ops() -> None:
-    found = best_default_order(Planned.of(Graph("g", (), (), (), ())), [()])
+    found = best_default_order(PlannerGraph.of(Graph("g", (), (), (), ())), [()])
     assert (found.file_order, found.executed, found.peak) == ((), (), 0)
 
 
 def test_graphs_too_large_to_search_keep_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = branches(3)
     monkeypatch.setattr(default_rule, "LARGEST", 3)
-    found = best_default_order(Planned.of(graph), [tuple(range(len(graph.ops)))])
+    found = best_default_order(PlannerGraph.of(graph), [tuple(range(len(graph.ops)))])
     assert found.file_order == tuple(range(len(graph.ops)))

@@ -15,16 +15,16 @@ import pytest
 from memsched.graph.contraction import single_op_tasks
 from memsched.graph.liveness import Storage
 from memsched.schedule import parallel
-from memsched.schedule.parallel import Job, search_all
+from memsched.schedule.parallel import SegmentJob, search_all
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests.random_graphs import random_graph, random_layered_graph
 
 
-def jobs(count: int) -> list[Job]:
+def jobs(count: int) -> list[SegmentJob]:
     rng = random.Random(11)
     tasks = [single_op_tasks(Storage.of(random_graph(rng, 12))) for _ in range(count)]
-    return [Job(part, 0, 10_000, 100_000) for part in tasks]
+    return [SegmentJob(part, 0, 10_000, 100_000) for part in tasks]
 
 
 def never() -> bool:
@@ -69,13 +69,13 @@ def test_another_executor_gives_the_same_and_what_it_loses_is_done_here() -> Non
     assert search_all(work, Run(Limits(None, executor=Lossy()))) == alone
 
 
-def _die(_job: Job, _seconds: float) -> None:
+def _die(_job: SegmentJob, _seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_stopping_ends_the_processes() -> None:
     hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
-    work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
+    work = [SegmentJob(hard, 0, 1_000_000, 10_000_000)] * 2
     asked = iter([False] * 5)
     assert search_all(work, Run(Limits(None, workers=2), stop=lambda: next(asked, True))) == [None, None]
     for process in multiprocessing.active_children():
@@ -85,7 +85,7 @@ def test_stopping_ends_the_processes() -> None:
 
 def test_the_deadline_ends_the_processes() -> None:
     hard = single_op_tasks(Storage.of(random_layered_graph(random.Random(3), 2_000, width=300)))
-    work = [Job(hard, 0, 1_000_000, 10_000_000)] * 2
+    work = [SegmentJob(hard, 0, 1_000_000, 10_000_000)] * 2
     results = search_all(work, Run(Limits(0.2, workers=2)))
     assert all(result is None or not result.complete for result in results)
     for process in multiprocessing.active_children():

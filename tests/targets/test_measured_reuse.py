@@ -13,7 +13,7 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, OrderGuarantee
 from memsched.lowering.apply import apply_target
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
-from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.runtimes.onnxruntime.verification import measure
 from memsched.targets.load import load_target
 from tests.needs import recent_onnxruntime
@@ -29,7 +29,9 @@ def predicted(model: bytes, *, by_file: bool, reuse: bool) -> tuple[int, list[st
     """Return the bytes that a session should request at most, and the order in which it should run the nodes."""
     graph = apply_target(load_module(model, "model.onnx", LoadOptions()).graph, load_target("onnxruntime"))
     order = priority_order(graph) if by_file else default_order(graph)
-    return simulate_reuse(Planned.of(graph), order, reuse=reuse).requested_peak, [graph.ops[op].name for op in order]
+    return simulate_reuse(PlannerGraph.of(graph), order, reuse=reuse).requested_peak, [
+        graph.ops[op].name for op in order
+    ]
 
 
 @pytest.mark.parametrize("make", [elementwise, varied])

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import reader
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import Needed, WeightSlice, backward
+from memsched.regions.ranges import PieceNeeds, WeightSlice, backward
 from memsched.regions.rules import Refusal
 from tests.tiling.onnx_layers import Layer, random_layer
 
@@ -65,7 +65,7 @@ def _judge(r: random.Random, opset: int, layers: Sequence[Layer], count: int) ->
     graph = reader.read(whole.bytes(shapes=results), "whole.onnx", LoadOptions()).graphs[0]
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     verdict, parts = Verdict(layers=len(layers)), Model(opset)
-    expected: dict[str, tuple[Layer, Array, Needed, Region]] = {}
+    expected: dict[str, tuple[Layer, Array, PieceNeeds, Region]] = {}
     for number, layer in enumerate(layers):
         result = results[f"L{number}_y"]
         verdict.kinds[layer.kind] += 1
@@ -110,7 +110,7 @@ def random_region(r: random.Random, shape: tuple[int, ...]) -> Region:
 # From what is needed to a node ------------------------------------------------------------------------------------
 
 
-def piece_of(layer: Layer, op: Op, needed: Needed, region: Region) -> Layer:
+def piece_of(layer: Layer, op: Op, needed: PieceNeeds, region: Region) -> Layer:
     """Return the layer of a piece: operands cut, and what the op's own words for pads and shapes become."""
     kept = {name: value for name, value in layer.attributes.items() if name not in {"auto_pad", "output_shape"}}
     piece = Layer(layer.kind, attributes=kept, opset=layer.opset, domain=layer.domain)

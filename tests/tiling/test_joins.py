@@ -17,7 +17,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.targets.load import load_target
-from memsched.tiling.pieces import Group, Pieces, plan_pieces
+from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.tflm_runtime import needs_tflm, run_all, same_outputs
@@ -53,7 +53,7 @@ def network() -> bytes:
 def joined(data: bytes, axes: tuple[int, ...], counts: tuple[int, ...], most: int | None) -> Graph:
     graph = load_module(data, "net.tflite", LoadOptions()).graphs[0]
     dialect = replace(rewriter.dialect(load_module(data, "net.tflite", LoadOptions())), most_joined=most)
-    pieces = plan_pieces(graph, Group((0, 1, 2, 3), axes, counts), dialect)
+    pieces = plan_pieces(graph, TilingGroup((0, 1, 2, 3), axes, counts), dialect)
     assert isinstance(pieces, Pieces)
     return rewrite(graph, [pieces], dialect).graph
 

@@ -9,7 +9,7 @@ import memsched
 from memsched.commands.optimize.tile import dialect_of
 from memsched.regions.rules import Refusal
 from memsched.targets.load import load_target
-from memsched.tiling.pieces import Group, Pieces, plan_pieces
+from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
 SIDE = 48
@@ -85,7 +85,7 @@ def test_a_squeeze_that_is_not_told_what_to_drop_is_not_cut_into_single_rows() -
         tensors = [T("x", (1, 8, 4)), T("a", (1, 8, 4)), T("b", (8, 4))]
         ops = [O("EXP", [0], [1]), O("SQUEEZE", [1], [2], options("SqueezeOptions", squeezeDims=dims))]
         module = memsched.load(build(Sub(tensors, ops, [0], [2])))
-        group = Group((0, 1), (0,), (count,))
+        group = TilingGroup((0, 1), (0,), (count,))
         return plan_pieces(module.graphs[0], group, dialect_of(module, load_target("litert")))
 
     assert isinstance(planned([0], 8), Pieces)

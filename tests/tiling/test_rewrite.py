@@ -21,7 +21,7 @@ from memsched.graph.model import Graph
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Refusal
 from memsched.tiling.local import halo_tensors
-from memsched.tiling.pieces import Group, Pieces, plan_pieces
+from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.random_nets import onnx_net, tflite_net, u_net
@@ -56,7 +56,7 @@ def run_tflite(data: bytes) -> np.ndarray:
     return result
 
 
-def some_group(graph: Graph, seed: int, axes: tuple[tuple[int, ...], ...]) -> Group:
+def some_group(graph: Graph, seed: int, axes: tuple[tuple[int, ...], ...]) -> TilingGroup:
     """A random run of ops, cut along some axes with some halos kept."""
     pick = random.Random(seed)
     count = len(graph.ops)
@@ -68,10 +68,10 @@ def some_group(graph: Graph, seed: int, axes: tuple[tuple[int, ...], ...]) -> Gr
     geometries = {op: describe(graph, op) for op in ops}
     halos = halo_tensors(graph, geometries, ops)
     kept = tuple(sorted(tensor for tensor in halos if pick.random() < 0.4)) if len(along) == 1 else ()
-    return Group(ops, along, counts, kept, tuple(op for op in ops if pick.random() < 0.5))
+    return TilingGroup(ops, along, counts, kept, tuple(op for op in ops if pick.random() < 0.5))
 
 
-def tiled(module: Module, group: Group, format_: Any) -> tuple[Graph, bytes] | Refusal:
+def tiled(module: Module, group: TilingGroup, format_: Any) -> tuple[Graph, bytes] | Refusal:
     graph = module.graphs[0]
     pieces = plan_pieces(graph, group, format_.dialect(module))
     if isinstance(pieces, Refusal):
@@ -114,7 +114,7 @@ def test_networks_with_skips_over_upsampling_keep_halos_past_pieces_without_use_
     ops = tuple(range(len(graph.ops)))
     halos = halo_tensors(graph, {op: describe(graph, op) for op in ops}, ops)
     kept = halos if not seed else [tensor for tensor in halos if pick.random() < 0.7]
-    found = tiled(module, Group(ops, (2,), (16,), tuple(sorted(kept))), onnx_rewriter)
+    found = tiled(module, TilingGroup(ops, (2,), (16,), tuple(sorted(kept))), onnx_rewriter)
     assert not isinstance(found, Refusal)
     np.testing.assert_allclose(run_onnx(found[1]), run_onnx(data), rtol=1e-5, atol=1e-5)
 
@@ -151,7 +151,7 @@ def test_the_head_of_mobilenet_is_bit_equal(
     data = (MODELS / "mobilenetv2_035_96_int8.tflite").read_bytes()
     module = load_module(data, "mobilenet", LoadOptions())
     kept = tuple(module.graphs[0].ops[op].outputs[0] for op in kept_ops)
-    found = tiled(module, Group(tuple(range(6)), axes, counts, kept, padded), tflite_rewriter)
+    found = tiled(module, TilingGroup(tuple(range(6)), axes, counts, kept, padded), tflite_rewriter)
     assert not isinstance(found, Refusal)
     assert np.array_equal(run_tflite(found[1]), run_tflite(data))
 
@@ -163,8 +163,8 @@ def test_kept_halos_are_not_computed_again() -> None:
     graph, dialect = module.graphs[0], tflite_rewriter.dialect(module)
     first = graph.ops[0].outputs[0]
     ops = (0, 1)
-    again = plan_pieces(graph, Group(ops, (1,), (4,), (), (0, 1)), dialect)
-    kept = plan_pieces(graph, Group(ops, (1,), (4,), (first,), (0, 1)), dialect)
+    again = plan_pieces(graph, TilingGroup(ops, (1,), (4,), (), (0, 1)), dialect)
+    kept = plan_pieces(graph, TilingGroup(ops, (1,), (4,), (first,), (0, 1)), dialect)
     assert isinstance(again, Pieces)
     assert isinstance(kept, Pieces)
     given = sum(graph.ops[op].macs for op in ops)
@@ -177,15 +177,15 @@ def test_groups_that_overlap_or_have_too_few_rows_are_refused() -> None:
     data = (MODELS / "mobilenetv2_035_96_int8.tflite").read_bytes()
     module = load_module(data, "mobilenet", LoadOptions())
     graph, dialect = module.graphs[0], tflite_rewriter.dialect(module)
-    one = plan_pieces(graph, Group((0, 1), (1,), (2,)), dialect)
-    two = plan_pieces(graph, Group((1, 2), (1,), (2,)), dialect)
+    one = plan_pieces(graph, TilingGroup((0, 1), (1,), (2,)), dialect)
+    two = plan_pieces(graph, TilingGroup((1, 2), (1,), (2,)), dialect)
     assert isinstance(one, Pieces)
     assert isinstance(two, Pieces)
     with pytest.raises(InternalError, match="overlap"):
         rewrite(graph, [one, two], dialect)
-    too_many = plan_pieces(graph, Group((0, 1), (1,), (49,)), dialect)
+    too_many = plan_pieces(graph, TilingGroup((0, 1), (1,), (49,)), dialect)
     assert isinstance(too_many, Refusal)
     assert "49 pieces along axis 1" in too_many.reason
-    tied = plan_pieces(replace(graph, dependencies=((0, 1),)), Group((0, 1), (1,), (2,)), dialect)
+    tied = plan_pieces(replace(graph, dependencies=((0, 1),)), TilingGroup((0, 1), (1,), (2,)), dialect)
     assert isinstance(tied, Refusal)
     assert "state" in tied.reason

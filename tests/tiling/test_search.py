@@ -20,7 +20,7 @@ from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import Found, FrontierPoint, Search, search
+from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch, search
 from scripts.networks import transformer
 from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.unet import unet
@@ -36,7 +36,7 @@ def mobilenet() -> Module:
     return load_module(path.read_bytes(), "mobilenet", LoadOptions())
 
 
-def found(module: Module, percent: float, *, seconds: float | None = None, budget: int | None = None) -> Found:
+def found(module: Module, percent: float, *, seconds: float | None = None, budget: int | None = None) -> TilingResult:
     graph = module.graphs[0]
     macs = sum(op.macs for op in graph.ops)
     return search(
@@ -115,8 +115,8 @@ def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does(
     module = mobilenet()
     graph = module.graphs[0]
     arguments = (graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)))
-    whole = Search(*arguments, most_macs=0).run(math.inf, math.inf)
-    one, pauses, peaks = Search(*arguments, most_macs=0), 0, [UNTILED]
+    whole = TilingSearch(*arguments, most_macs=0).run(math.inf, math.inf)
+    one, pauses, peaks = TilingSearch(*arguments, most_macs=0), 0, [UNTILED]
     while not (part := one.run(-math.inf, math.inf)).exhausted:
         pauses += 1
         peaks.append(part.best.peak)
@@ -145,7 +145,7 @@ def test_a_search_that_begins_late_finds_a_large_part_and_goes_no_further(
     graph, target = module.graphs[0], load_target("onnxruntime")
     given = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     macs = sum(op.macs for op in graph.ops)
-    one = Search(graph, target, onnx_rewriter.dialect(module), Run(Limits(None)), most_macs=macs // 10)
+    one = TilingSearch(graph, target, onnx_rewriter.dialect(module), Run(Limits(None)), most_macs=macs // 10)
     late = one.run(-math.inf, -math.inf)
     assert one.run(-math.inf, -math.inf).judged == late.judged + 1
     more = one.run(math.inf, math.inf, 3.0)
@@ -157,7 +157,9 @@ def test_a_search_that_finds_nothing_ends_after_the_least_work(monkeypatch: pyte
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0005)
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT_FOR_NOTHING", 0.001)
     module = mobilenet()
-    one = Search(module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=0)
+    one = TilingSearch(
+        module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=0
+    )
     late = one.run(-math.inf, -math.inf)
     assert not late.best.groups
     assert (late.judged, late.exhausted) == (1, False)
@@ -172,7 +174,7 @@ def test_effort_ends_a_search_at_the_same_place_each_time() -> None:
     graph = module.graphs[0]
     results = []
     for effort in (0.0, 0.05, 0.1, 0.1, 0.4):
-        search_of = Search(
+        search_of = TilingSearch(
             graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=10**6
         )
         results.append(search_of.run(math.inf, math.inf, effort))

@@ -14,7 +14,7 @@ from memsched.formats.onnx import reader
 from memsched.graph.model import Graph, Region
 from memsched.regions.rules import Refusal
 from memsched.tiling import transfer
-from memsched.tiling.transfer import Group, Halo, Tiled, Traced, cuts, tile, trace
+from memsched.tiling.transfer import Halo, PieceTrace, TransferGroup, TransferPieces, cuts, tile, trace
 from tests.tiling.graphs import chain, conv, region
 from tests.tiling.onnx_layers import Layer, whole_numbers
 from tests.tiling.onnx_pieces import Model, piece_of
@@ -27,9 +27,11 @@ def rows(low: int, high: int) -> Region:
     return region((0, 1), (0, 1), (low, high), (0, 1))
 
 
-def tiled(graph: Graph, ops: Sequence[int], pieces: Sequence[Mapping[int, Region]], halo: Halo = "recompute") -> Tiled:
+def tiled(
+    graph: Graph, ops: Sequence[int], pieces: Sequence[Mapping[int, Region]], halo: Halo = "recompute"
+) -> TransferPieces:
     found = tile(graph, ops, pieces, halo)
-    assert isinstance(found, Tiled), found
+    assert isinstance(found, TransferPieces), found
     return found
 
 
@@ -51,7 +53,7 @@ RESIDUAL = chain(
 
 def test_halos_grow_from_the_last_op_to_the_first() -> None:
     found = trace(TWO, [1, 0], {2: rows(4, 8)})
-    assert isinstance(found, Traced)
+    assert isinstance(found, PieceTrace)
     assert found.regions == {0: rows(2, 10), 1: rows(3, 9), 2: rows(4, 8)}
     assert found.computed == {1: rows(3, 9), 2: rows(4, 8)}
     assert found.kept == {}
@@ -60,7 +62,7 @@ def test_halos_grow_from_the_last_op_to_the_first() -> None:
 
 def test_a_tensor_with_several_readers_is_needed_in_the_box_of_their_regions() -> None:
     found = trace(RESIDUAL, range(5), {5: rows(2, 5)})
-    assert isinstance(found, Traced)
+    assert isinstance(found, PieceTrace)
     assert found.regions == {
         0: rows(1, 13),
         1: rows(2, 12),
@@ -101,13 +103,13 @@ def test_pieces_may_run_backwards_and_leave_rows_out() -> None:
 
 
 def test_a_group_knows_its_inputs_and_outputs() -> None:
-    assert (Group(RESIDUAL, [1, 2, 3]).inputs, Group(RESIDUAL, [1, 2, 3]).outputs) == ((1,), (4,))
-    assert (Group(RESIDUAL, [0, 1]).inputs, Group(RESIDUAL, [0, 1]).outputs) == ((0,), (1, 2))
+    assert (TransferGroup(RESIDUAL, [1, 2, 3]).inputs, TransferGroup(RESIDUAL, [1, 2, 3]).outputs) == ((1,), (4,))
+    assert (TransferGroup(RESIDUAL, [0, 1]).inputs, TransferGroup(RESIDUAL, [0, 1]).outputs) == ((0,), (1, 2))
 
 
 def test_several_outputs_are_traced_together() -> None:
     found = trace(RESIDUAL, [0, 1], {1: rows(0, 4), 2: rows(0, 4)})
-    assert isinstance(found, Traced)
+    assert isinstance(found, PieceTrace)
     assert found.regions == {0: rows(0, 7), 1: rows(0, 6), 2: rows(0, 4)}
 
 
@@ -126,7 +128,7 @@ def test_choices_say_where_a_group_can_be_cut_and_why_not() -> None:
     assert width.positions == ()
     assert width.refusal is not None
     assert "'op2' (Softmax): axis 3 is normalised" in width.refusal.reason
-    assert Group(chain(shapes[0], steps), range(3)).choices(3, [4, 5, 99])[2].positions == (4, 5)
+    assert TransferGroup(chain(shapes[0], steps), range(3)).choices(3, [4, 5, 99])[2].positions == (4, 5)
 
 
 def test_an_op_without_a_rule_refuses_the_group() -> None:
@@ -203,7 +205,7 @@ def test_random_groups_computed_in_pieces(seed: int) -> None:
     last = tensor_of[f"t{len(layers)}"]
     shape = values[f"t{len(layers)}"].shape
     first = r.randrange(2)
-    group = Group(graph, range(first, len(layers)))
+    group = TransferGroup(graph, range(first, len(layers)))
     axis = r.choice([2, 2, 2, 3])
     ends = sorted(r.sample(range(1, shape[axis]), min(shape[axis] - 1, r.randint(1, 3))))
     # Other outputs of the group are whole in every piece: what is not asked for is not computed.
@@ -211,7 +213,7 @@ def test_random_groups_computed_in_pieces(seed: int) -> None:
     extra: dict[str, int] = {}
     for halo in HALOS:
         found = group.tile(pieces, halo)
-        assert isinstance(found, Tiled), found
+        assert isinstance(found, TransferPieces), found
         before: dict[str, Array] = {}
         for piece, wanted in zip(found.pieces, pieces, strict=True):
             before = execute(group, layers, values, piece, before)
@@ -222,7 +224,11 @@ def test_random_groups_computed_in_pieces(seed: int) -> None:
 
 
 def execute(
-    group: Group, layers: Sequence[Layer], values: Mapping[str, Array], piece: Traced, before: Mapping[str, Array]
+    group: TransferGroup,
+    layers: Sequence[Layer],
+    values: Mapping[str, Array],
+    piece: PieceTrace,
+    before: Mapping[str, Array],
 ) -> dict[str, Array]:
     """Compute a piece on tensors that hold nothing but what it says is there; NaN is everywhere else."""
     graph = group.graph

@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import Needed, backward
+from memsched.regions.ranges import PieceNeeds, backward
 from memsched.regions.rules import Refusal
 from memsched.regions.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
@@ -213,7 +213,7 @@ def judge(seed: int, count: int, pieces: int = 3, layers: Sequence[Layer] | None
     graph = reader.read(data, "whole.tflite", LoadOptions()).graphs[0]
     assert len(graph.ops) == len(layers)
     verdict, parts = Verdict(layers=len(layers)), []
-    expected: list[tuple[Layer, Array, Needed, Region]] = []
+    expected: list[tuple[Layer, Array, PieceNeeds, Region]] = []
     for number, (layer, result) in enumerate(zip(layers, results, strict=True)):
         verdict.kinds[layer.kind] += 1
         for _ in range(pieces):
@@ -241,7 +241,7 @@ def judge(seed: int, count: int, pieces: int = 3, layers: Sequence[Layer] | None
     return verdict
 
 
-def _piece(layer: Layer, op: Op, needed: Needed, region: Region) -> Layer | None:
+def _piece(layer: Layer, op: Op, needed: PieceNeeds, region: Region) -> Layer | None:
     """Return the layer of a piece; its own pads are laid around its input, where zeros or lowest values do."""
     entries = dict(zip(op.positions, needed.inputs, strict=True))
     operands: list[tuple[bool, Array]] = []
@@ -287,7 +287,7 @@ def _same_fits(array: Array, pads: Sequence[tuple[int, int]], stated: dict[str, 
 
 
 def _restate(
-    layer: Layer, operands: list[tuple[bool, Array]], computed: list[int], needed: Needed, stated: dict[str, Any]
+    layer: Layer, operands: list[tuple[bool, Array]], computed: list[int], needed: PieceNeeds, stated: dict[str, Any]
 ) -> None:
     if layer.kind.startswith("RESIZE"):
         operands[1] = (False, ints(*computed[1:3]))

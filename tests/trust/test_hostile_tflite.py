@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, options
 from tests.trust.conftest import Hostile, Warm, one_line
 
@@ -95,7 +95,7 @@ def test_offsets_that_lie(warm: Warm, tmp_path: Path, where: str) -> None:
 
 
 def test_a_table_whose_description_is_itself(hostile: Hostile) -> None:
-    root: Table = FlatFile(HELLO).root()
+    root: FlatbufferTable = FlatFile(HELLO).root()
     hostile(patched(root.position, 0), "net.tflite", name="net.tflite")
     hostile(patched(root.position, -(2**31)), "net.tflite", name="net.tflite")
 

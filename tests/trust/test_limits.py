@@ -14,7 +14,7 @@ import pytest
 
 from memsched.cli.main import main
 from memsched.commands.batch import child as batch_child
-from memsched.commands.batch.process import BatchOptions, Job
+from memsched.commands.batch.process import BatchJob, BatchOptions
 from memsched.search.memory_limit import MemoryLimitError, MemoryWatch, memory_limited, resident_bytes
 from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, Warm, one_line, snapshot
@@ -159,7 +159,7 @@ def test_a_model_of_a_batch_ends_with_the_best_so_far(inputs: Path) -> None:
     into = inputs / "into"
     into.mkdir()
     options = BatchOptions(verify=False, memory_limit=10**12)
-    job = Job("net.onnx", "net.onnx", "out", "net_memsched.onnx", "net_memsched.json", "net", options)
+    job = BatchJob("net.onnx", "net.onnx", "out", "net_memsched.onnx", "net_memsched.json", "net", options)
     with memory_limited(options.memory_limit) as memory:
         memory.exceeded = True
         answer = batch_child._answer(job, into, lambda _: None, memory)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from memsched.commands.batch.process import BatchOptions, Job, News
+from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress
 from memsched.errors import InternalError, MemschedError
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel
@@ -41,7 +41,7 @@ def main() -> int:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     into = Path(request.pop("into"))
-    job = Job(**{**request, "options": BatchOptions(**request["options"])})
+    job = BatchJob(**{**request, "options": BatchOptions(**request["options"])})
     try:
         with memory_limited(job.options.memory_limit, lambda error: _refuse(job, error, output)) as memory:
             answer = _answer(job, into, _Teller(output, memory), memory)
@@ -60,7 +60,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _refuse(job: Job, error: MemschedError, output: IO[bytes]) -> None:
+def _refuse(job: BatchJob, error: MemschedError, output: IO[bytes]) -> None:
     _send(output, {"answer": msgspec.to_builtins(_failed(job, error.exit_code, str(error)))})
 
 
@@ -82,11 +82,11 @@ class _Teller:
             self._memory.search_ended()
         if progress.seconds - self._last >= _TIMELY:
             self._last = progress.seconds
-            news = News(progress.stage, progress.best_peak, progress.lower_bound)
+            news = JobProgress(progress.stage, progress.best_peak, progress.lower_bound)
             _send(self._output, {"news": asdict(news)})
 
 
-def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> BatchAnswer:
+def _answer(job: BatchJob, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> BatchAnswer:
     from memsched.commands.optimize.optimize import optimize
 
     try:
@@ -108,7 +108,7 @@ def _answer(job: Job, into: Path, tell: Callable[[Progress], None], memory: Memo
     return BatchAnswer(exit_code=3 if _missed(result) else 0, error=None, saved=saved)
 
 
-def _failed(job: Job, code: int, message: str) -> BatchAnswer:
+def _failed(job: BatchJob, code: int, message: str) -> BatchAnswer:
     return BatchAnswer(exit_code=code, error=message.replace(job.source, job.shown), saved=None)
 
 
@@ -117,7 +117,7 @@ def _missed(result: OptimizeResult) -> bool:
     return result.budget_met is False or (pools is not None and pools.weighted_traffic is None)
 
 
-def _save(result: OptimizeResult, job: Job, into: Path) -> SavedModel:
+def _save(result: OptimizeResult, job: BatchJob, into: Path) -> SavedModel:
     """Write model and report, with the paths that the user knows; return the figures for the summary."""
     from memsched.commands.results import Report, save_outputs
     from memsched.formats.known import format_of

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError, Processes
+from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.errors import MemschedError, OutputError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
@@ -28,7 +28,7 @@ from memsched.runtimes.child import temporary_folder
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Cluster"]
+__all__ = ["DaskCluster"]
 
 _BESIDE = PurePath("model")
 _TARGET = "target/target.toml"
@@ -44,7 +44,7 @@ _AHEAD = 2
 """Models under way for each thread of the cluster: the next one travels while one is worked on."""
 
 
-class Cluster:
+class DaskCluster:
     """Runs jobs on the cluster of a client; see `cluster.connect`."""
 
     def __init__(self, client: Client) -> None:
@@ -59,7 +59,7 @@ class Cluster:
         threads: dict[str, int] = self._client.nthreads()
         return max(1, _AHEAD * sum(threads.values()))
 
-    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+    def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
         """Optimise one model on some worker and return what came of it.
 
         Raises:
@@ -68,9 +68,9 @@ class Cluster:
         try:
             options, files = _carried(job)
         except MemschedError as error:
-            return Answer(error.exit_code, str(error), {}, None)
+            return JobResult(error.exit_code, str(error), {}, None)
         request = {**dataclasses.asdict(job), "options": options}
-        tell(News("on the cluster", 0, 0))
+        tell(JobProgress("on the cluster", 0, 0))
         future = self._submit(request, files)
         try:
             self._wait(future)
@@ -85,7 +85,7 @@ class Cluster:
                 self._futures.discard(future)
         if message == _DIED:
             raise ProcessDiedError(outputs["reason"].decode())
-        return Answer(code, message, outputs, saved)
+        return JobResult(code, message, outputs, saved)
 
     def _submit(self, request: Mapping[str, Any], files: Mapping[str, bytes]) -> Future[Any]:
         with self._lock:
@@ -127,7 +127,7 @@ class Cluster:
 _DIED = "\0died"
 
 
-def _carried(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _carried(job: BatchJob) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the options as a worker takes them, and all files that it needs, by name.
 
     Raises:
@@ -152,7 +152,7 @@ def _carried(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
 def _run_carried(
     request: dict[str, Any], files: dict[str, bytes]
 ) -> tuple[int, str | None, dict[str, bytes], SavedModel | None]:
-    """Optimise a model that was carried here; runs on a worker, and returns an `Answer`'s values."""
+    """Optimise a model that was carried here; runs on a worker, and returns an `JobResult`'s values."""
     with temporary_folder() as folder:
         for location, data in files.items():
             path = _inside(folder, location)
@@ -162,7 +162,7 @@ def _run_carried(
         if _TARGET in files:
             options["target"] = str(folder / _TARGET)
         source = folder / _BESIDE / PurePath(request["source"]).name
-        job = Job(**{**request, "source": str(source), "options": BatchOptions(**options)})
+        job = BatchJob(**{**request, "source": str(source), "options": BatchOptions(**options)})
         try:
             answer = Processes().run(job, lambda _: None)
         except ProcessDiedError as error:

@@ -25,7 +25,7 @@ from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import search_path, temporary_folder
 from memsched.typed import converted
 
-__all__ = ["Answer", "BatchOptions", "Job", "News", "ProcessDiedError", "Processes"]
+__all__ = ["BatchJob", "BatchOptions", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
 
 _REORDERS = "reorder"
 
@@ -69,7 +69,7 @@ _PERMISSIONS = (("in_place", "inplace"), ("tile", "tile"), ("remat", "remat"))
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """One model to optimise.
 
     Attributes:
@@ -91,7 +91,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class JobProgress:
     """How far a search is: the best peak in bytes, and the bound where one holds."""
 
     stage: str
@@ -100,7 +100,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JobResult:
     """What became of one model.
 
     Attributes:
@@ -128,7 +128,7 @@ class Processes:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._cancelled = False
 
-    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+    def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
         """Optimise one model and return what came of it.
 
         Raises:
@@ -155,7 +155,7 @@ class Processes:
             if answer is None:
                 raise ProcessDiedError(_how_it_died(process.returncode, log))
             files = {path.relative_to(into).as_posix(): path.read_bytes() for path in _files(into)}
-            return Answer(answer.exit_code, answer.error, files, answer.saved)
+            return JobResult(answer.exit_code, answer.error, files, answer.saved)
 
     def _start(self, folder: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -182,7 +182,7 @@ class Processes:
 
 
 def _talk(
-    process: subprocess.Popen[bytes], request: Mapping[str, Any], tell: Callable[[News], None]
+    process: subprocess.Popen[bytes], request: Mapping[str, Any], tell: Callable[[JobProgress], None]
 ) -> BatchAnswer | None:
     """Send the request, pass news on, and return the answer; None where the process ended without one."""
     if process.stdin is None or process.stdout is None:
@@ -194,7 +194,7 @@ def _talk(
             message = json.loads(line)
             if "answer" in message:
                 return converted(message["answer"], BatchAnswer)
-            tell(News(**message["news"]))
+            tell(JobProgress(**message["news"]))
     except (OSError, ValueError):
         return None
     return None

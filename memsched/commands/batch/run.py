@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from memsched.commands.batch.inputs import BatchModel, check_apart
-from memsched.commands.batch.process import Answer, BatchOptions, Job, News, ProcessDiedError
+from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError
 from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import staged_files
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchReport, SavedModel
 
-__all__ = ["SUMMARIES", "BatchResult", "Event", "Runner", "run_batch"]
+__all__ = ["SUMMARIES", "BatchResult", "Event", "JobRunner", "run_batch"]
 
 SUMMARIES = ("batch.csv", "batch.html", "batch.json")
 """Written into the folder of the outputs, the one that names the others' files last."""
@@ -29,10 +29,10 @@ _POLL_SECONDS = 0.1
 _REPORT = ".json"
 
 
-class Runner(Protocol):
+class JobRunner(Protocol):
     """Who optimises a model."""
 
-    def run(self, job: Job, tell: Callable[[News], None]) -> Answer:
+    def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
         """Return what became of one model; called from several threads at once.
 
         Raises:
@@ -49,7 +49,7 @@ class Event:
 
     index: int
     kind: str
-    news: News | None = None
+    news: JobProgress | None = None
     row: Row | None = None
 
 
@@ -66,7 +66,7 @@ def run_batch(
     models: Sequence[BatchModel],
     options: BatchOptions,
     folder: str,
-    runner: Runner,
+    runner: JobRunner,
     *,
     parallel: int = 1,
     retries: int = 1,
@@ -92,7 +92,7 @@ def run_batch(
     started = time.monotonic()
     check_apart(models, folder, SUMMARIES)
     _make(folder)
-    run = _Run(models, options, folder, runner, retries, on_event)
+    run = _BatchState(models, options, folder, runner, retries, on_event)
     with ThreadPoolExecutor(parallel, thread_name_prefix="memsched-batch") as threads:
         try:
             run.all(threads, stop)
@@ -116,7 +116,7 @@ def _make(folder: str) -> None:
         raise OutputError(f"folder '{folder}' cannot be made: {reason}") from None
 
 
-class _Run:
+class _BatchState:
     """One batch under way."""
 
     def __init__(
@@ -124,7 +124,7 @@ class _Run:
         models: Sequence[BatchModel],
         options: BatchOptions,
         folder: str,
-        runner: Runner,
+        runner: JobRunner,
         retries: int,
         on_event: Callable[[Event], None],
     ) -> None:
@@ -151,17 +151,17 @@ class _Run:
                 if again and not self.stopped:
                     pending[threads.submit(self._one, index)] = index
 
-    def _one(self, index: int) -> Answer:
+    def _one(self, index: int) -> JobResult:
         self._attempts[index] += 1
         self._began[index] = time.monotonic()
         self._on_event(Event(index, "begins"))
         model = self._models[index]
-        job = Job(
+        job = BatchJob(
             *(model.path, model.path, self._folder, model.output, model.report, model.name), options=self._options
         )
         return self._runner.run(job, lambda news: self._on_event(Event(index, "news", news=news)))
 
-    def _take(self, index: int, future: Future[Answer]) -> bool:
+    def _take(self, index: int, future: Future[JobResult]) -> bool:
         """Note what became of a model; return whether it is to be tried again."""
         try:
             answer = future.result()
@@ -179,7 +179,7 @@ class _Run:
         self._on_event(Event(index, "ends", row=row))
         return False
 
-    def _saved(self, index: int, answer: Answer) -> Row:
+    def _saved(self, index: int, answer: JobResult) -> Row:
         if answer.error is not None or answer.saved is None:
             return self._row(index, Status.FAILED, answer.exit_code, answer.error)
         with staged_files() as files:

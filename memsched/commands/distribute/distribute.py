@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memsched import __version__
-from memsched.commands.distribute.execute import Executed, execute
-from memsched.commands.distribute.follow import Followed, follow
+from memsched.commands.distribute.execute import DistributedRun, execute
+from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import check_plan
-from memsched.distribute.orders import Ordered, plan_in_best_order
+from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError, Space
@@ -35,7 +35,7 @@ from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 
-__all__ = ["Baseline", "Distributed", "FileFacts", "distribute", "replan", "run_plan", "runtime_installed"]
+__all__ = ["DistributedNetwork", "FileFacts", "RuleBaseline", "distribute", "replan", "run_plan", "runtime_installed"]
 
 _ATTEMPTS = 4
 """Searches for a plan, each with room for what the runtime copied beside the one before it."""
@@ -45,7 +45,7 @@ _AGAIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class RuleBaseline:
     """What the cluster's model says of a plan by rule, whether or not it fits.
 
     Attributes:
@@ -71,7 +71,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class DeviceModels:
     """The models of all devices and steps; each file is made when it is asked for, and always the same."""
 
     steps: tuple[tuple[StepModel | None, ...], ...]
@@ -101,7 +101,7 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DistributionRequest:
     """What was asked for."""
 
     method: Method
@@ -110,7 +110,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Distributed:
+class DistributedNetwork:
     """A network shared out to the devices of a cluster.
 
     Attributes:
@@ -130,15 +130,15 @@ class Distributed:
     cluster: Cluster
     cluster_path: str
     dropped: tuple[str, ...]
-    request: Request
+    request: DistributionRequest
     plan: Distribution
-    ordered: Ordered
-    followed: Followed
-    models: Models
+    ordered: OrderedPlan
+    followed: ResolvedPlan
+    models: DeviceModels
     memory: tuple[int, ...]
-    single: Baseline
-    even: Baseline
-    executed: Executed | None
+    single: RuleBaseline
+    even: RuleBaseline
+    executed: DistributedRun | None
     interrupted: bool
     seconds: float
 
@@ -156,7 +156,7 @@ def distribute(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> Distributed:
+) -> DistributedNetwork:
     """Plan how the devices of a cluster share the work on every op, and make the models that they run.
 
     Args:
@@ -183,7 +183,7 @@ def distribute(
         (cluster, "") if isinstance(cluster, Cluster) else (load_cluster(os.fspath(cluster)), os.fspath(cluster))
     )
     left, dropped = _without(given, drop)
-    request = Request(method, limits, _number(left, home))
+    request = DistributionRequest(method, limits, _number(left, home))
     data, name = read_source(source)
     shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
     module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
@@ -193,7 +193,9 @@ def distribute(
     return _planned(module, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
 
 
-def replan(earlier: Distributed, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None) -> Distributed:
+def replan(
+    earlier: DistributedNetwork, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None
+) -> DistributedNetwork:
     """Plan again for the devices that are left after those in ``drop`` have dropped out, too.
 
     Where the device that should get the outputs has dropped out, the first that is left gets them.
@@ -218,9 +220,9 @@ def _planned(
     cluster: Cluster,
     path: str,
     dropped: tuple[str, ...],
-    request: Request,
+    request: DistributionRequest,
     run: Run,
-) -> Distributed:
+) -> DistributedNetwork:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
     search, left = _less_reading(run), cluster
     needed: tuple[int, ...] = ()
@@ -249,7 +251,7 @@ def _planned(
     else:
         raise _too_small(graph.name, cluster, needed)
     single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
-    return Distributed(
+    return DistributedNetwork(
         module=module,
         cluster=cluster,
         cluster_path=path,
@@ -268,17 +270,17 @@ def _planned(
     )
 
 
-def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[Followed, Models]:
+def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[ResolvedPlan, DeviceModels]:
     words = dialect(module)
     followed = follow(module.graph, plan, words)
     steps = tuple(
         tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
         for device in range(plan.devices)
     )
-    return followed, Models(steps, writer)
+    return followed, DeviceModels(steps, writer)
 
 
-def _memory(followed: Followed, models: Models) -> tuple[int, ...]:
+def _memory(followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
     """Return per device the bytes in use at most: its weights, what it holds, and what the runtime has beside that."""
     return tuple(
         activations_of(followed, device, steps)
@@ -317,7 +319,7 @@ def _less_reading(run: Run) -> Run:
     return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
 
 
-def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[Baseline, Baseline]:
+def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[RuleBaseline, RuleBaseline]:
     """Return the fastest device by itself, and even shares for all."""
     count = len(cluster.devices)
     alone = [
@@ -330,9 +332,9 @@ def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[Baseline, Bas
     return _baseline(min(alone, key=lambda one: one.latency), cluster), _baseline(even, cluster)
 
 
-def _baseline(plan: Distribution, cluster: Cluster) -> Baseline:
+def _baseline(plan: Distribution, cluster: Cluster) -> RuleBaseline:
     fits = all(used <= device.memory for used, device in zip(plan.memory, cluster.devices, strict=True))
-    return Baseline(plan.latency, plan.memory, fits)
+    return RuleBaseline(plan.latency, plan.memory, fits)
 
 
 def _without(cluster: Cluster, drop: Sequence[str | int]) -> tuple[Cluster, tuple[str, ...]]:
@@ -363,11 +365,11 @@ def runtime_installed() -> bool:
 
 
 def run_plan(
-    distributed: Distributed,
+    distributed: DistributedNetwork,
     *,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
-) -> Distributed:
+) -> DistributedNetwork:
     """Run the plan here, one process per device, and compare its outputs with those of the model in one session.
 
     Args:

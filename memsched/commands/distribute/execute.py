@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.commands.distribute.follow import Followed
+from memsched.commands.distribute.follow import ResolvedPlan
 from memsched.commands.distribute.step_models import StepModel, given_sends, program_of
 from memsched.errors import InternalError, ModelError, VerificationError
 from memsched.formats.module import Module
@@ -19,7 +19,7 @@ from memsched.runtimes.devices.parent import ClusterRun, run_cluster
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Executed", "execute"]
+__all__ = ["DistributedRun", "execute"]
 
 _REFERENCE: Final = "memsched.runtimes.devices.worker:reference"
 _INTEGER_BOUNDS: Final = (4, 2, 1)
@@ -27,7 +27,7 @@ _INTEGER_BOUNDS: Final = (4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class DistributedRun:
     """A plan that was executed, and the model in one session beside it.
 
     Attributes:
@@ -46,14 +46,14 @@ class Executed:
 
 def execute(
     module: Module,
-    followed: Followed,
+    followed: ResolvedPlan,
     models: Sequence[Sequence[StepModel | None]],
     part: Callable[[int, int], bytes],
     *,
     seed: int = 0,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
-) -> Executed:
+) -> DistributedRun:
     """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
 
     Args:
@@ -86,11 +86,11 @@ def execute(
     return _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
 
 
-def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> Executed:
+def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> DistributedRun:
     from memsched.runtimes.compare import compare, relative_error
 
     equal, error = compare(wanted, found)
-    return Executed(run, equal, error, relative_error(wanted, found), activations)
+    return DistributedRun(run, equal, error, relative_error(wanted, found), activations)
 
 
 def check_bytes(plan: Distribution, run: ClusterRun) -> None:

@@ -13,20 +13,20 @@ from memsched.errors import InternalError, ModelError
 from memsched.graph.dialect import Dialect
 from memsched.graph.distribution import Computation, Distribution
 from memsched.graph.model import Graph, Region
-from memsched.regions.cover import Cover, Joined, Taken, cover, hull, leaves
+from memsched.regions.cover import Cover, PartConcat, PartSlice, cover, hull, leaves
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import deduce, whole
-from memsched.regions.rules import Geometry, Refusal, Shifted
+from memsched.regions.rules import Geometry, Refusal, Shift
 from memsched.tiling.runs import OpPiece, run_of
 
-__all__ = ["COMPUTING", "TRANSFERRING", "Followed", "Holder", "Piece", "Run", "follow", "whole_of"]
+__all__ = ["COMPUTING", "TRANSFERRING", "DeviceOp", "Holder", "ResolvedPlan", "TensorPart", "follow", "whole_of"]
 
 TRANSFERRING, COMPUTING = 0, 1
 """The two halves of a step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TensorPart:
     """A part of a tensor that a device holds, as its array ``key``.
 
     Attributes:
@@ -40,13 +40,13 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DeviceOp:
     """One op, or a part of it, on a device.
 
     Attributes:
         piece: How the op runs; None for the op as it is.
         axis: Of a concatenation of which only some inputs are needed; None for any other op.
-        reads: Per input how it is made of the device's pieces; `Taken.part` is the number of a piece.
+        reads: Per input how it is made of the device's pieces; `PartSlice.part` is the number of a piece.
         made: Numbers of the pieces that it makes, one per output.
     """
 
@@ -66,13 +66,13 @@ class Holder:
         last: Per piece the step and half of its last use; before its birth where there is none.
         runs: Per step.
         outside: Numbers of pieces that are used after the half of a step in which they come to be.
-        gathered: Per piece that is put together from others how that is done; `Taken.part` is the number of a piece.
+        gathered: Per piece that is put together from others how that is done; `PartSlice.part` is a piece's number.
         used_by: Per piece the pieces that are put together from it, -1 for any other use.
     """
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[TensorPart] = field(default_factory=list)
     last: list[tuple[int, int]] = field(default_factory=list)
-    runs: list[tuple[Run, ...]] = field(default_factory=list)
+    runs: list[tuple[DeviceOp, ...]] = field(default_factory=list)
     outside: set[int] = field(default_factory=set)
     gathered: dict[int, Cover] = field(default_factory=dict)
     used_by: dict[int, set[int]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Holder:
         label = _label(graph, tensor, region)
         count = self._keys.get(label, 0)
         self._keys[label] = count + 1
-        self.pieces.append(Piece(f"{label} #{count + 1}" if count else label, tensor, region, born))
+        self.pieces.append(TensorPart(f"{label} #{count + 1}" if count else label, tensor, region, born))
         self.last.append((-1, -1))
         self._of.setdefault(tensor, []).append(len(self.pieces) - 1)
         return len(self.pieces) - 1
@@ -103,8 +103,8 @@ class Holder:
         """
         when = (step, COMPUTING)
         found = self._covered(tensor, region)
-        if isinstance(found, Joined) and all(self.pieces[leaf.part].born < when for leaf in leaves(found)):
-            found = Taken(self._gather(graph, tensor, region, found, step), region)
+        if isinstance(found, PartConcat) and all(self.pieces[leaf.part].born < when for leaf in leaves(found)):
+            found = PartSlice(self._gather(graph, tensor, region, found, step), region)
         if found is not None:
             self._use(found, when, -1)
         return found
@@ -116,7 +116,7 @@ class Holder:
             return
         region = hull([self.pieces[number].region for number in near])
         found = self._covered(tensor, region)
-        if isinstance(found, Joined):
+        if isinstance(found, PartConcat):
             self._of[tensor] = [self._gather(graph, tensor, region, found, step)]
 
     def gathered_in(self) -> dict[int, list[int]]:
@@ -146,7 +146,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class ResolvedPlan:
     """A plan with everything resolved.
 
     Attributes:
@@ -166,7 +166,7 @@ class Followed:
     outputs: tuple[tuple[int, Cover], ...]
 
 
-def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> Followed:
+def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> ResolvedPlan:
     """Return what happens on every device.
 
     Raises:
@@ -174,7 +174,7 @@ def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> Followed:
         ModelError: The plan divides an op that cannot be computed in parts.
     """
     devices = tuple(Holder() for _ in range(plan.devices))
-    runs = _Runs(graph, dialect)
+    runs = _OpResolver(graph, dialect)
     sent: list[tuple[Cover | None, ...]] = []
     received: list[tuple[tuple[int, ...], ...]] = []
     for step, transfers in enumerate([*(one.transfers for one in plan.steps), plan.results]):
@@ -203,17 +203,17 @@ def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> Followed:
         (tensor, _found(graph, devices, plan.home, tensor, whole_of(graph, tensor), end)) for tensor in graph.outputs
     )
     names = frozenset(op.name for op in graph.ops)
-    return Followed(graph, plan, names, devices, tuple(sent), tuple(received), outputs)
+    return ResolvedPlan(graph, plan, names, devices, tuple(sent), tuple(received), outputs)
 
 
-class _Runs:
+class _OpResolver:
     """Turns computations into runs of ops."""
 
     def __init__(self, graph: Graph, dialect: Dialect) -> None:
         self._graph, self._dialect = graph, dialect
         self._geometries: dict[int, Geometry | Refusal] = {}
 
-    def run(self, devices: Sequence[Holder], device: int, one: Computation, when: tuple[int, int]) -> Run:
+    def run(self, devices: Sequence[Holder], device: int, one: Computation, when: tuple[int, int]) -> DeviceOp:
         """Return the run of ``one`` on ``device``, which holds its results from then on."""
         graph, value = self._graph, self._graph.ops[one.op]
         piece, axis, wanted = self._expressed(one)
@@ -228,7 +228,7 @@ class _Runs:
             devices[device].hold(graph, tensor, region, when)
             for tensor, region in zip(value.outputs, regions, strict=False)
         )
-        return Run(one.op, piece, axis, tuple(reads), made)
+        return DeviceOp(one.op, piece, axis, tuple(reads), made)
 
     def _expressed(self, one: Computation) -> tuple[OpPiece | None, int | None, list[tuple[int, Region]]]:
         """Return how an op runs for a region, the axis of a partial concatenation, and what it reads."""
@@ -263,7 +263,7 @@ class _Runs:
             reason = needed.reason if isinstance(needed, Refusal) else f"op '{value.name}' joins constants"
             raise ModelError(f"the plan divides what cannot be divided: {reason}")
         maps = geometry.operands[value.positions[0]]
-        axis = next(place for place, entry in enumerate(maps) if isinstance(entry.rule, Shifted))
+        axis = next(place for place, entry in enumerate(maps) if isinstance(entry.rule, Shift))
         pairs = zip(value.inputs, needed.inputs, strict=True)
         return None, axis, [(tensor, entry.region) for tensor, entry in pairs if entry.region is not None]
 
@@ -296,6 +296,6 @@ def _label(graph: Graph, tensor: int, region: Region) -> str:
 
 def _renumbered(found: Cover, numbers: Sequence[int]) -> Cover:
     """Return the cover with other numbers for its parts; it is no deeper than a tensor has axes."""
-    if isinstance(found, Taken):
-        return Taken(numbers[found.part], found.region)
-    return Joined(found.axis, found.region, tuple(_renumbered(child, numbers) for child in found.children))
+    if isinstance(found, PartSlice):
+        return PartSlice(numbers[found.part], found.region)
+    return PartConcat(found.axis, found.region, tuple(_renumbered(child, numbers) for child in found.children))

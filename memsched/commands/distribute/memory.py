@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memsched.commands.distribute.follow import Followed
+from memsched.commands.distribute.follow import ResolvedPlan
 from memsched.commands.distribute.step_models import StepModel, program_of
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
-from memsched.runtimes.devices.program import Program
+from memsched.runtimes.devices.program import DeviceProgram
 from memsched.runtimes.onnxruntime.orders import priority_order
-from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.targets.load import load_target
 
 __all__ = ["activations_of"]
 
 
-def activations_of(followed: Followed, device: int, models: Sequence[StepModel | None]) -> int:
+def activations_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel | None]) -> int:
     """Return the bytes that a device has in use at most, its weights excluded.
 
     Args:
@@ -41,7 +41,7 @@ def activations_of(followed: Followed, device: int, models: Sequence[StepModel |
     return _most(program, sizes, sessions)
 
 
-def _most(program: Program, sizes: Mapping[str, int], sessions: Sequence[int | None]) -> int:
+def _most(program: DeviceProgram, sizes: Mapping[str, int], sessions: Sequence[int | None]) -> int:
     """Follow the program as a process does (`memsched.runtimes.devices.worker`)."""
     held: set[str] = set()
     most = 0
@@ -64,4 +64,4 @@ def _session_peak(graph: Graph) -> int:
     target = load_target("onnxruntime")
     views = tuple(rule for rule in target.views if not rule.after)
     lowered = apply_target(graph, msgspec.structs.replace(target, views=views))
-    return simulate_reuse(Planned.of(lowered), priority_order(lowered), reuse=False).requested_peak
+    return simulate_reuse(PlannerGraph.of(lowered), priority_order(lowered), reuse=False).requested_peak

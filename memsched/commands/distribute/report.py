@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched import __version__
-from memsched.commands.distribute.distribute import Baseline, Distributed
-from memsched.commands.distribute.execute import Executed
+from memsched.commands.distribute.distribute import DistributedNetwork, RuleBaseline
+from memsched.commands.distribute.execute import DistributedRun
 from memsched.commands.distribute.follow import Holder, whole_of
 from memsched.commands.distribute.step_models import StepModel
 from memsched.commands.optimize.report import model_section
 from memsched.commands.results import Report
-from memsched.distribute.orders import InOrder, Ordered
+from memsched.distribute.orders import OrderAttempt, OrderedPlan
 from memsched.errors import OutputError
 from memsched.formats.staging import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
 from memsched.graph.distribution import Transfer
@@ -61,7 +61,7 @@ def file_name(path: str, device: int, step: int) -> str:
 # The report ---------------------------------------------------------------------------------------------------------
 
 
-def report_of(distributed: Distributed) -> Report[DistributionReport]:
+def report_of(distributed: DistributedNetwork) -> Report[DistributionReport]:
     """Return the plan with everything that is known of it."""
     plan, graph, gathers = distributed.plan, distributed.module.graph, _gathers(distributed)
     return Report(
@@ -95,7 +95,7 @@ def report_of(distributed: Distributed) -> Report[DistributionReport]:
     )
 
 
-def _cluster(distributed: Distributed) -> ClusterSection:
+def _cluster(distributed: DistributedNetwork) -> ClusterSection:
     router = distributed.cluster.router
     return ClusterSection(
         name=distributed.cluster.name,
@@ -107,7 +107,7 @@ def _cluster(distributed: Distributed) -> ClusterSection:
     )
 
 
-def _result(distributed: Distributed) -> DistributionResult:
+def _result(distributed: DistributedNetwork) -> DistributionResult:
     plan = distributed.plan
     transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
     return DistributionResult(
@@ -126,7 +126,7 @@ def _result(distributed: Distributed) -> DistributionResult:
     )
 
 
-def _order(ordered: Ordered) -> OrderSection:
+def _order(ordered: OrderedPlan) -> OrderSection:
     return OrderSection(
         kept=ordered.order,
         given=_in_order(ordered.given),
@@ -135,7 +135,7 @@ def _order(ordered: Ordered) -> OrderSection:
     )
 
 
-def _in_order(one: InOrder) -> InOrderSection:
+def _in_order(one: OrderAttempt) -> InOrderSection:
     return InOrderSection(
         peak_bytes=one.peak,
         latency_seconds=None if one.plan is None else one.plan.latency,
@@ -143,7 +143,7 @@ def _in_order(one: InOrder) -> InOrderSection:
     )
 
 
-def _baseline(baseline: Baseline) -> OtherPlanSection:
+def _baseline(baseline: RuleBaseline) -> OtherPlanSection:
     return OtherPlanSection(
         latency_seconds=baseline.latency,
         memory_bytes=max(baseline.memory),
@@ -151,7 +151,7 @@ def _baseline(baseline: Baseline) -> OtherPlanSection:
     )
 
 
-def _device(distributed: Distributed, device: int) -> DeviceRow:
+def _device(distributed: DistributedNetwork, device: int) -> DeviceRow:
     given = distributed.cluster.devices[device]
     steps = [step for step, model in enumerate(distributed.models.steps[device]) if model is not None]
     return DeviceRow(
@@ -165,7 +165,7 @@ def _device(distributed: Distributed, device: int) -> DeviceRow:
     )
 
 
-def _measured(distributed: Distributed, executed: Executed, device: int) -> MeasuredSection:
+def _measured(distributed: DistributedNetwork, executed: DistributedRun, device: int) -> MeasuredSection:
     run = executed.run.devices[device]
     weights = sum(
         distributed.models.facts_of(device, step).weights
@@ -188,7 +188,7 @@ def _measured(distributed: Distributed, executed: Executed, device: int) -> Meas
     )
 
 
-def _run(executed: Executed) -> RunSection:
+def _run(executed: DistributedRun) -> RunSection:
     run = executed.run
     return RunSection(
         runtime=run.runtime,
@@ -203,7 +203,7 @@ def _run(executed: Executed) -> RunSection:
     )
 
 
-def _step(distributed: Distributed, step: int, gathers: Sequence[GatherRow]) -> DistributionStepRow:
+def _step(distributed: DistributedNetwork, step: int, gathers: Sequence[GatherRow]) -> DistributionStepRow:
     plan = distributed.plan
     return DistributionStepRow(
         index=step,
@@ -217,7 +217,7 @@ def _step(distributed: Distributed, step: int, gathers: Sequence[GatherRow]) -> 
     )
 
 
-def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: int) -> tuple[TransferRow, ...]:
+def _transfers(distributed: DistributedNetwork, transfers: Sequence[Transfer], step: int) -> tuple[TransferRow, ...]:
     graph = distributed.module.graph
     received = distributed.followed.received[step]
     result = []
@@ -236,7 +236,7 @@ def _transfers(distributed: Distributed, transfers: Sequence[Transfer], step: in
     return tuple(result)
 
 
-def _gathers(distributed: Distributed) -> list[list[GatherRow]]:
+def _gathers(distributed: DistributedNetwork) -> list[list[GatherRow]]:
     """Return per step, the results last, how devices put parts of tensors together after its transfers."""
     result: list[list[GatherRow]] = [[] for _ in range(len(distributed.plan.steps) + 1)]
     for device, holder in enumerate(distributed.followed.devices):
@@ -254,7 +254,7 @@ def _gathers(distributed: Distributed) -> list[list[GatherRow]]:
     return result
 
 
-def _output(distributed: Distributed, tensor: int, found: Cover) -> GatheredOutputRow:
+def _output(distributed: DistributedNetwork, tensor: int, found: Cover) -> GatheredOutputRow:
     holder = distributed.followed.devices[distributed.plan.home]
     return GatheredOutputRow(tensor=distributed.module.graph.tensors[tensor].name, parts=_parts(holder, found))
 
@@ -263,7 +263,7 @@ def _parts(holder: Holder, found: Cover) -> tuple[PartRow, ...]:
     return tuple(PartRow(held_as=holder.pieces[leaf.part].key, region=_ranges(leaf.region)) for leaf in leaves(found))
 
 
-def _computation(distributed: Distributed, device: int, step: int, model: StepModel) -> ComputationRow:
+def _computation(distributed: DistributedNetwork, device: int, step: int, model: StepModel) -> ComputationRow:
     holder = distributed.followed.devices[device]
     graph, facts = distributed.module.graph, distributed.models.facts_of(device, step)
 
@@ -359,7 +359,7 @@ def _is_plan(plan: Any) -> bool:
 
 
 def save_distributed(
-    distributed: Distributed, folder: str | os.PathLike[str], *, force: bool = False
+    distributed: DistributedNetwork, folder: str | os.PathLike[str], *, force: bool = False
 ) -> Report[DistributionReport]:
     """Write the models and the plan into ``folder``, all or none; return the report that the plan's file holds.
 
@@ -390,7 +390,7 @@ def save_distributed(
     return report
 
 
-def _write(distributed: Distributed, folder: Path, earlier: dict[str, str]) -> Report[DistributionReport]:
+def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str]) -> Report[DistributionReport]:
     source = distributed.module.path
     written = {PLAN_FILE}
     with staged_files() as files:

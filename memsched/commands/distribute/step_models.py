@@ -6,13 +6,23 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memsched.commands.distribute.follow import COMPUTING, TRANSFERRING, Followed, Holder, Run, whole_of
+from memsched.commands.distribute.follow import COMPUTING, TRANSFERRING, DeviceOp, Holder, ResolvedPlan, whole_of
 from memsched.errors import InternalError
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.regions.cover import Cover, Taken, leaves
-from memsched.runtimes.devices.program import CALLER, Cut, Gather, ModelRun, Program, Receive, Send, StepProgram, Value
+from memsched.regions.cover import Cover, PartSlice, leaves
+from memsched.runtimes.devices.program import (
+    CALLER,
+    ArrayAssembly,
+    ArrayCut,
+    DeviceProgram,
+    Gather,
+    ModelRun,
+    Receive,
+    Send,
+    StepProgram,
+)
 
 __all__ = ["StepModel", "given_sends", "program_of", "step_model"]
 
@@ -32,16 +42,16 @@ class StepModel:
     outputs: tuple[int, ...]
 
 
-def step_model(followed: Followed, device: int, step: int, dialect: Dialect) -> StepModel | None:
+def step_model(followed: ResolvedPlan, device: int, step: int, dialect: Dialect) -> StepModel | None:
     """Return the model of a device in a step; None where it computes nothing."""
     holder = followed.devices[device]
     if not holder.runs[step]:
         return None
     title = f"device {device}, step {step}"
-    return _Builder(followed.graph, holder, dialect, followed.names, title).model(holder.runs[step])
+    return _StepModelBuilder(followed.graph, holder, dialect, followed.names, title).model(holder.runs[step])
 
 
-class _Builder:
+class _StepModelBuilder:
     def __init__(self, given: Graph, holder: Holder, dialect: Dialect, names: frozenset[str], title: str) -> None:
         self._given, self._holder, self._dialect, self._title = given, holder, dialect, title
         self._tensors: list[Tensor] = []
@@ -54,7 +64,7 @@ class _Builder:
         # A helper of an op's name would be taken for that op.
         self._given_names = names
 
-    def model(self, runs: Sequence[Run]) -> StepModel:
+    def model(self, runs: Sequence[DeviceOp]) -> StepModel:
         """Return the model of these runs."""
         for run in runs:
             self._run(run)
@@ -70,7 +80,7 @@ class _Builder:
         )
         return StepModel(graph, tuple(self._inputs), tuple(used))
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: DeviceOp) -> None:
         value = self._given.ops[run.op]
         reads = [self._value(tensor, found) for tensor, found in run.reads]
         pieces = [self._holder.pieces[number] for number in run.made]
@@ -120,7 +130,7 @@ class _Builder:
 
     def _value(self, tensor: int, found: Cover) -> int:
         """Return the tensor of this graph that is ``found`` of the given graph's ``tensor``."""
-        if isinstance(found, Taken):
+        if isinstance(found, PartSlice):
             held = self._piece(found.part)
             return self._cut(held, tensor, self._holder.pieces[found.part].region, found.region)
         children = [self._value(tensor, child) for child in found.children]
@@ -206,7 +216,7 @@ def _shown(region: Region) -> str:
 # Programs ---------------------------------------------------------------------------------------------------------
 
 
-def program_of(followed: Followed, device: int, models: Sequence[StepModel | None]) -> Program:
+def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel | None]) -> DeviceProgram:
     """Return what a device's process does; ``models`` are those of its steps."""
     holder = followed.devices[device]
     arriving = _arriving(holder)
@@ -237,7 +247,7 @@ def program_of(followed: Followed, device: int, models: Sequence[StepModel | Non
                 done=tuple(key for key in dropped.get((step, COMPUTING), ()) if key not in inner),
             )
         )
-    outputs: tuple[tuple[str, Value], ...] = ()
+    outputs: tuple[tuple[str, ArrayAssembly], ...] = ()
     if device == followed.plan.home:
         outputs = tuple(
             (followed.graph.tensors[tensor].name, _made(followed, holder, tensor, found))
@@ -245,10 +255,10 @@ def program_of(followed: Followed, device: int, models: Sequence[StepModel | Non
         )
         # What the outputs are made of is held to the very end.
         steps[-1] = replace(steps[-1], done=())
-    return Program(tuple(steps), outputs)
+    return DeviceProgram(tuple(steps), outputs)
 
 
-def given_sends(followed: Followed) -> tuple[tuple[Send, ...], ...]:
+def given_sends(followed: ResolvedPlan) -> tuple[tuple[Send, ...], ...]:
     """Return what whoever gives the network its inputs sends in each step; keys are the inputs' names."""
     result = []
     for transfers in _transfers(followed):
@@ -257,17 +267,17 @@ def given_sends(followed: Followed) -> tuple[tuple[Send, ...], ...]:
             if one.source == CALLER:
                 given = followed.graph.tensors[one.tensor]
                 shape = _lengths(one.region)
-                cut = Cut(given.name, one.region.ranges, tuple((0, size) for size in shape))
-                sends.append(Send(number, one.targets, Value(shape, given.dtype, (cut,))))
+                cut = ArrayCut(given.name, one.region.ranges, tuple((0, size) for size in shape))
+                sends.append(Send(number, one.targets, ArrayAssembly(shape, given.dtype, (cut,))))
         result.append(tuple(sends))
     return tuple(result)
 
 
-def _transfers(followed: Followed) -> list[tuple[Transfer, ...]]:
+def _transfers(followed: ResolvedPlan) -> list[tuple[Transfer, ...]]:
     return [*(step.transfers for step in followed.plan.steps), followed.plan.results]
 
 
-def _sends(followed: Followed, step: int, transfers: Sequence[Transfer], device: int) -> Iterator[Send]:
+def _sends(followed: ResolvedPlan, step: int, transfers: Sequence[Transfer], device: int) -> Iterator[Send]:
     for number, one in enumerate(transfers):
         if one.source == device:
             found = followed.sent[step][number]
@@ -285,13 +295,13 @@ def _arriving(holder: Holder) -> dict[int, int]:
         received = piece.born[1] == TRANSFERRING and number not in holder.gathered
         only = len(users) == 1 and user >= 0 and holder.pieces[user].born == piece.born
         # Of pieces that overlap, only a part may be taken.
-        if received and only and Taken(number, piece.region) in leaves(holder.gathered[user]):
+        if received and only and PartSlice(number, piece.region) in leaves(holder.gathered[user]):
             result[number] = user
     return result
 
 
 def _receives(
-    followed: Followed, step: int, transfers: Sequence[Transfer], device: int, arriving: Mapping[int, int]
+    followed: ResolvedPlan, step: int, transfers: Sequence[Transfer], device: int, arriving: Mapping[int, int]
 ) -> Iterator[Receive]:
     pieces = followed.devices[device].pieces
     for number, one in enumerate(transfers):
@@ -303,7 +313,7 @@ def _receives(
                 yield Receive(number, one.source, into.key, place, _lengths(into.region), dtype)
 
 
-def _gather(followed: Followed, holder: Holder, number: int, arriving: Mapping[int, int]) -> Gather:
+def _gather(followed: ResolvedPlan, holder: Holder, number: int, arriving: Mapping[int, int]) -> Gather:
     piece, found = holder.pieces[number], holder.gathered[number]
     value = _made(followed, holder, piece.tensor, found)
     own = [leaf.part not in arriving for leaf in leaves(found)]
@@ -311,14 +321,14 @@ def _gather(followed: Followed, holder: Holder, number: int, arriving: Mapping[i
     return Gather(piece.key, replace(value, cuts=cuts))
 
 
-def _made(followed: Followed, holder: Holder, tensor: int, found: Cover) -> Value:
+def _made(followed: ResolvedPlan, holder: Holder, tensor: int, found: Cover) -> ArrayAssembly:
     origin = [start for start, _ in found.region.ranges]
     cuts = []
     for leaf in leaves(found):
         piece = holder.pieces[leaf.part]
         have = [start for start, _ in piece.region.ranges]
-        cuts.append(Cut(piece.key, _relative(leaf.region, have), _relative(leaf.region, origin)))
-    return Value(_lengths(found.region), followed.graph.tensors[tensor].dtype, tuple(cuts))
+        cuts.append(ArrayCut(piece.key, _relative(leaf.region, have), _relative(leaf.region, origin)))
+    return ArrayAssembly(_lengths(found.region), followed.graph.tensors[tensor].dtype, tuple(cuts))
 
 
 def _relative(region: Region, origin: Sequence[int]) -> tuple[tuple[int, int], ...]:

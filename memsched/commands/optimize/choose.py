@@ -14,7 +14,7 @@ from memsched.commands.optimize.place import Placed, Request, place
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.tile import Rewritten
 from memsched.formats.module import LoadOptions, Module
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 
 __all__ = ["MOST_EXTRA_MACS", "Final", "Permitted", "find"]
 
@@ -60,7 +60,7 @@ class Final:
 
     module: Module
     data: bytes
-    prepared: Prepared
+    prepared: TargetModule
     placed: Placed
     rewrites: Rewrites = field(default_factory=Rewrites)
     rewritten: bool = False
@@ -77,7 +77,7 @@ class Final:
 def find(
     module: Module,
     data: bytes,
-    prepared: Prepared,
+    prepared: TargetModule,
     options: LoadOptions,
     request: Request,
     budget: int | None,

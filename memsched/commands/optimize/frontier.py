@@ -13,10 +13,10 @@ from memsched.commands.optimize.choose import Permitted
 from memsched.commands.optimize.place import Placed, Request, place
 from memsched.formats.module import Module
 from memsched.graph.model import Graph
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import FrontierRow
-from memsched.tiling.pieces import Group
+from memsched.tiling.pieces import TilingGroup
 
 __all__ = ["Frontier", "Step", "find_frontier", "least"]
 
@@ -65,7 +65,7 @@ class Frontier:
         return tuple(FrontierRow(**asdict(step)) for step in self.steps)
 
 
-def find_frontier(module: Module, prepared: Prepared, request: Request, permitted: Permitted) -> Frontier:
+def find_frontier(module: Module, prepared: TargetModule, request: Request, permitted: Permitted) -> Frontier:
     """Return the frontier of ``module``: pieces and repetitions each by themselves, in the best order found."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_ORDER_SHARE) if rewriting else request)
@@ -100,7 +100,7 @@ def least(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _by_pieces(
-    module: Module, prepared: Prepared, placed: Placed, request: Request, percent: float
+    module: Module, prepared: TargetModule, placed: Placed, request: Request, percent: float
 ) -> tuple[list[Step], bool]:
     from memsched.commands.optimize.tile import dialect_of, frontier, in_pieces
 
@@ -108,7 +108,7 @@ def _by_pieces(
     macs, total = sum(op.macs for op in graph.ops), work_of(graph).total
     dialect = dialect_of(module, prepared.target)
     # Points share most of their groups, and groups do not touch each other.
-    extra: dict[Group, int] = {}
+    extra: dict[TilingGroup, int] = {}
     steps = []
     for point in found.frontier:
         if point.groups:
@@ -121,7 +121,7 @@ def _by_pieces(
 
 
 def _by_repetition(
-    module: Module, prepared: Prepared, placed: Placed, request: Request, percent: float
+    module: Module, prepared: TargetModule, placed: Placed, request: Request, percent: float
 ) -> tuple[list[Step], bool]:
     from memsched.commands.optimize.recompute import frontier
 

@@ -22,14 +22,14 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.planning.orders import plan_allocation, plan_module
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.planning.write import check_request, write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
@@ -324,7 +324,7 @@ def optimize(
     )
 
 
-def _with_fixed_dimensions(module: Module, written: Written) -> Written:
+def _with_fixed_dimensions(module: Module, written: ModelBytes) -> ModelBytes:
     """Return a rewritten model with the dimensions that ``module``, as given, leaves open and it does not."""
     fixed = format_of(module).fixed_dimensions(module, written.model)
     return dataclasses.replace(written, unchanged=False, fixed=fixed)
@@ -339,7 +339,7 @@ def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = Fals
 def _suggestions(
     target: str | None,
     module: Module,
-    prepared: Prepared,
+    prepared: TargetModule,
     placed: Placed,
     options: LoadOptions,
     request: Request,
@@ -361,7 +361,7 @@ def _suggestions(
 
 
 def _figures(
-    module: Module, prepared: Prepared, opening: Opening, required: int | None
+    module: Module, prepared: TargetModule, opening: Opening, required: int | None
 ) -> Mapping[str, tuple[int, int]]:
     """Return by the runtime's name for it what the file as given and a result require; empty where that is the arena.
 
@@ -394,7 +394,7 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
     return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
 
 
-def _prepare(module: Module, name: str | None, in_place: bool) -> Prepared:
+def _prepare(module: Module, name: str | None, in_place: bool) -> TargetModule:
     return prepare(module, load_target(name or default_target(module.format)), in_place=in_place)
 
 
@@ -421,7 +421,7 @@ def _budget(budget: int | str | None) -> int | Percentage | None:
 
 
 def _budget_bytes(
-    budget: int | Percentage | None, module: Module, prepared: Prepared, opening: Opening
+    budget: int | Percentage | None, module: Module, prepared: TargetModule, opening: Opening
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the budget in bytes, and a note that says where they come from if it was a part."""
     if not isinstance(budget, Percentage):

@@ -22,10 +22,10 @@ from memsched.planning.orders import (
     plan_module,
     plan_together,
 )
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.runtime import AS_TOLD, Choice, Opening, SearchAllowance
+from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -144,25 +144,25 @@ class Placed:
 
     plans: tuple[GraphPlan, ...]
     allocation: Allocation
-    chosen: Choice | None
+    chosen: OrderChoice | None
     required: int
 
 
-def prepare(module: Module, target: Target, *, in_place: bool) -> Prepared:
+def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:
     """Return ``module`` under the rules of ``target``, with what the orders cost that need no search."""
     if not in_place:
         target = msgspec.structs.replace(target, in_place=())
     lowered = runtime_of(module, target).lower(module)
-    return Prepared(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
+    return TargetModule(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
 
 
-def required_as_given(module: Module, prepared: Prepared, opening: Opening) -> int:
+def required_as_given(module: Module, prepared: TargetModule, opening: Opening) -> int:
     """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
     given = prepared.baselines["file_order"]
     return runtime_of(module, prepared.target, opening).requires_as_given(module, prepared.lowered, given).total
 
 
-def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared:
+def prepare_again(module: Module, given: TargetModule, request: Request) -> TargetModule:
     """Return what a model was rewritten to under the rules for the model as ``given``.
 
     Only the order in which it was made is of interest: what others cost is told of the model as given.
@@ -177,7 +177,7 @@ def prepare_again(module: Module, given: Prepared, request: Request) -> Prepared
     return dataclasses.replace(given, lowered=lowered, baselines=known)
 
 
-def place(module: Module, prepared: Prepared, request: Request) -> Placed:
+def place(module: Module, prepared: TargetModule, request: Request) -> Placed:
     """Return checked orders and addresses for ``module``.
 
     Raises:
@@ -215,7 +215,7 @@ def place(module: Module, prepared: Prepared, request: Request) -> Placed:
 
 
 def required_for(
-    module: Module, prepared: Prepared, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
+    module: Module, prepared: TargetModule, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
 ) -> int | None:
     """Return the bytes that a file in the orders of ``plans`` requires; None where its runtime could not load it."""
     allowance = dataclasses.replace(request.allowance(), reorder=True)
@@ -225,7 +225,7 @@ def required_for(
 
 
 def _by_planner(
-    module: Module, prepared: Prepared, plans: tuple[GraphPlan, ...], allocation: Allocation, request: Request
+    module: Module, prepared: TargetModule, plans: tuple[GraphPlan, ...], allocation: Allocation, request: Request
 ) -> Placed:
     """Return ``plans`` with what their file requires, or a known order where the runtime's planner makes less of it."""
     required = required_for(module, prepared, plans, allocation, request)
@@ -247,7 +247,7 @@ def _by_planner(
     return best
 
 
-def as_stored(module: Module, prepared: Prepared, request: Request) -> Placed:
+def as_stored(module: Module, prepared: TargetModule, request: Request) -> Placed:
     """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
     plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)

@@ -14,10 +14,10 @@ from memsched.commands.optimize.tile import Rewritten, dialect_of, in_order, rea
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import rematerialise
-from memsched.remat.search import SMALL, Found, Point, search
+from memsched.remat.search import SMALL, RematPoint, RematResult, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
 
@@ -33,14 +33,16 @@ _SEARCH_SHARE = 0.6
 """Of the time that is left, for the search; orders and addresses of what it found take the rest."""
 
 
-def frontier(module: Module, prepared: Prepared, placed: Placed, request: Request, *, percent: float) -> Found:
+def frontier(
+    module: Module, prepared: TargetModule, placed: Placed, request: Request, *, percent: float
+) -> RematResult:
     """Return the least peaks for rising work, up to ``percent`` of the model's; takes all the time of ``request``."""
     return _search(module, prepared, placed, request, percent, None)
 
 
 def recompute(
     module: Module,
-    prepared: Prepared,
+    prepared: TargetModule,
     placed: Placed,
     options: LoadOptions,
     request: Request,
@@ -86,7 +88,7 @@ class _Models:
         module: Module,
         placed: Placed,
         options: LoadOptions,
-        prepared: Prepared,
+        prepared: TargetModule,
         request: Request,
         budget: int | None,
     ) -> None:
@@ -97,7 +99,7 @@ class _Models:
         # What was searched in full is written in full, however little time there is: it takes next to none.
         self._small = len(self._graph.ops) <= SMALL
         self._requires: dict[tuple[int, ...], int] = {}
-        self.taken: tuple[Rewritten, Point] | None = None
+        self.taken: tuple[Rewritten, RematPoint] | None = None
         self.refused: list[str] = []
 
     @property
@@ -109,7 +111,7 @@ class _Models:
         """Whether no further model may be made."""
         return self._request.stopped() if self._small else self._request.over()
 
-    def take_best(self, found: Found, percent: float) -> None:
+    def take_best(self, found: RematResult, percent: float) -> None:
         """Take the model with the least work that meets the budget, or that requires least, if it is a better one."""
         most = percent / 100 * found.total
         # Where the time was too short for the best order, the search may know a better one that costs nothing.
@@ -117,7 +119,7 @@ class _Models:
         with contextlib.suppress(GivenUpError):
             try_points(points, self._budget, self._make, over=self.over)
 
-    def _make(self, point: Point) -> int:
+    def _make(self, point: RematPoint) -> int:
         if point.sequence not in self._requires:
             needed = self.taken is None
             asked = _unhurried(self._request) if self._small else self._request.as_optional(needed=needed)
@@ -133,7 +135,7 @@ class _Models:
                 self.taken = done, point
         return self._requires[point.sequence]
 
-    def _rank(self, done: Rewritten, point: Point) -> tuple[bool, int, int]:
+    def _rank(self, done: Rewritten, point: RematPoint) -> tuple[bool, int, int]:
         required = done.placed.required
         return (False, point.cost, required) if self._meets(required) else (True, required, point.cost)
 
@@ -143,7 +145,7 @@ class _Models:
 
 def attempt(
     module: Module,
-    prepared: Prepared,
+    prepared: TargetModule,
     placed: Placed,
     options: LoadOptions,
     request: Request,
@@ -175,8 +177,8 @@ def _unhurried(request: Request) -> Request:
 
 
 def _search(
-    module: Module, prepared: Prepared, placed: Placed, request: Request, percent: float, budget: int | None
-) -> Found:
+    module: Module, prepared: TargetModule, placed: Placed, request: Request, percent: float, budget: int | None
+) -> RematResult:
     plan = placed.plans[0]
 
     return search(
@@ -210,7 +212,7 @@ def _with_origins(again: Module, before: Module) -> Module:
 
 
 def _rewritten(
-    module: Module, graph: Graph, point: Point, options: LoadOptions, prepared: Prepared, request: Request
+    module: Module, graph: Graph, point: RematPoint, options: LoadOptions, prepared: TargetModule, request: Request
 ) -> Rewritten:
     number = {op.name: place for place, op in enumerate(graph.ops)}
     # The search counts ops as the module has them; the graph here is in the order of execution.
@@ -225,7 +227,7 @@ def _rewritten(
 
 
 def _section(
-    graph: Graph, found: Found, used: Point | None, placed: Placed, percent: float, refused: Sequence[str]
+    graph: Graph, found: RematResult, used: RematPoint | None, placed: Placed, percent: float, refused: Sequence[str]
 ) -> RematSection:
     """Return what a report says of a search.
 
@@ -263,7 +265,7 @@ def _section(
     )
 
 
-def _copies(graph: Graph, point: Point) -> Iterator[CopyRow]:
+def _copies(graph: Graph, point: RematPoint) -> Iterator[CopyRow]:
     """Yield the ops that are executed several times, in order of execution, with what their repetitions cost."""
     work = work_of(graph)
     for op, count in Counter(point.sequence).items():

@@ -14,9 +14,9 @@ from memsched import __version__
 from memsched.commands.results import Report
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
-from memsched.onchip.model import Buffer, OnChipGroup, OnChipPlan
+from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.planning.orders import SMALLER_ARENA, Baseline
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.report.build import Facts, build_report
 from memsched.report.values.optimize import (
     BaselinesSection,
@@ -53,7 +53,7 @@ from memsched.report.values.runtime import (
 )
 from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.tflm.arena import TflmFacts, whole_arena_bytes
 from memsched.runtimes.tflm.firmware import firmware_needs
 from memsched.runtimes.values import Verification
@@ -102,11 +102,11 @@ class Outcome:
 
     command: Literal["optimize", "analyze"]
     module: Module
-    prepared: Prepared
+    prepared: TargetModule
     plans: tuple[GraphPlan, ...]
     allocation: Allocation
     budget_bytes: int | None = None
-    written: Written | None = None
+    written: ModelBytes | None = None
     output: str | None = None
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def model_section(module: Module) -> ModelSection:
     )
 
 
-def _output_section(written: Written, path: str | None) -> OutputSection:
+def _output_section(written: ModelBytes, path: str | None) -> OutputSection:
     return OutputSection(
         path=path,
         sha256=hashlib.sha256(written.model).hexdigest(),
@@ -207,7 +207,7 @@ def _output_section(written: Written, path: str | None) -> OutputSection:
     )
 
 
-def _guarantee_section(written: Written) -> GuaranteeSection:
+def _guarantee_section(written: ModelBytes) -> GuaranteeSection:
     guarantee = written.guarantee
     return GuaranteeSection(
         kind=guarantee.kind,
@@ -218,7 +218,7 @@ def _guarantee_section(written: Written) -> GuaranteeSection:
     )
 
 
-def _target_section(prepared: Prepared) -> TargetSection:
+def _target_section(prepared: TargetModule) -> TargetSection:
     target = prepared.target
     return TargetSection(
         name=target.name,
@@ -314,7 +314,7 @@ def _on_chip_group(plan: OnChipPlan, group: OnChipGroup) -> OnChipGroupRow:
     )
 
 
-def _on_chip_buffer(buffer: Buffer) -> OnChipBufferRow:
+def _on_chip_buffer(buffer: OnChipBuffer) -> OnChipBufferRow:
     return OnChipBufferRow(
         name=buffer.name,
         kind=buffer.kind,

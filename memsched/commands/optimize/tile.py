@@ -31,17 +31,17 @@ from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.regions.geometry import has_windows
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.runtimes.known import runtime_of
 from memsched.targets.model import Target
 from memsched.tiling.fold import fold_pads
-from memsched.tiling.pieces import Group, Pieces, plan_pieces
-from memsched.tiling.rewrite import Rewritten as InPieces
+from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
+from memsched.tiling.rewrite import TiledGraph as InPieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import Found, FrontierPoint, Search
+from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch
 
 __all__ = ["Rewritten", "attempt", "dialect_of", "frontier", "in_order", "in_pieces", "read_back", "tile"]
 
@@ -66,7 +66,7 @@ class Rewritten:
 
     module: Module
     data: bytes
-    prepared: Prepared
+    prepared: TargetModule
     placed: Placed
     extra_macs: int
 
@@ -123,7 +123,7 @@ def read_back(
 
 def tile(
     module: Module,
-    prepared: Prepared,
+    prepared: TargetModule,
     placed: Placed,
     options: LoadOptions,
     request: Request,
@@ -190,7 +190,7 @@ def tile(
 
 
 def _frontier_rows(
-    module: Module, prepared: Prepared, graph: Graph, found: Found, options: LoadOptions, request: Request
+    module: Module, prepared: TargetModule, graph: Graph, found: TilingResult, options: LoadOptions, request: Request
 ) -> Iterator[TilingPointRow]:
     """Yield the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
     total = sum(op.macs for op in graph.ops)
@@ -212,8 +212,8 @@ def _frontier_rows(
 
 
 def frontier(
-    module: Module, prepared: Prepared, placed: Placed, request: Request, *, percent: float
-) -> tuple[Graph, Found]:
+    module: Module, prepared: TargetModule, placed: Placed, request: Request, *, percent: float
+) -> tuple[Graph, TilingResult]:
     """Return the graph in the order found, and the least peaks of its pieces for rising work.
 
     Takes all the time of ``request``; ``percent``: extra multiply-accumulates permitted, of the model's.
@@ -226,7 +226,7 @@ def frontier(
 
 
 def attempt(
-    module: Module, prepared: Prepared, placed: Placed, options: LoadOptions, request: Request, *, percent: float
+    module: Module, prepared: TargetModule, placed: Placed, options: LoadOptions, request: Request, *, percent: float
 ) -> Rewritten | None:
     """Return the model in the pieces that a search of the effort of ``request`` finds; None where it finds none.
 
@@ -242,7 +242,7 @@ def attempt(
     return models.taken[0] if models.taken is not None else None
 
 
-def in_pieces(graph: Graph, groups: Sequence[Group], dialect: Dialect) -> InPieces:
+def in_pieces(graph: Graph, groups: Sequence[TilingGroup], dialect: Dialect) -> InPieces:
     """Return ``graph``, which a search was for, with ``groups`` that it found in pieces."""
     plans = [plan_pieces(graph, group, dialect) for group in groups]
     return rewrite(graph, [plan for plan in plans if isinstance(plan, Pieces)], dialect)
@@ -256,14 +256,14 @@ def _search(
     most_macs: int,
     budget: int | None,
     enough: Callable[[FrontierPoint], bool] | None = None,
-) -> Search:
-    return Search(graph, target, dialect, request.run, most_macs=most_macs, budget=budget, enough=enough)
+) -> TilingSearch:
+    return TilingSearch(graph, target, dialect, request.run, most_macs=most_macs, budget=budget, enough=enough)
 
 
 class UnwritableError(Exception):
     """Groups whose pieces no file could be written with, each with the reason."""
 
-    def __init__(self, reasons: Mapping[Group, str]) -> None:
+    def __init__(self, reasons: Mapping[TilingGroup, str]) -> None:
         super().__init__("; ".join(reasons.values()))
         self.reasons = reasons
 
@@ -282,18 +282,18 @@ class _Models:
     """
 
     def __init__(
-        self, module: Module, graph: Graph, options: LoadOptions, prepared: Prepared, request: Request
+        self, module: Module, graph: Graph, options: LoadOptions, prepared: TargetModule, request: Request
     ) -> None:
         self._module, self._graph, self._options, self._prepared = module, graph, options, prepared
         self._whole_request = request
         # The last one is most often the next one, too.
-        self._written: tuple[FrontierPoint, Module, bytes, Prepared, int] | None = None
+        self._written: tuple[FrontierPoint, Module, bytes, TargetModule, int] | None = None
         self._placed: tuple[FrontierPoint, Rewritten] | None = None
         self._at_most: dict[FrontierPoint, int] = {}
         self._requires: dict[FrontierPoint, int] = {}
         # Where the runtime's planner is known, what a point requires at most is told without a search.
         self._planned = runtime_of(module, prepared.target, request.opening).figure is not None
-        self.taken: tuple[Rewritten, tuple[Group, ...]] | None = None
+        self.taken: tuple[Rewritten, tuple[TilingGroup, ...]] | None = None
 
     def take_best(self, points: Sequence[FrontierPoint], budget: int | None) -> None:
         """Take the model with the least work that meets the budget, or that requires least, if it is a better one.
@@ -348,7 +348,7 @@ class _Models:
             )
         return self._placed[1]
 
-    def _made(self, point: FrontierPoint) -> tuple[Module, bytes, Prepared, int]:
+    def _made(self, point: FrontierPoint) -> tuple[Module, bytes, TargetModule, int]:
         if self._written is None or self._written[0] != point:
             request = self._request()
             request.go_on()
@@ -361,16 +361,16 @@ class _Models:
             self._written = point, again, data, anew, macs - sum(op.macs for op in self._graph.ops)
         return self._written[1:]
 
-    def _file(self, groups: Sequence[Group], request: Request) -> tuple[Module, bytes, int]:
+    def _file(self, groups: Sequence[TilingGroup], request: Request) -> tuple[Module, bytes, int]:
         made = in_pieces(self._graph, groups, dialect_of(self._module, self._prepared.target))
         request.go_on()
         again, data = read_back(self._module, made.graph, self._options, self._prepared.target, request.go_on)
         return again, data, made.macs
 
-    def _at_fault(self, groups: Sequence[Group], request: Request) -> Mapping[Group, str]:
+    def _at_fault(self, groups: Sequence[TilingGroup], request: Request) -> Mapping[TilingGroup, str]:
         """Return those of ``groups`` that cannot be written, alone or beside the others."""
-        good: list[Group] = []
-        reasons: dict[Group, str] = {}
+        good: list[TilingGroup] = []
+        reasons: dict[TilingGroup, str] = {}
         for group in groups:
             reason = self._reason([*good, group], request)
             if reason is None:
@@ -380,7 +380,7 @@ class _Models:
                 reasons[group] = f"{len(group.ops)} layers from here in {pieces} pieces cannot be written: {reason}"
         return reasons
 
-    def _reason(self, groups: Sequence[Group], request: Request) -> str | None:
+    def _reason(self, groups: Sequence[TilingGroup], request: Request) -> str | None:
         """Return why a model with ``groups`` in pieces cannot be written; None where it can."""
         try:
             self._file(groups, request)
@@ -389,7 +389,7 @@ class _Models:
         return None
 
 
-def _group_row(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
+def _group_row(graph: Graph, group: TilingGroup, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
     """Return what a report says of a group; the peak of its steps is known when the whole model is placed."""
     pieces = plan_pieces(graph, group, dialect)
     shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()

@@ -20,7 +20,7 @@ from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
-from memsched.planning.values import Prepared
+from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
 from memsched.search.limits import Limits
@@ -114,7 +114,7 @@ class Given:
 
     module: Module
     target: Target
-    prepared: Prepared
+    prepared: TargetModule
     placed: Placed
     options: LoadOptions
     request: Request

@@ -22,7 +22,7 @@ from memsched.formats.weights import weights
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.graph.parts import part_of, readers_of
-from memsched.graph.stages import Constraints, Layer, Network, Skips, StageFigures, StageSchedule, Value, figures
+from memsched.graph.stages import Constraints, Layer, LayerValue, Network, Skips, StageFigures, StageSchedule, figures
 from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
 from memsched.pipeline.prices import StageMemory
@@ -39,7 +39,7 @@ from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules, Target
 
-__all__ = ["Balance", "Scheduler", "SegmentFile", "Staged", "network_of", "pipeline"]
+__all__ = ["Balance", "Scheduler", "SegmentFile", "StagedModel", "network_of", "pipeline"]
 
 Balance = Literal["params", "macs", "memory", "time"]
 Scheduler = Literal["exact", "respect", "heuristic"]
@@ -75,7 +75,7 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedModel:
     """A model cut into stages.
 
     Attributes:
@@ -123,7 +123,7 @@ def network_of(module: Module, graph: Graph) -> Network:
             for number, op in enumerate(graph.ops)
         ),
         values=tuple(
-            Value(
+            LayerValue(
                 name=graph.tensors[tensor].name,
                 size=graph.tensors[tensor].size,
                 producer=makers.get(tensor, -1),
@@ -168,7 +168,7 @@ def pipeline(
     seed: int = 0,
     workers: int = 1,
     stop: Callable[[], bool] | None = None,
-) -> Staged:
+) -> StagedModel:
     """Cut a model into ``stages`` models for as many accelerators in a row, and run them against the whole.
 
     Args:
@@ -229,7 +229,7 @@ def pipeline(
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
         verification, notes = _verified(data, module, segments, seed, exact=not (tile or remat))
-    return Staged(
+    return StagedModel(
         module=module,
         target=rules,
         network=network,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memsched import __version__
 from memsched.commands.optimize.report import model_section, verification_section
-from memsched.commands.pipeline.pipeline import SegmentFile, Staged
+from memsched.commands.pipeline.pipeline import SegmentFile, StagedModel
 from memsched.commands.results import Report
 from memsched.errors import OutputError
 from memsched.formats.staging import STANDARD_STREAM, check_writable, same_file, staged_files
@@ -84,7 +84,7 @@ def check_names(names: FileNames, source: str) -> None:
         check_writable(path)
 
 
-def save_pipeline(staged: Staged, report: Report[PipelineReport], names: FileNames) -> None:
+def save_pipeline(staged: StagedModel, report: Report[PipelineReport], names: FileNames) -> None:
     """Write segments, annotated model and report, all or none.
 
     Raises:
@@ -100,7 +100,7 @@ def save_pipeline(staged: Staged, report: Report[PipelineReport], names: FileNam
         files.commit()
 
 
-def report_of(staged: Staged, names: FileNames) -> Report[PipelineReport]:
+def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
     """Return the report."""
     layers = staged.network.layers
     constraints = staged.constraints
@@ -137,7 +137,7 @@ def report_of(staged: Staged, names: FileNames) -> Report[PipelineReport]:
     )
 
 
-def _result(staged: Staged) -> PipelineResult:
+def _result(staged: StagedModel) -> PipelineResult:
     schedule = staged.schedule
     largest = max(part.parameters for part in staged.figures)
     return PipelineResult(
@@ -169,7 +169,7 @@ def _simulation(found: Simulation, baseline: Simulation | None) -> SimulationSec
     )
 
 
-def _stage(staged: Staged, index: int, segment: SegmentFile, path: str, time: StageTime) -> StageRow:
+def _stage(staged: StagedModel, index: int, segment: SegmentFile, path: str, time: StageTime) -> StageRow:
     part = staged.figures[index]
     return StageRow(
         index=index,
@@ -198,7 +198,7 @@ def _stage(staged: Staged, index: int, segment: SegmentFile, path: str, time: St
     )
 
 
-def _values(staged: Staged, values: Sequence[int]) -> tuple[SentTensorRow, ...]:
+def _values(staged: StagedModel, values: Sequence[int]) -> tuple[SentTensorRow, ...]:
     stages = staged.schedule.stages
     found = [staged.network.values[value] for value in values]
     return tuple(

@@ -27,7 +27,7 @@ def impossible(
         idle: The scopes that are never executed anyway.
     """
     graphs = graphs_like(model.graph, scopes)
-    judge = _Judge(model, graphs, scopes, types)
+    judge = _NodeInference(model, graphs, scopes, types)
     found: dict[int, str] = {}
     for index in range(len(graphs)):
         branch = _undecided(graphs, index, idle)
@@ -54,7 +54,7 @@ def _undecided(graphs: Sequence[Scope], index: int, idle: Collection[int]) -> in
     return -1
 
 
-class _Judge:
+class _NodeInference:
     """Asks ONNX's inference about one node at a time."""
 
     def __init__(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["INPUT_SLICES", "Constants"]
+__all__ = ["INPUT_SLICES", "OnnxConstants"]
 
 INPUT_SLICES: Final = 10
 """The version of the operator set since which Slice takes its ranges as inputs."""
@@ -36,7 +36,7 @@ _BROADCAST: Final = frozenset(
 _PER_AXIS: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 
-class Constants:
+class OnnxConstants:
     """Makes constants in ``graph``, which is the main graph that is being rewritten; each value once.
 
     ``version`` is the model's version of the operator set.

@@ -20,14 +20,14 @@ from memsched.graph.model import Graph, Op, Tensor
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["Built", "build"]
+__all__ = ["ParsedGraphs", "build"]
 
 CAPTURED: Final = -1
 """`Op.positions` of a tensor that a body of the op captures."""
 
 
 @dataclass(slots=True)
-class Built:
+class ParsedGraphs:
     """Graphs, and what was seen while building them.
 
     Attributes:
@@ -49,14 +49,14 @@ class Built:
     open: list[OpenValue] = field(default_factory=list)
 
 
-def build(scopes: Sequence[Scope], shapes: Shapes) -> Built:
+def build(scopes: Sequence[Scope], shapes: Shapes) -> ParsedGraphs:
     """Return the graphs of all scopes, in their order.
 
     Raises:
         UnknownShapeError: A value that counts has dimensions that nothing states.
         ModelError: A shape is absurd.
     """
-    built = Built()
+    built = ParsedGraphs()
     names = unique_names(list(scopes))
     constants = [ConstantValues(scope.graph) for scope in scopes]
     op_of_node: list[dict[int, int]] = []
@@ -82,7 +82,7 @@ class _GraphBuilder:
         shapes: Shapes,
         constants: Sequence[ConstantValues],
         index: int,
-        built: Built,
+        built: ParsedGraphs,
     ) -> None:
         self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
         self.scope = scopes[index]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import InternalError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
-from memsched.formats.onnx.constants import INPUT_SLICES, Constants
+from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-__all__ = ["Pieces", "opset"]
+__all__ = ["NodeFactory", "opset"]
 
 _INPUT_PADS: Final = 11
 
@@ -24,7 +24,7 @@ def opset(model: ModelProto) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), default=1)
 
 
-class Pieces:
+class NodeFactory:
     """Makes nodes for ops that are made from those of ``given``, whose nodes are ``protos``."""
 
     def __init__(self, given: Graph, protos: Sequence[NodeProto], version: int) -> None:
@@ -42,14 +42,14 @@ class Pieces:
             raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
         return found
 
-    def node(self, graph: Graph, op: Op, constants: Constants) -> NodeProto:
+    def node(self, graph: Graph, op: Op, constants: OnnxConstants) -> NodeProto:
         """Return the node of ``op`` of the rewritten ``graph``; what it needs cut or new goes into ``constants``."""
         source = self.origin(op)
         if source is None:
             return self._helper(graph, op, constants)
         return self._copy(graph, op, self._given.ops[source], self._protos[source], constants)
 
-    def _copy(self, graph: Graph, op: Op, origin: Op, proto: NodeProto, constants: Constants) -> NodeProto:
+    def _copy(self, graph: Graph, op: Op, origin: Op, proto: NodeProto, constants: OnnxConstants) -> NodeProto:
         from onnx import NodeProto
 
         node = NodeProto()
@@ -78,7 +78,7 @@ class Pieces:
         return node
 
     @staticmethod
-    def _set_attributes(node: NodeProto, op: Op, origin: Op, constants: Constants) -> None:
+    def _set_attributes(node: NodeProto, op: Op, origin: Op, constants: OnnxConstants) -> None:
         from onnx import helper
 
         inputs = {name: place for place, name in CONSTANT_INPUTS.get(op.type, {}).items()}
@@ -102,7 +102,7 @@ class Pieces:
             if value is not None:
                 node.attribute.append(helper.make_attribute(name, value))
 
-    def _helper(self, graph: Graph, op: Op, constants: Constants) -> NodeProto:
+    def _helper(self, graph: Graph, op: Op, constants: OnnxConstants) -> NodeProto:
         """Return a node that the file does not have: a slice, a concatenation or a pad."""
         from onnx import helper
 

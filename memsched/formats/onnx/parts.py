@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx import external
-from memsched.formats.onnx.constants import Constants
+from memsched.formats.onnx.constants import OnnxConstants
 from memsched.formats.onnx.light import constant_bytes
-from memsched.formats.onnx.nodes import Pieces, opset
+from memsched.formats.onnx.nodes import NodeFactory, opset
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import element_type, tensor_bytes
 from memsched.formats.onnx.writer import set_metadata
-from memsched.formats.segment import Part
+from memsched.formats.segment import SegmentModel
 from memsched.graph.model import Graph, Tensor
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class PartsWriter:
         main = self._model.graph
         self._nodes: list[NodeProto] = [main.node[node] for node in module.native.nodes[0]]
         self._places: tuple[int, ...] = module.native.nodes[0]
-        self._pieces = Pieces(module.graphs[0], self._nodes, self._version)
+        self._pieces = NodeFactory(module.graphs[0], self._nodes, self._version)
         self._stored: dict[str, TensorProto] = {tensor.name: tensor for tensor in main.initializer}
         self._sparse = {tensor.values.name: tensor for tensor in main.sparse_initializer}
         self._producer: dict[str, int] = {}
@@ -62,7 +62,7 @@ class PartsWriter:
             found[op] = {place: tensor_bytes(one.data_type, one.dims) for place, one in stored.items()}
         return found
 
-    def write(self, graph: Graph, metadata: Mapping[str, str]) -> Part:
+    def write(self, graph: Graph, metadata: Mapping[str, str]) -> SegmentModel:
         """Return the model of ``graph``, whose ops are executed as they stand.
 
         Args:
@@ -88,7 +88,7 @@ class PartsWriter:
         known = self._gather(main, [name for op in origins if op is not None for name in self._reads(op)])
         made = {tensor.name for tensor in graph.tensors}
         scope = Scope(main, -1, -1, "", defined=made | known, constants=known)
-        constants = Constants(self._path, main, scope, self._version)
+        constants = OnnxConstants(self._path, main, scope, self._version)
         steps = [self._pieces.node(graph, op, constants) for op in graph.ops]
         before = [*main.node, *constants.nodes]
         read = {name for node in steps for name in node.input}
@@ -101,7 +101,7 @@ class PartsWriter:
         main.output.extend(_value(graph.tensors[tensor], self._path) for tensor in graph.outputs)
         set_metadata(model, metadata)
         try:
-            return Part(model.SerializeToString(deterministic=True), constant_bytes(main))
+            return SegmentModel(model.SerializeToString(deterministic=True), constant_bytes(main))
         except ValueError as error:
             raise ModelError(f"{self._path}: a part of the model cannot be written: {error}") from error
 

@@ -128,7 +128,7 @@ def _compact(model: ModelProto) -> ModelProto:
     return compact
 
 
-def _notes(scopes: Sequence[Scope], built: onnx_graphs.Built) -> list[str]:
+def _notes(scopes: Sequence[Scope], built: onnx_graphs.ParsedGraphs) -> list[str]:
     notes = []
     main = scopes[0]
     fixed = [f"'{value.name}'" for value in main.graph.input if value.name in main.constants]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
-from memsched.formats.onnx.constants import INPUT_SLICES, Constants
+from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
-from memsched.formats.onnx.nodes import Pieces, opset
+from memsched.formats.onnx.nodes import NodeFactory, opset
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import Attributes, Dialect, Pads
@@ -90,7 +90,7 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
         # Pieces are cut at places that hold for these sizes alone: a runtime has to refuse others.
         fix(model, given)
     scopes = analyse(model.graph)
-    writer = _Nodes(module, model, scopes)
+    writer = _MainNodes(module, model, scopes)
     nodes = writer.written(graph, order)
     main = model.graph
     del main.node[:]
@@ -107,15 +107,15 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     return result
 
 
-class _Nodes:
+class _MainNodes:
     """The nodes of the rewritten main graph."""
 
     def __init__(self, module: Module, model: ModelProto, scopes: Sequence[Scope]) -> None:
         native: OnnxNative = module.native
         self._protos = list(model.graph.node)
         self._node_of = native.nodes[0]
-        self.constants = Constants(module.path, model.graph, scopes[0], opset(model))
-        self._pieces = Pieces(module.graphs[0], [self._protos[node] for node in self._node_of], opset(model))
+        self.constants = OnnxConstants(module.path, model.graph, scopes[0], opset(model))
+        self._pieces = NodeFactory(module.graphs[0], [self._protos[node] for node in self._node_of], opset(model))
         # Nodes that compute constants stand in front of the first op of the file that needs them.
         self._before: dict[int, list[int]] = {}
         self._rest: list[int] = []

@@ -19,7 +19,7 @@ __all__ = [
     "Item",
     "Kind",
     "Numbers",
-    "Old",
+    "OldObject",
     "RawTable",
     "References",
     "Scalar",
@@ -46,7 +46,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class OldObject:
     """An object of the old file, by the byte at which it lies there."""
 
     position: int
@@ -115,7 +115,7 @@ class RawTable:
     fields: Mapping[int, Scalar | Item]
 
 
-Item = Old | Numbers | Blob | Text | TableItem | RawTable | References
+Item = OldObject | Numbers | Blob | Text | TableItem | RawTable | References
 
 
 def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[bytes, int]:
@@ -136,7 +136,7 @@ def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[
         raise ModelError("it is too large to be rewritten as one flatbuffer (2 GB)")
     front = bytearray(shift)
     struct.pack_into("<I4s", front, 0, places[id(root)], identifier)
-    writer = _Writer(front, places, shift)
+    writer = _ObjectWriter(front, places, shift)
     for item in items:
         writer.write(item)
     return bytes(front) + old, shift
@@ -157,7 +157,7 @@ def _parents_first(root: Item) -> list[Item]:
         item, left = stack.pop()
         if left:
             finished.append(item)
-        elif id(item) not in done and not isinstance(item, Old):
+        elif id(item) not in done and not isinstance(item, OldObject):
             done[id(item)] = item
             stack.append((item, True))
             stack.extend((child, False) for child in reversed(_children(item)))
@@ -209,7 +209,7 @@ def _field_offsets(item: TableItem) -> tuple[dict[int, int], int]:
     return offsets, _up(at, 4)
 
 
-class _Writer:
+class _ObjectWriter:
     def __init__(self, front: bytearray, places: Mapping[int, int], shift: int) -> None:
         self._front, self._places, self._shift = front, places, shift
 
@@ -246,5 +246,5 @@ class _Writer:
                 self._write_offset(at, value)
 
     def _write_offset(self, at: int, item: Item) -> None:
-        target = self._shift + item.position if isinstance(item, Old) else self._places[id(item)]
+        target = self._shift + item.position if isinstance(item, OldObject) else self._places[id(item)]
         struct.pack_into("<I", self._front, at, target - at)

@@ -9,13 +9,13 @@ from typing import Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.tflite.assembly import Item, Numbers, Scalar, TableItem, Text
-from memsched.formats.tflite.flatbuffer import Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element_types, type_code
 from memsched.formats.tflite.tables import copied
 from memsched.graph.model import AttributeValue, Op
 
-__all__ = ["Constants"]
+__all__ = ["TfliteConstants"]
 
 # Operator -> input position -> the constant's axis that runs along the output's channels (the last axis).
 _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
@@ -27,7 +27,7 @@ _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
 _BROADCAST: Final = frozenset({"ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "PRELU", "SQUARED_DIFFERENCE", "SUB"})
 
 
-class Constants:
+class TfliteConstants:
     """New constant tensors; equal ones are made once.
 
     Attributes:
@@ -38,7 +38,7 @@ class Constants:
         self,
         model: FileModel,
         subgraph: FileSubgraph,
-        tables: Sequence[Table],
+        tables: Sequence[FlatbufferTable],
         add_tensor: Callable[[Item], int],
     ) -> None:
         self._model, self._subgraph, self._tables, self._add_tensor = model, subgraph, tables, add_tensor
@@ -141,7 +141,7 @@ class Constants:
         rows = [(start * given.shape[inner] + begin) * run for start in starts]
         return b"".join([data[row : row + (end - begin) * run] for row in rows])
 
-    def _quantization(self, table: Table, spans: Mapping[int, tuple[int, int]]) -> Item:
+    def _quantization(self, table: FlatbufferTable, spans: Mapping[int, tuple[int, int]]) -> Item:
         """Return the quantisation of a part: what is stated per channel is cut along with the channels."""
         axis = table.number(QuantizationSlot.AXIS, "int32")
         if axis not in spans:

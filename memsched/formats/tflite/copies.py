@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from memsched.errors import ModelError
 from memsched.formats.tflite import package
 from memsched.formats.tflite.assembly import Blob, Item, RawTable, References, Scalar, Text
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 
 __all__ = ["Copier"]
 
@@ -19,7 +19,7 @@ class Copier:
         self._file = file
         self._made: dict[tuple[str, int], Item] = {}
 
-    def references(self, table: Table, kind: str) -> dict[int, Item]:
+    def references(self, table: FlatbufferTable, kind: str) -> dict[int, Item]:
         """Return copies of all that ``table``, of ``kind`` in the schema, refers to, by slot.
 
         Raises:
@@ -35,7 +35,7 @@ class Copier:
             if field.holds != "number" and table.place(slot) is not None
         }
 
-    def table(self, table: Table, kind: str, changed: Mapping[int, Scalar | Item] | None = None) -> Item:
+    def table(self, table: FlatbufferTable, kind: str, changed: Mapping[int, Scalar | Item] | None = None) -> Item:
         """Return a copy of ``table``, of ``kind`` in the schema, with some of its fields changed.
 
         Raises:
@@ -53,7 +53,7 @@ class Copier:
             self._made[key] = made
         return made
 
-    def _referred(self, table: Table, schema: package.TableSchema, field: package.Field) -> Item:
+    def _referred(self, table: FlatbufferTable, schema: package.TableSchema, field: package.Field) -> Item:
         if field.holds in {"text", "numbers"}:
             return self._vector(table, field.slot, field.width)
         if field.holds == "tables":
@@ -67,7 +67,7 @@ class Copier:
             raise ModelError("a table is of a kind of a later schema, or missing")
         return self.table(found, name)
 
-    def _vector(self, table: Table, slot: int, width: int) -> Item:
+    def _vector(self, table: FlatbufferTable, slot: int, width: int) -> Item:
         """Return a copy of a vector of numbers of ``width`` bytes, or, where that is 0, of a string."""
         vector = table.vector(slot, width or 1)
         if vector is None:

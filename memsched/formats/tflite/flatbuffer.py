@@ -12,7 +12,7 @@ from typing import Any
 
 from memsched.errors import ModelError
 
-__all__ = ["FlatFile", "Table", "Vector"]
+__all__ = ["FlatFile", "FlatbufferTable", "Vector"]
 
 _READERS = {
     kind: struct.Struct(code).unpack_from
@@ -68,9 +68,9 @@ class FlatFile:
         self.spend(count * width)
         return struct.unpack_from(f"<{count}{code}", self.data, position)
 
-    def root(self) -> Table:
+    def root(self) -> FlatbufferTable:
         """Return the root table."""
-        return Table(self, self.scalar("uint32", 0))
+        return FlatbufferTable(self, self.scalar("uint32", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Vector:
     count: int
 
 
-class Table:
+class FlatbufferTable:
     """A table of a flatbuffer; its fields are named by their slots in the schema, counted from 0."""
 
     __slots__ = ("_fields", "_file", "position", "slots")
@@ -129,10 +129,10 @@ class Table:
         # An offset of 0 leads to itself: other readers of flatbuffers take it for nothing, too.
         return place + offset if place is not None and offset else None
 
-    def table(self, slot: int) -> Table | None:
+    def table(self, slot: int) -> FlatbufferTable | None:
         """Return the table that a field refers to."""
         target = self.target(slot)
-        return None if target is None else Table(self._file, target)
+        return None if target is None else FlatbufferTable(self._file, target)
 
     def vector(self, slot: int, width: int) -> Vector | None:
         """Return the place of a vector of elements of ``width`` bytes, all inside the file; None when absent."""
@@ -151,7 +151,7 @@ class Table:
             return ()
         return self._file.array(_ARRAY_CODES[kind], _WIDTHS[kind], target + 4, self._file.scalar("uint32", target))
 
-    def tables(self, slot: int) -> list[Table]:
+    def tables(self, slot: int) -> list[FlatbufferTable]:
         """Return a vector of tables; empty when absent."""
         vector = self.vector(slot, 4)
         if vector is None:
@@ -159,7 +159,7 @@ class Table:
         offsets = self._file.array("I", 4, vector.start, vector.count)
         if 0 in offsets:
             raise ModelError("an offset points at itself; the file is damaged")
-        return [Table(self._file, vector.start + 4 * index + offset) for index, offset in enumerate(offsets)]
+        return [FlatbufferTable(self._file, vector.start + 4 * index + offset) for index, offset in enumerate(offsets)]
 
     def text(self, slot: int) -> str:
         """Return a string; empty when absent. What is no UTF-8 or not printable is replaced, so that it is one line."""

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from memsched.errors import ModelError
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import BufferSlot, ModelSlot, OperatorSlot
 
@@ -175,7 +175,9 @@ def with_order(data: bytes) -> bytes:
 class _Front:
     """The bytes that go before the old file: places are fixed first, so that offsets can be written in one go."""
 
-    def __init__(self, root: Table, metadata: list[int], buffers: list[int], name: str, payload: bytes) -> None:
+    def __init__(
+        self, root: FlatbufferTable, metadata: list[int], buffers: list[int], name: str, payload: bytes
+    ) -> None:
         self._root = root
         self._metadata = metadata
         self._buffers = buffers
@@ -247,7 +249,7 @@ def move_absolute_offsets(model: FileModel, data: bytearray, shift: int) -> None
         for subgraph in model.subgraphs
         for operator in subgraph.operators
     ]
-    places = (Table(file, position).place(slot) for position, slot in tables)
+    places = (FlatbufferTable(file, position).place(slot) for position, slot in tables)
     for place in sorted({place for place in places if place is not None}):
         (offset,) = struct.unpack_from("<Q", data, place)
         if offset > 1:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from memsched.errors import ModelError
-from memsched.formats.tflite.flatbuffer import FlatFile, Table, Vector
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile, Vector
 from memsched.formats.tflite.options import attributes, subgraph_references
 from memsched.formats.tflite.schema import (
     BufferSlot,
@@ -137,7 +137,7 @@ def parse(data: bytes) -> FileModel:
     return model
 
 
-def _buffer(table: Table, length: int) -> FileBuffer:
+def _buffer(table: FlatbufferTable, length: int) -> FileBuffer:
     data = table.vector(BufferSlot.DATA, 1)
     if data is not None and data.count:
         return FileBuffer(data.start, data.count, False, table.position)
@@ -149,7 +149,7 @@ def _buffer(table: Table, length: int) -> FileBuffer:
     return FileBuffer(0, 0, False, table.position)
 
 
-def _operator_type(table: Table) -> str:
+def _operator_type(table: FlatbufferTable) -> str:
     # Files written before the 32-bit field existed have the 8-bit one only, and later ones fill both.
     deprecated = table.number(OperatorCodeSlot.DEPRECATED_BUILTIN_CODE, "int8")
     code = max(deprecated, table.number(OperatorCodeSlot.BUILTIN_CODE, "int32"))
@@ -158,7 +158,7 @@ def _operator_type(table: Table) -> str:
     return operator_type(code, table.text(OperatorCodeSlot.CUSTOM_CODE))
 
 
-def _metadata(root: Table, buffers: int) -> tuple[tuple[str, int], ...]:
+def _metadata(root: FlatbufferTable, buffers: int) -> tuple[tuple[str, int], ...]:
     entries = []
     for table in root.tables(ModelSlot.METADATA):
         name, buffer = table.text(MetadataSlot.NAME), table.number(MetadataSlot.BUFFER, "uint32")
@@ -180,7 +180,7 @@ def _check_disjoint(vectors: list[Vector]) -> None:
 def _subgraph(
     file: FlatFile,
     index: int,
-    table: Table,
+    table: FlatbufferTable,
     vector: Vector,
     types: list[str],
     buffers: tuple[FileBuffer, ...],
@@ -206,7 +206,7 @@ def _check_index(tensor: int, count: int, who: str) -> None:
         raise ModelError(f"{who} tensor {tensor}, but there are only {count}")
 
 
-def _tensor(number: int, table: Table, buffers: tuple[FileBuffer, ...]) -> FileTensor:
+def _tensor(number: int, table: FlatbufferTable, buffers: tuple[FileBuffer, ...]) -> FileTensor:
     name = table.text(TensorSlot.NAME)
     shape = table.numbers(TensorSlot.SHAPE)
     code = table.number(TensorSlot.TYPE, "int8")
@@ -244,7 +244,7 @@ def _tensor(number: int, table: Table, buffers: tuple[FileBuffer, ...]) -> FileT
 def _operator(
     file: FlatFile,
     number: int,
-    table: Table,
+    table: FlatbufferTable,
     types: list[str],
     tensors: tuple[FileTensor, ...],
     buffers: tuple[FileBuffer, ...],

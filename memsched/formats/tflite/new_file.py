@@ -10,7 +10,7 @@ from memsched.errors import ModelError
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite.assembly import Blob, Item, Numbers, References, Scalar, TableItem, Text, assemble
 from memsched.formats.tflite.copies import Copier
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.options import subgraph_fields
 from memsched.formats.tflite.package import field, members
@@ -25,7 +25,7 @@ from memsched.formats.tflite.schema import (
 )
 from memsched.formats.tflite.tables import copied
 
-__all__ = ["Part", "Source", "new_file"]
+__all__ = ["NewSubgraph", "Source", "new_file"]
 
 _KEPT_METADATA: Final = frozenset({"CONVERSION_METADATA", "min_runtime_version", "reduced_precision_support"})
 """What metadata holds for parts of a model as for the whole; any other may count tensors, operators or inputs."""
@@ -35,7 +35,7 @@ _BY_TENSOR: Final = frozenset({"BlockwiseQuantization", "MultiAxisQuantization"}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NewSubgraph:
     """A subgraph of the new file.
 
     Attributes:
@@ -59,11 +59,11 @@ class Source:
     """The old file with the places of its tables, and what was copied of it."""
 
     model: FileModel
-    root: Table
-    subgraphs: tuple[Table, ...]
-    tensors: tuple[tuple[Table, ...], ...]
-    operators: tuple[tuple[Table, ...], ...]
-    codes: tuple[Table, ...]
+    root: FlatbufferTable
+    subgraphs: tuple[FlatbufferTable, ...]
+    tensors: tuple[tuple[FlatbufferTable, ...], ...]
+    operators: tuple[tuple[FlatbufferTable, ...], ...]
+    codes: tuple[FlatbufferTable, ...]
     copier: Copier
 
     @staticmethod
@@ -96,7 +96,7 @@ class Source:
             raise ModelError("a quantisation names tensors that do not exist")
         return [one for one in named if one >= 0]
 
-    def details(self, subgraph: int, tensor: int) -> tuple[str, Table] | None:
+    def details(self, subgraph: int, tensor: int) -> tuple[str, FlatbufferTable] | None:
         """Return the kind and the table of a quantisation that names tensors."""
         quantization = self.tensors[subgraph][tensor].table(TensorSlot.QUANTIZATION)
         if quantization is None:
@@ -106,7 +106,7 @@ class Source:
         return None if table is None else (kind, table)
 
 
-def new_file(source: Source, parts: Sequence[Part], metadata: Mapping[str, str]) -> bytes:
+def new_file(source: Source, parts: Sequence[NewSubgraph], metadata: Mapping[str, str]) -> bytes:
     """Return a file whose subgraphs are ``parts``, the main one first.
 
     Raises:
@@ -116,7 +116,7 @@ def new_file(source: Source, parts: Sequence[Part], metadata: Mapping[str, str])
 
 
 class _NewFile:
-    def __init__(self, source: Source, parts: Sequence[Part]) -> None:
+    def __init__(self, source: Source, parts: Sequence[NewSubgraph]) -> None:
         self._source, self._parts = source, parts
         self._subgraph = {part.source: number for number, part in enumerate(parts)}
         used = {
@@ -190,7 +190,7 @@ class _NewFile:
             result.append(tuple(sorted((place_of[before], place_of[after]) for before, after in inside)))
         return result
 
-    def _subgraph_item(self, part: Part) -> Item:
+    def _subgraph_item(self, part: NewSubgraph) -> Item:
         place = {tensor: number for number, tensor in enumerate(part.tensors)}
         place[-1] = -1
         table = self._source.subgraphs[part.source]
@@ -204,7 +204,7 @@ class _NewFile:
             fields[SubgraphSlot.NAME] = Text(table.text(SubgraphSlot.NAME).encode())
         return copied(table, "SubGraph", fields, without=(SubgraphSlot.DEBUG_METADATA,))
 
-    def _tensor(self, part: Part, tensor: int, place: Mapping[int, int]) -> Item:
+    def _tensor(self, part: NewSubgraph, tensor: int, place: Mapping[int, int]) -> Item:
         source, table = self._source, self._source.tensors[part.source][tensor]
         fields: dict[int, Scalar | Item] = {**source.copier.references(table, "Tensor")}
         fields[TensorSlot.BUFFER] = Scalar("uint32", self._buffer_of(table.number(TensorSlot.BUFFER, "uint32")))
@@ -230,7 +230,7 @@ class _NewFile:
             return 0
         if old not in self._buffer:
             buffer = model.buffers[old]
-            table = Table(FlatFile(model.data), buffer.table)
+            table = FlatbufferTable(FlatFile(model.data), buffer.table)
             if not buffer.size and table.place(BufferSlot.DATA) is None:
                 self._buffer[old] = 0
             else:
@@ -238,7 +238,7 @@ class _NewFile:
                 self._buffers.append(TableItem({BufferSlot.DATA: Blob(model.contents(old))}))
         return self._buffer[old]
 
-    def _operator(self, part: Part, number: int, place: Mapping[int, int]) -> Item:
+    def _operator(self, part: NewSubgraph, number: int, place: Mapping[int, int]) -> Item:
         source, table = self._source, self._source.operators[part.source][number]
         operator = source.model.subgraphs[part.source].operators[number]
         code = table.number(OperatorSlot.OPCODE_INDEX, "uint32")
@@ -262,7 +262,7 @@ class _NewFile:
             self._rename_bodies(operator.type, table, fields)
         return copied(table, "Operator", fields, without)
 
-    def _rename_bodies(self, kind: str, table: Table, fields: dict[int, Scalar | Item]) -> None:
+    def _rename_bodies(self, kind: str, table: FlatbufferTable, fields: dict[int, Scalar | Item]) -> None:
         """Let the options in ``fields`` name subgraphs by their new numbers."""
         slot, named = subgraph_fields(kind)
         options = table.table(slot)
@@ -287,7 +287,7 @@ def _tensor_slots(kind: str) -> tuple[int, int]:
     return field(kind, "scales").slot, field(kind, "zero_points").slot
 
 
-def _renumbered(kind: str, details: Table, place: Mapping[int, int]) -> dict[int, Scalar | Item]:
+def _renumbered(kind: str, details: FlatbufferTable, place: Mapping[int, int]) -> dict[int, Scalar | Item]:
     """Return the numbers of tensors in ``details`` in new numbers."""
     found: dict[int, Scalar | Item] = {}
     for slot in _tensor_slots(kind):

@@ -9,7 +9,7 @@ from typing import Final
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.assembly import Item, Scalar, TableItem
-from memsched.formats.tflite.flatbuffer import Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.package import Field, field, members, number_of
 from memsched.formats.tflite.package import table as schema_of
 from memsched.formats.tflite.schema import OperatorSlot
@@ -142,7 +142,7 @@ def subgraph_fields(kind: str) -> tuple[int, tuple[Field, ...]]:
     return options_slot(table), tuple(field(table, name) for name in names)
 
 
-def subgraph_references(kind: str, operator: Table) -> tuple[int, ...]:
+def subgraph_references(kind: str, operator: FlatbufferTable) -> tuple[int, ...]:
     """Return the subgraphs that an operator executes, as the file names them: indices not yet checked."""
     if kind not in _SUBGRAPHS:
         return ()
@@ -158,7 +158,7 @@ def subgraph_references(kind: str, operator: Table) -> tuple[int, ...]:
 
 
 def attributes(
-    kind: str, operator: Table, constant: Callable[[int], tuple[int, ...] | None]
+    kind: str, operator: FlatbufferTable, constant: Callable[[int], tuple[int, ...] | None]
 ) -> Mapping[str, AttributeValue]:
     """Return an operator's attributes; windows as (height, width) or (depth, height, width).
 
@@ -178,7 +178,7 @@ def attributes(
     return MappingProxyType(found)
 
 
-def _attribute(options: Table, table: str, fields: str | tuple[str, ...]) -> AttributeValue:
+def _attribute(options: FlatbufferTable, table: str, fields: str | tuple[str, ...]) -> AttributeValue:
     if isinstance(fields, tuple):
         found = (field(table, name) for name in fields)
         return tuple(options.number(one.slot, one.kind or "int32", int(one.default)) for one in found)
@@ -194,7 +194,7 @@ def _attribute(options: Table, table: str, fields: str | tuple[str, ...]) -> Att
     return bool(number) if one.truth else number
 
 
-def with_padding(kind: str, options: Table, padding: str) -> TableItem:
+def with_padding(kind: str, options: FlatbufferTable, padding: str) -> TableItem:
     """Return a windowed operator's options, all of which are numbers, with another padding.
 
     Raises:
@@ -213,7 +213,7 @@ def with_padding(kind: str, options: Table, padding: str) -> TableItem:
     return TableItem({**found, field(table, "padding").slot: Scalar("int8", number_of("Padding", padding))})
 
 
-def with_masks(options: Table | None, attributes: Mapping[str, AttributeValue]) -> TableItem:
+def with_masks(options: FlatbufferTable | None, attributes: Mapping[str, AttributeValue]) -> TableItem:
     """Return a strided slice's options with the masks that ``attributes`` state.
 
     Raises:

@@ -180,7 +180,7 @@ def _generated(name: str) -> tuple[int, dict[str, Field]]:
     return starts[0], found
 
 
-class _Builder:
+class _SlotRecorder:
     """A flatbuffers builder that notes the slot, the kind and the default of the field that is added."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class _Builder:
 
 
 def _field(owner: type, name: str, add: Callable[[Any, int], None]) -> Field:
-    builder = _Builder()
+    builder = _SlotRecorder()
     add(builder, 0)
     ((kind, slot, default),) = builder.noted
     if kind in _NUMBERS:

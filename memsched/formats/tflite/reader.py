@@ -12,7 +12,7 @@ from memsched.errors import GraphError, ModelError, UsageError
 from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.macs import macs
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
@@ -87,7 +87,7 @@ def read(data: bytes, path: str, options: LoadOptions) -> Module:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lowered:
+class _ParsedSubgraph:
     graph: Graph
     mapping: GraphMapping
     bodies: tuple[Body, ...]
@@ -95,7 +95,7 @@ class _Lowered:
     notes: tuple[str, ...]
 
 
-def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: metadata.Edges) -> _Lowered:
+def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: metadata.Edges) -> _ParsedSubgraph:
     subgraph = model.subgraphs[index]
     _check_producers(subgraph, index)
     constants, constant_ops = _constants(subgraph)
@@ -121,7 +121,7 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: metad
         for body in dict.fromkeys(subgraph.operators[number].bodies)
     )
     notes = _notes(subgraph, graph, tensors, constants, names)
-    return _Lowered(graph, GraphMapping(tuple(steps), tuple(tensors)), bodies, sum(constant_ops), notes)
+    return _ParsedSubgraph(graph, GraphMapping(tuple(steps), tuple(tensors)), bodies, sum(constant_ops), notes)
 
 
 def _check_producers(subgraph: FileSubgraph, index: int) -> None:
@@ -316,7 +316,7 @@ def _constants_say(
 def _scales(model: FileModel, tensor: FileTensor) -> tuple[float, ...]:
     """Return the scales of a quantised tensor, one or one per channel; empty where it has none."""
     file = FlatFile(model.data)
-    table = Table(file, tensor.table).table(TensorSlot.QUANTIZATION)
+    table = FlatbufferTable(file, tensor.table).table(TensorSlot.QUANTIZATION)
     vector = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
     return () if vector is None else file.array("f", 4, vector.start, vector.count)
 

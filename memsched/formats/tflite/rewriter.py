@@ -14,9 +14,19 @@ from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata as tflite_metadata
-from memsched.formats.tflite.assembly import Blob, Item, Numbers, Old, References, Scalar, TableItem, Text, assemble
-from memsched.formats.tflite.constants import Constants
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.assembly import (
+    Blob,
+    Item,
+    Numbers,
+    OldObject,
+    References,
+    Scalar,
+    TableItem,
+    Text,
+    assemble,
+)
+from memsched.formats.tflite.constants import TfliteConstants
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileSubgraph
 from memsched.formats.tflite.options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
 from memsched.formats.tflite.package import field, number_of
@@ -110,16 +120,16 @@ class _Rewriter:
         self._given = module.graphs[0]
         self._steps = native.mappings[0].operators
         self._subgraph: FileSubgraph = native.model.subgraphs[0]
-        self._root: Table = FlatFile(native.model.data).root()
+        self._root: FlatbufferTable = FlatFile(native.model.data).root()
         self._table = self._root.tables(ModelSlot.SUBGRAPHS)[0]
         self._op = {op.name: number for number, op in enumerate(self._given.ops)}
-        self._tensors: list[Item] = [Old(table.position) for table in self._table.tables(SubgraphSlot.TENSORS)]
+        self._tensors: list[Item] = [OldObject(table.position) for table in self._table.tables(SubgraphSlot.TENSORS)]
         self._tensor_tables = self._table.tables(SubgraphSlot.TENSORS)
         self._operator_tables = self._table.tables(SubgraphSlot.OPERATORS)
-        self._codes: list[Item] = [Old(table.position) for table in self._root.tables(ModelSlot.OPERATOR_CODES)]
+        self._codes: list[Item] = [OldObject(table.position) for table in self._root.tables(ModelSlot.OPERATOR_CODES)]
         self._new_codes: dict[tuple[str, int], int] = {}
         self._index, self._free = self._existing(native.mappings[0].tensors)
-        self._constants = Constants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
+        self._constants = TfliteConstants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
         # Per index of a new tensor the tensor of the file whose type and quantisation it has.
         self._like: dict[int, int] = {}
 
@@ -142,8 +152,8 @@ class _Rewriter:
             "SubGraph",
             {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)},
         )
-        others = [Old(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
-        buffers = [Old(buffer.table) for buffer in self._model.buffers]
+        others = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
+        buffers = [OldObject(buffer.table) for buffer in self._model.buffers]
         new_buffers = [TableItem({BufferSlot.DATA: Blob(data)}) for data in self._constants.buffers]
         root = copied(
             self._root,
@@ -164,13 +174,13 @@ class _Rewriter:
         names = [name for name, _ in self._model.metadata]
         if not stale & set(names):
             return {}
-        kept = [Old(table.position) for table, name in zip(tables, names, strict=True) if name not in stale]
+        kept = [OldObject(table.position) for table, name in zip(tables, names, strict=True) if name not in stale]
         return {ModelSlot.METADATA: References(kept)}
 
     def _constant_operators(self) -> list[Item]:
         """Return the operators that compute constants: they are no ops of the graph, and any piece may need them."""
         steps = set(self._steps)
-        return [Old(table.position) for number, table in enumerate(self._operator_tables) if number not in steps]
+        return [OldObject(table.position) for number, table in enumerate(self._operator_tables) if number not in steps]
 
     def _operator(self, op: Op) -> Item:
         source = op.origin if op.origin is not None else op.name
@@ -215,7 +225,7 @@ class _Rewriter:
         op: Op,
         name: str,
         value: AttributeValue | None,
-        table: Table,
+        table: FlatbufferTable,
         inputs: list[int],
         fields: dict[int, Scalar | Item],
     ) -> None:

@@ -11,7 +11,7 @@ from memsched.formats.segment import check_fit
 from memsched.formats.staging import describe
 from memsched.formats.tflite import state
 from memsched.formats.tflite.model import FileModel, parse
-from memsched.formats.tflite.new_file import Part, Source, new_file
+from memsched.formats.tflite.new_file import NewSubgraph, Source, new_file
 from memsched.formats.tflite.reader import TfliteNative
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class TfliteCutter:
         named = [one.name for one in tensors if one.variable or one.dtype in _NOT_HANDED_OVER]
         return f" ('{named[0]}')" if named else ""
 
-    def _main(self, segment: Segment) -> Part:
+    def _main(self, segment: Segment) -> NewSubgraph:
         subgraph = self._model.subgraphs[0]
         operators: dict[int, None] = {}
         for op in segment.ops:
@@ -124,7 +124,7 @@ class TfliteCutter:
         # Values first: they keep their names where a reader meets the same name again.
         tensors = [*values, *(tensor for tensor in used if tensor not in self._names)]
         names = {tensor: self._names[tensor] for tensor in values}
-        return Part(0, tuple(operators), tuple(tensors), tuple(inputs), tuple(outputs), names)
+        return NewSubgraph(0, tuple(operators), tuple(tensors), tuple(inputs), tuple(outputs), names)
 
     def _used(self, subgraph: int, operators: Iterable[int], more: Iterable[int]) -> list[int]:
         used = set(more)
@@ -136,7 +136,7 @@ class TfliteCutter:
             used.update(self._source.scales(subgraph, tensor))
         return sorted(used)
 
-    def _bodies(self, main: Part) -> list[Part]:
+    def _bodies(self, main: NewSubgraph) -> list[NewSubgraph]:
         """Return the subgraphs that the operators of ``main`` execute, in the file's order."""
         model = self._model
         found: set[int] = set()
@@ -151,11 +151,11 @@ class TfliteCutter:
             subgraph = model.subgraphs[body]
             operators = range(len(subgraph.operators))
             used = self._used(body, operators, (*subgraph.inputs, *subgraph.outputs))
-            parts.append(Part(body, tuple(operators), tuple(used), subgraph.inputs, subgraph.outputs, {}))
+            parts.append(NewSubgraph(body, tuple(operators), tuple(used), subgraph.inputs, subgraph.outputs, {}))
         return parts
 
 
-def _check(model: FileModel, data: bytes, parts: Sequence[Part]) -> None:
+def _check(model: FileModel, data: bytes, parts: Sequence[NewSubgraph]) -> None:
     """Read the result back: the operators must be the old ones, on tensors like the old ones."""
     written = parse(data)
     for part, new in zip(parts, written.subgraphs, strict=True):

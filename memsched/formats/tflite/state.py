@@ -23,7 +23,7 @@ _RESOURCES = frozenset({"resource", "variant"})
 
 
 @dataclass(slots=True)
-class _State:
+class _StateUses:
     """The last operator that wrote a state, and those that read it since."""
 
     writer: int = -1
@@ -35,12 +35,12 @@ class _Chains:
 
     def __init__(self) -> None:
         self._edges: dict[tuple[int, int], None] = {}
-        self._states: dict[Hashable, _State] = {}
+        self._states: dict[Hashable, _StateUses] = {}
         self._barrier = -1
 
     def touch(self, operator: int, state: Hashable, *, writes: bool) -> None:
         """Note that ``operator`` reads or writes ``state``."""
-        known = self._states.setdefault(state, _State(self._barrier))
+        known = self._states.setdefault(state, _StateUses(self._barrier))
         if not writes:
             self._add(known.writer, operator)
             known.readers.append(operator)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from memsched.errors import ModelError
 from memsched.formats.tflite import package
-from memsched.formats.tflite.assembly import Item, Old, Scalar, TableItem
-from memsched.formats.tflite.flatbuffer import Table
+from memsched.formats.tflite.assembly import Item, OldObject, Scalar, TableItem
+from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.metadata import move_absolute_offsets
 from memsched.formats.tflite.model import FileModel
 
@@ -17,7 +17,9 @@ _PLACES = ("Operator", "LargeCustomOptionsOffset")
 """The field of a table copied here that states a place in the file."""
 
 
-def copied(table: Table, kind: str, fields: Mapping[int, Scalar | Item], without: Collection[int] = ()) -> TableItem:
+def copied(
+    table: FlatbufferTable, kind: str, fields: Mapping[int, Scalar | Item], without: Collection[int] = ()
+) -> TableItem:
     """Return a new table of ``kind`` that equals ``table`` but for ``fields`` and the slots ``without``.
 
     Raises:
@@ -35,15 +37,15 @@ def copied(table: Table, kind: str, fields: Mapping[int, Scalar | Item], without
     return TableItem({**found, **fields})
 
 
-def _field(table: Table, field: package.Field) -> Scalar | Item:
+def _field(table: FlatbufferTable, field: package.Field) -> Scalar | Item:
     if field.kind is None:
         target = table.target(field.slot)
-        return Old(target if target is not None else 0)
+        return OldObject(target if target is not None else 0)
     real = field.kind == "float32"
     return Scalar(field.kind, table.real(field.slot) if real else table.number(field.slot, field.kind))
 
 
-def _place(table: Table, slot: int) -> Scalar:
+def _place(table: FlatbufferTable, slot: int) -> Scalar:
     place = table.number(slot, "uint64")
     # 0 and 1 say that there is nothing outside the flatbuffer.
     return Scalar("uint64", place, moved=place > 1)

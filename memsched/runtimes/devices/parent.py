@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
 from memsched.runtimes.child import temporary_folder, write_value
-from memsched.runtimes.devices.program import CALLER, Program, Send, Value
+from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ class ClusterRun:
 
 
 def run_cluster(
-    programs: Sequence[Program],
+    programs: Sequence[DeviceProgram],
     given: Sequence[Sequence[Send]],
     model: Callable[[int, int], bytes],
     feeds: Mapping[str, np.ndarray[Any, Any]],
@@ -124,7 +124,7 @@ def run_cluster(
         return team.finish(seconds)
 
 
-def _check_types(programs: Sequence[Program]) -> None:
+def _check_types(programs: Sequence[DeviceProgram]) -> None:
     import numpy as np
 
     steps = [step for program in programs for step in program.steps]
@@ -141,7 +141,7 @@ class _Team:
     def __init__(
         self,
         folder: Path,
-        programs: Sequence[Program],
+        programs: Sequence[DeviceProgram],
         model: Callable[[int, int], bytes],
         threads: int,
         patience: float,
@@ -329,7 +329,7 @@ class _Team:
         return f"its process {how}{f': {said}' if said else ''}"
 
 
-def _links(programs: Sequence[Program]) -> list[list[int]]:
+def _links(programs: Sequence[DeviceProgram]) -> list[list[int]]:
     """Return per device the devices that it exchanges anything with."""
     pairs = {
         (source, target)
@@ -342,14 +342,14 @@ def _links(programs: Sequence[Program]) -> list[list[int]]:
     return [sorted({b for a, b in both if a == device and b != device}) for device in range(len(programs))]
 
 
-def _given_part(value: Value, feeds: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _given_part(value: ArrayAssembly, feeds: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     (cut,) = value.cuts
     index: tuple[Any, ...] = (*(slice(start, stop) for start, stop in cut.source), ...)
     part: np.ndarray[Any, Any] = feeds[cut.key][index]
     return part
 
 
-def _output(connection: socket.socket, value: Value) -> np.ndarray[Any, Any]:
+def _output(connection: socket.socket, value: ArrayAssembly) -> np.ndarray[Any, Any]:
     import numpy as np
 
     from memsched.runtimes.devices.wire import LostError, read_header, receive_into

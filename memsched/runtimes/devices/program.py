@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CALLER", "Cut", "Gather", "ModelRun", "Program", "Receive", "Send", "StepProgram", "Value"]
+__all__ = [
+    "CALLER",
+    "ArrayAssembly",
+    "ArrayCut",
+    "DeviceProgram",
+    "Gather",
+    "ModelRun",
+    "Receive",
+    "Send",
+    "StepProgram",
+]
 
 CALLER = -1
 
@@ -16,7 +26,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ArrayCut:
     """Elements ``source`` of the array ``key``, which are elements ``target`` of the value made of cuts."""
 
     key: str
@@ -25,12 +35,12 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ArrayAssembly:
     """An array to be put together from cuts of others."""
 
     shape: tuple[int, ...]
     dtype: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ArrayCut, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class Send:
 
     transfer: int
     targets: tuple[int, ...]
-    value: Value
+    value: ArrayAssembly
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class Gather:
     """Cuts that are copied into the array ``key``, whose other elements were received."""
 
     key: str
-    value: Value
+    value: ArrayAssembly
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ class StepProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DeviceProgram:
     """All steps of one process.
 
     Attributes:
@@ -107,4 +117,4 @@ class Program:
     """
 
     steps: tuple[StepProgram, ...]
-    outputs: tuple[tuple[str, Value], ...]
+    outputs: tuple[tuple[str, ArrayAssembly], ...]

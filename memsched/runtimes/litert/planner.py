@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["ALIGNMENT", "MOST_REQUESTS", "Request", "arena_bytes"]
+__all__ = ["ALIGNMENT", "MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
 
 ALIGNMENT = 64
 """Of every offset, bytes; sizes are not rounded up."""
@@ -22,7 +22,7 @@ MOST_REQUESTS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LiteRtRequest:
     """A buffer that the planner is asked for.
 
     Attributes:
@@ -40,7 +40,7 @@ class Request:
     stage: int = 0
 
 
-def arena_bytes(requests: Sequence[Request]) -> int:
+def arena_bytes(requests: Sequence[LiteRtRequest]) -> int:
     """Return the bytes of LiteRT's arena for at most `MOST_REQUESTS` buffers; quadratic in their number."""
     order = sorted(requests, key=lambda one: (-1, 0, 0) if one.always else (one.stage, -one.size, one.first))
     placed: list[tuple[int, int, int, int]] = []
@@ -54,7 +54,7 @@ def arena_bytes(requests: Sequence[Request]) -> int:
     return height
 
 
-def _best_gap(request: Request, placed: Sequence[tuple[int, int, int, int]]) -> int:
+def _best_gap(request: LiteRtRequest, placed: Sequence[tuple[int, int, int, int]]) -> int:
     current, best, fit = 0, -1, float("inf")
     for offset, end, first, last in placed:
         if last < request.first or first > request.last:

@@ -68,7 +68,7 @@ class _Node(ctypes.Structure):
     )
 
 
-class _Tensor(ctypes.Structure):
+class _TfLiteTensor(ctypes.Structure):
     """The fields that matter; the structure is longer."""
 
     _fields_ = (
@@ -158,12 +158,12 @@ def _arena(context: _Context, interpreter: Any) -> int | None:
     expected = [(detail["index"], _sizes(detail)) for detail in interpreter.get_tensor_details()]
     for stride in _TENSOR_STRIDES:
         places = range(context.tensors, context.tensors + stride * context.tensors_size, stride)
-        if all(_fits(_Tensor.from_address(places[index]), sizes) for index, sizes in expected):
-            return _span([_Tensor.from_address(place) for place in places])
+        if all(_fits(_TfLiteTensor.from_address(places[index]), sizes) for index, sizes in expected):
+            return _span([_TfLiteTensor.from_address(place) for place in places])
     return None
 
 
-def _fits(tensor: _Tensor, sizes: tuple[int, ...]) -> bool:
+def _fits(tensor: _TfLiteTensor, sizes: tuple[int, ...]) -> bool:
     """Whether a tensor has one of ``sizes``; constants may be stored sparse."""
     return not sizes or tensor.bytes in sizes or tensor.allocation_type == _IN_FILE
 
@@ -179,7 +179,7 @@ def _sizes(detail: Any) -> tuple[int, ...]:
     return (elements, (elements + 1) // 2, (elements + 3) // 4) if kind.itemsize == 1 else (elements * kind.itemsize,)
 
 
-def _span(tensors: list[_Tensor]) -> int | None:
+def _span(tensors: list[_TfLiteTensor]) -> int | None:
     heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _ON_HEAP and tensor.data]
     total = sum(size for size in heap if size >= _LEAST_ON_HEAP)
     for arena in _IN_ARENA:

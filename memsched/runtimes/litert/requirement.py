@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.lowering.litert_kernels import is_lasting, lasting_sizes, own_memory
-from memsched.runtimes.litert.planner import ALIGNMENT, MOST_REQUESTS, Request, arena_bytes
+from memsched.runtimes.litert.planner import ALIGNMENT, MOST_REQUESTS, LiteRtRequest, arena_bytes
 
 __all__ = ["required_bytes"]
 
@@ -55,7 +55,9 @@ def _on_heap(graph: Graph, schedule: Schedule, late: Sequence[int]) -> set[int]:
     return {op.outputs[0] for op in ops if not op.views}
 
 
-def _requests(graph: Graph, schedule: Schedule, allocation: Allocation, late: tuple[int, ...]) -> Iterator[Request]:
+def _requests(
+    graph: Graph, schedule: Schedule, allocation: Allocation, late: tuple[int, ...]
+) -> Iterator[LiteRtRequest]:
     on_heap = _on_heap(graph, schedule, late)
     end = max(0, len(schedule.order) - 1)
     read = {tensor for op in graph.ops for tensor in op.inputs}
@@ -75,7 +77,7 @@ def _requests(graph: Graph, schedule: Schedule, allocation: Allocation, late: tu
         whole = len(tensors) == len(placement.tensors)
         last = end if kept else placement.last_step if whole else _last_read(graph, schedule, tensors, first)
         stage = bisect_left(late, first)
-        yield Request(_largest(graph, tensors), first, last, kept and not first, stage)
+        yield LiteRtRequest(_largest(graph, tensors), first, last, kept and not first, stage)
 
 
 def _last_read(graph: Graph, schedule: Schedule, tensors: set[int], first: int) -> int:
@@ -87,9 +89,9 @@ def _largest(graph: Graph, tensors: set[int]) -> int:
     return max(graph.tensors[tensor].size for tensor in tensors)
 
 
-def _of_step(graph: Graph, op: int, step: int, size: int) -> Iterator[Request]:
+def _of_step(graph: Graph, op: int, step: int, size: int) -> Iterator[LiteRtRequest]:
     """Yield the buffers of a workspace: the kernel's, and what else there is in one piece."""
     during = own_memory(graph, graph.ops[op]).during
     rest = size - sum(-(-one // ALIGNMENT) * ALIGNMENT for one in during)
     for one in (*during, *((rest,) if rest > 0 else ())):
-        yield Request(one, step, step)
+        yield LiteRtRequest(one, step, step)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memsched.errors import RuntimeUnavailableError, UsageError
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import Verification
 
 __all__ = ["LiteRtRunner"]
@@ -36,7 +36,7 @@ class LiteRtRunner:
         self,
         module: Module,
         data: bytes,
-        written: Written,
+        written: ModelBytes,
         options: LoadOptions,
         *,
         seed: int,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
-from memsched.runtimes.graph_plan import GraphPlan, Lowered
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
@@ -31,7 +31,7 @@ class LiteRt(TargetRules):
         """Return the name of its figures in reports."""
         return "litert"
 
-    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+    def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what its planner takes for the file's own order."""
         del module, lowered
         return Requirement(required_bytes(given.graph, given.schedule, given.allocation))
@@ -39,7 +39,7 @@ class LiteRt(TargetRules):
     def requires(
         self,
         module: Module,
-        lowered: Sequence[Lowered],
+        lowered: Sequence[LoweredGraph],
         plans: Sequence[GraphPlan],
         allocation: Allocation,
         allowance: SearchAllowance,

@@ -19,7 +19,7 @@ _USUAL_RANGE, _SAFE_RANGE = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _InputRange:
     """How inputs are drawn: integers below ``high``, and whether the outputs vary then (None: unknown)."""
 
     high: int
@@ -76,16 +76,16 @@ def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
     return result
 
 
-def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], _Drawn]:
+def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], _InputRange]:
     """Return the outputs of the model as given, with inputs on which it runs, and on which they vary where any do."""
     from memsched.runtimes.compare import vary
     from memsched.runtimes.inputs import DRAWS
 
-    drawn = _Drawn(_USUAL_RANGE)
+    drawn = _InputRange(_USUAL_RANGE)
     try:
         first = _run_all(request, "before", mode, drawn)
     except RuntimeError:
-        drawn = _Drawn(_SAFE_RANGE)
+        drawn = _InputRange(_SAFE_RANGE)
         first = _run_all(request, "before", mode, drawn)
     if len(first) < 2:
         return _flat(first), drawn
@@ -96,7 +96,7 @@ def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], _Drawn
     return _flat(first), replace(drawn, vary=False)
 
 
-def _run_all(request: dict[str, Any], name: str, mode: str, drawn: _Drawn) -> list[list[Any]]:
+def _run_all(request: dict[str, Any], name: str, mode: str, drawn: _InputRange) -> list[list[Any]]:
     """Load a model anew, so that no state is left from before, and return its outputs run by run."""
     import numpy as np
 
@@ -109,7 +109,7 @@ def _flat(runs: Sequence[Sequence[Any]]) -> list[Any]:
     return [output for run in runs for output in run]
 
 
-def _outputs(interpreter: Any, seed: Any, drawn: _Drawn) -> list[Any]:
+def _outputs(interpreter: Any, seed: Any, drawn: _InputRange) -> list[Any]:
     """Reset the state, run a few times in a row and return all outputs of all runs."""
     import numpy as np
 
@@ -129,7 +129,7 @@ def _outputs(interpreter: Any, seed: Any, drawn: _Drawn) -> list[Any]:
     return found
 
 
-def _probe_both(request: dict[str, Any], mode: str, drawn: _Drawn) -> dict[str, Any]:
+def _probe_both(request: dict[str, Any], mode: str, drawn: _InputRange) -> dict[str, Any]:
     import numpy as np
 
     from memsched.runtimes.litert.probe import probe

@@ -20,7 +20,7 @@ from heapq import heapify, heappop, heappush
 
 from memsched.graph.liveness import Storage
 from memsched.runtimes.onnxruntime.orders import walk_backwards
-from memsched.runtimes.onnxruntime.reuse import Planned, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 
 __all__ = ["DefaultOrder", "best_default_order"]
 
@@ -49,7 +49,7 @@ class DefaultOrder:
 
 
 def best_default_order(
-    planned: Planned,
+    planned: PlannerGraph,
     guides: Sequence[Sequence[int]],
     *,
     reuse: bool = True,
@@ -68,7 +68,7 @@ def best_default_order(
         effort: Ops to simulate in all: 300,000 take about half a second.
         stop: Asked often; True ends the search with the best order so far.
     """
-    search = _Search(planned, reuse, lower_bound, effort, seed, stop)
+    search = _DefaultOrderSearch(planned, reuse, lower_bound, effort, seed, stop)
     if search.count <= LARGEST:
         search.follow(guides)
         search.enumerate_walks()
@@ -91,10 +91,10 @@ class _Decision:
     emitted: int
 
 
-class _Search:
+class _DefaultOrderSearch:
     def __init__(
         self,
-        planned: Planned,
+        planned: PlannerGraph,
         reuse: bool,
         lower_bound: int,
         effort: int,

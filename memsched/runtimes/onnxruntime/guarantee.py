@@ -14,15 +14,15 @@ from typing import TypedDict
 from memsched.check.schedule import check_schedule
 from memsched.formats.module import Body, Module, OrderGuarantee
 from memsched.graph.liveness import evaluate
-from memsched.runtimes.graph_plan import GraphPlan, Lowered, bodies_by_parent, bottom_up, with_bodies
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, bodies_by_parent, bottom_up, with_bodies
 from memsched.runtimes.onnxruntime.default_rule import best_default_order
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order, walk_backwards
-from memsched.runtimes.onnxruntime.reuse import Planned, ReuseProfile, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
 from memsched.schedule.orders import ORDERS
 
-__all__ = ["Chosen", "Predicted", "choose", "effort_for", "required_as_stored"]
+__all__ = ["GuaranteePlans", "PredictedPeaks", "choose", "effort_for", "required_as_stored"]
 
 _EFFORT, _OPS_PER_SECOND = 200_000, 300_000
 
@@ -30,7 +30,7 @@ _Order = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedPeaks:
     """Peaks of the main graph as ONNX Runtime requests the bytes, with workspaces.
 
     Attributes:
@@ -60,7 +60,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class GuaranteePlans:
     """Plans for one guarantee.
 
     Attributes:
@@ -70,11 +70,11 @@ class Chosen:
     """
 
     plans: tuple[GraphPlan, ...]
-    predicted: Predicted
+    predicted: PredictedPeaks
     keep: bool
     required: int
 
-    def compared_with(self, given: Chosen) -> Chosen:
+    def compared_with(self, given: GuaranteePlans) -> GuaranteePlans:
         """Return this choice for a rewritten model, held against what the model as given needs."""
         before = given.predicted
         predicted = replace(self.predicted, given=before.given, before_requested=before.before_requested)
@@ -99,7 +99,7 @@ def effort_for(seconds: float | None) -> int:
 
 def choose(
     module: Module,
-    lowered: Sequence[Lowered],
+    lowered: Sequence[LoweredGraph],
     plans: Sequence[GraphPlan],
     guarantee: OrderGuarantee,
     *,
@@ -107,7 +107,7 @@ def choose(
     effort: int = _EFFORT,
     seed: int = 0,
     stop: Callable[[], bool] | None = None,
-) -> Chosen:
+) -> GuaranteePlans:
     """Return the plans to write for ``guarantee``, and what each guarantee would give.
 
     Args:
@@ -120,7 +120,7 @@ def choose(
     Raises:
         InternalError: The checker rejects a plan.
     """
-    run = _Run(module, guarantee, reorder, effort, seed, stop or (lambda: False))
+    run = _GuaranteeSearch(module, guarantee, reorder, effort, seed, stop or (lambda: False))
     for index in bottom_up(module):
         run.graph(index, lowered[index], plans[index])
     without_options = guarantee in _WITHOUT_OPTIONS
@@ -130,24 +130,26 @@ def choose(
     keep = without_options and worse and (reorder or guarantee == "default")
     if keep:
         peaks[guarantee] = peaks["given"]
-    predicted = Predicted(
+    predicted = PredictedPeaks(
         **{way: peaks[way] for way in _SHOWN},
         before_requested=run.requested["given" if without_options else "file"][0],
         after_requested=run.requested[("given" if keep else guarantee) if without_options else "written"][0],
     )
     required = peaks["session_without_reuse" if guarantee == "session" else guarantee]
-    return Chosen(run.plans("given" if keep else guarantee), predicted, keep, required)
+    return GuaranteePlans(run.plans("given" if keep else guarantee), predicted, keep, required)
 
 
-def required_as_stored(module: Module, lowered: Sequence[Lowered], guarantee: OrderGuarantee) -> int:
-    """Return the bytes that the session which ``guarantee`` promises needs for the file as it is: `Chosen.required`.
+def required_as_stored(module: Module, lowered: Sequence[LoweredGraph], guarantee: OrderGuarantee) -> int:
+    """Return the bytes that the session which ``guarantee`` promises needs for the file as it is.
+
+    It is `GuaranteePlans.required` of that file.
 
     That session has the options that the report lists for "session", and none for the others.
     """
     peaks: dict[int, int] = {}
     for index in bottom_up(module):
         graph, with_options = lowered[index].graph, guarantee == "session"
-        planned = Planned.of(graph, lowered[index].storage)
+        planned = PlannerGraph.of(graph, lowered[index].storage)
         bodies = [body for body in module.bodies if body.parent == index]
         order = priority_order(graph) if with_options else default_order(graph)
         peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
@@ -171,7 +173,7 @@ class _Orders:
     stored: Mapping[str, _Order]
 
 
-class _Run:
+class _GuaranteeSearch:
     """One call's state: per way and graph, the peak with and without workspaces."""
 
     def __init__(
@@ -188,11 +190,11 @@ class _Run:
         self.peaks: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
         self.requested: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
         self.orders: dict[int, _Orders] = {}
-        self.given: dict[int, tuple[Lowered, GraphPlan]] = {}
+        self.given: dict[int, tuple[LoweredGraph, GraphPlan]] = {}
 
-    def graph(self, index: int, lowered: Lowered, plan: GraphPlan) -> None:
+    def graph(self, index: int, lowered: LoweredGraph, plan: GraphPlan) -> None:
         """Find the orders of one graph, after those that its ops execute, and what they cost."""
-        planned = Planned.of(lowered.graph, lowered.storage)
+        planned = PlannerGraph.of(lowered.graph, lowered.storage)
         bodies = [body for body in self.module.bodies if body.parent == index]
         orders = self._orders(lowered, plan, _with_bodies(planned, bodies, self.peaks["given"]))
         bare = replace(planned, storage=replace(planned.storage, workspace=(0,) * len(lowered.graph.ops)))
@@ -203,7 +205,7 @@ class _Run:
         self.orders[index] = orders
         self.given[index] = (lowered, plan)
 
-    def _orders(self, lowered: Lowered, plan: GraphPlan, planned: Planned) -> _Orders:
+    def _orders(self, lowered: LoweredGraph, plan: GraphPlan, planned: PlannerGraph) -> _Orders:
         graph, storage = lowered.graph, lowered.storage
         file = tuple(range(len(graph.ops)))
         best, given = plan.schedule.order, default_order(graph)
@@ -229,7 +231,7 @@ class _Run:
         }
         return _Orders(runs, {"given": file, "none": none, "default": stored, "session": session, "pins": pins})
 
-    def _limits(self, guarantee: OrderGuarantee, plan: GraphPlan) -> _Limits:
+    def _limits(self, guarantee: OrderGuarantee, plan: GraphPlan) -> _GuaranteeLimits:
         effort = self.effort if guarantee == self.guarantee else 0
         return {"lower_bound": plan.schedule.lower_bound, "effort": effort, "seed": self.seed, "stop": self.stop}
 
@@ -252,14 +254,14 @@ class _Run:
         return tuple(result[index] for index in range(len(result)))
 
 
-class _Limits(TypedDict):
+class _GuaranteeLimits(TypedDict):
     lower_bound: int
     effort: int
     seed: int
     stop: Callable[[], bool]
 
 
-def _planned(plan: GraphPlan, lowered: Lowered, order: _Order) -> GraphPlan:
+def _planned(plan: GraphPlan, lowered: LoweredGraph, order: _Order) -> GraphPlan:
     """Return ``plan`` with another order; what was proven about every order still holds."""
     profile = evaluate(lowered.storage, order)
     schedule = replace(
@@ -273,7 +275,7 @@ def _planned(plan: GraphPlan, lowered: Lowered, order: _Order) -> GraphPlan:
     return replace(plan, graph=lowered.graph, schedule=schedule, checked=check_schedule(lowered.graph, schedule))
 
 
-def _with_bodies(planned: Planned, bodies: Sequence[Body], peaks: Mapping[int, int]) -> Planned:
+def _with_bodies(planned: PlannerGraph, bodies: Sequence[Body], peaks: Mapping[int, int]) -> PlannerGraph:
     """Return ``planned`` with the largest peak of each op's bodies added to its workspace."""
     if not bodies:
         return planned
@@ -284,12 +286,12 @@ def _with_bodies(planned: Planned, bodies: Sequence[Body], peaks: Mapping[int, i
     return replace(planned, storage=replace(planned.storage, workspace=workspace))
 
 
-def _by_file(lowered: Lowered, planned: Planned, order: _Order) -> int:
+def _by_file(lowered: LoweredGraph, planned: PlannerGraph, order: _Order) -> int:
     """Return the peak of a file stored in ``order`` with the options that the report lists."""
     return simulate_reuse(planned, priority_order(lowered.graph, order), reuse=False).peak
 
 
-def _for_session(lowered: Lowered, planned: Planned, candidates: Sequence[_Order]) -> _Order:
+def _for_session(lowered: LoweredGraph, planned: PlannerGraph, candidates: Sequence[_Order]) -> _Order:
     """Return the order of least peak with the listed options, of those whose measurable peak does not rise.
 
     What a profile shows leaves workspaces out, so it may rise although less is needed: users would see that.
@@ -305,7 +307,7 @@ def _for_session(lowered: Lowered, planned: Planned, candidates: Sequence[_Order
     return min(candidates, key=rank)
 
 
-def _for_plain_sessions(lowered: Lowered, planned: Planned, candidates: Sequence[_Order]) -> _Order:
+def _for_plain_sessions(lowered: LoweredGraph, planned: PlannerGraph, candidates: Sequence[_Order]) -> _Order:
     """Return the file order with the least peak among those that cost sessions without options nothing.
 
     They ignore the file's order, but what they make of another one may be worse than what they made of the given one.

@@ -28,7 +28,7 @@ from memsched.formats.onnx.structure import Scope, analyse, domain_of
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
-__all__ = ["Pinned", "pin", "shape_nodes", "unpin"]
+__all__ = ["PinnedModel", "pin", "shape_nodes", "unpin"]
 
 _PREFIX: Final = "memsched_pin_"
 _SMALL_ELEMENTS: Final = 16
@@ -51,7 +51,7 @@ _SHAPE_READERS: Final = frozenset({"Shape", "Size"})
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedModel:
     """A model with pins.
 
     Attributes:
@@ -67,7 +67,7 @@ class Pinned:
     notes: tuple[str, ...]
 
 
-def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> Pinned:
+def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> PinnedModel:
     """Return a model that executes the nodes of its main graph in their order of the file, in any session.
 
     Not pinned are nodes that compute constants, nodes in bodies and functions, and the small arithmetic on shapes: a
@@ -82,9 +82,9 @@ def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> Pinn
     """
     result = unpin(model)
     known = _types(result) if types is None else dict(types)
-    builder = _Builder(result, known)
+    builder = _PinWriter(result, known)
     builder.build()
-    return Pinned(result, builder.pins, tuple(builder.unpinnable), tuple(builder.notes()))
+    return PinnedModel(result, builder.pins, tuple(builder.unpinnable), tuple(builder.notes()))
 
 
 def shape_nodes(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> tuple[int, ...]:
@@ -166,7 +166,7 @@ def _elements(dims: Sequence[int]) -> int:
 
 
 @dataclass(slots=True)
-class _Builder:
+class _PinWriter:
     """Adds pins to a model in place."""
 
     model: ModelProto

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from memsched.graph.liveness import Storage, match_in_place
 from memsched.graph.model import Graph
 
-__all__ = ["Planned", "ReuseProfile", "simulate_reuse"]
+__all__ = ["PlannerGraph", "ReuseProfile", "simulate_reuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannerGraph:
     """A graph as ONNX Runtime's planner sees it.
 
     Attributes:
@@ -44,7 +44,7 @@ class Planned:
     released: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(graph: Graph, storage: Storage | None = None) -> Planned:
+    def of(graph: Graph, storage: Storage | None = None) -> PlannerGraph:
         """Prepare ``graph``, to which the target's rules were applied, in linear time.
 
         Args:
@@ -65,7 +65,7 @@ class Planned:
         for op in graph.ops:
             named = [buffer for tensor in op.inputs for buffer in storage.buffers_of[tensor]]
             released.append(tuple(dict.fromkeys(reversed(named)))[::-1])
-        return Planned(storage, tuple(kinds), tuple(released))
+        return PlannerGraph(storage, tuple(kinds), tuple(released))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ReuseProfile:
     handed_on: tuple[tuple[int, int], ...]
 
 
-def simulate_reuse(planned: Planned, order: Sequence[int], *, reuse: bool = True) -> ReuseProfile:
+def simulate_reuse(planned: PlannerGraph, order: Sequence[int], *, reuse: bool = True) -> ReuseProfile:
     """Return what ``order``, a topological order of all ops, costs; linear time.
 
     Args:
@@ -120,7 +120,7 @@ def simulate_reuse(planned: Planned, order: Sequence[int], *, reuse: bool = True
 
 
 def _plan(
-    planned: Planned, order: Sequence[int], reuse: bool
+    planned: PlannerGraph, order: Sequence[int], reuse: bool
 ) -> tuple[list[int], list[int], list[int], list[tuple[int, int]]]:
     """Plan the buffers.
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memsched.runtimes.onnxruntime.reuse import Planned, ReuseProfile, simulate_reuse
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 
 __all__ = ["ReuseOrder", "least_with_reuse"]
 
@@ -28,7 +28,7 @@ class ReuseOrder:
 
 
 def least_with_reuse(
-    planned: Planned,
+    planned: PlannerGraph,
     candidates: Sequence[Sequence[int]],
     *,
     lower_bound: int = 0,
@@ -53,7 +53,7 @@ def least_with_reuse(
     for number, (profile, order) in enumerate(starts[:_STARTS]):
         share = left // (min(_STARTS, len(starts)) - number)
         left -= share
-        walk = _Walk(planned, list(order), profile)
+        walk = _ReuseWalk(planned, list(order), profile)
         while share > 0 and best.peak > lower_bound and not stop():
             share -= 1
             walk.step(rng)
@@ -62,10 +62,10 @@ def least_with_reuse(
     return best
 
 
-class _Walk:
+class _ReuseWalk:
     """A local search that moves one run of ops at a time and never climbs."""
 
-    def __init__(self, planned: Planned, order: list[int], profile: ReuseProfile) -> None:
+    def __init__(self, planned: PlannerGraph, order: list[int], profile: ReuseProfile) -> None:
         self.planned, self.order, self.profile = planned, order, profile
 
     def step(self, rng: random.Random) -> None:

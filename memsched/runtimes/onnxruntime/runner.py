@@ -12,7 +12,7 @@ from typing import Any, Final
 from memsched.errors import RuntimeUnavailableError
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.runtimes.output import Written
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import Verification
 
 __all__ = ["OnnxRuntimeRunner"]
@@ -38,7 +38,7 @@ class OnnxRuntimeRunner:
         self,
         module: Module,
         data: bytes,
-        written: Written,
+        written: ModelBytes,
         options: LoadOptions,
         *,
         seed: int,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from memsched.errors import UsageError
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
-from memsched.runtimes.graph_plan import GraphPlan, Lowered
-from memsched.runtimes.onnxruntime.guarantee import Chosen, choose, effort_for, required_as_stored
-from memsched.runtimes.runtime import Choice, Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.runtimes.onnxruntime.guarantee import GuaranteePlans, choose, effort_for, required_as_stored
+from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.targets.model import Target
 
@@ -45,7 +45,7 @@ class OnnxRuntime(TargetRules):
         """Return the name of its figures in reports."""
         return "session"
 
-    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+    def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the peak of the promised session on the file as it is."""
         del given
         return Requirement(required_as_stored(module, lowered, self.opening.guarantee))
@@ -53,7 +53,7 @@ class OnnxRuntime(TargetRules):
     def requires(
         self,
         module: Module,
-        lowered: Sequence[Lowered],
+        lowered: Sequence[LoweredGraph],
         plans: Sequence[GraphPlan],
         allocation: Allocation,
         allowance: SearchAllowance,
@@ -65,14 +65,14 @@ class OnnxRuntime(TargetRules):
         return Requirement(self._choose(module, lowered, tuple(plans), allowance).required)
 
     def choose(
-        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
-    ) -> Choice | None:
+        self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> OrderChoice | None:
         """Return the orders to write for the guarantee."""
         return self._choose(module, lowered, plans, allowance)
 
     def _choose(
-        self, module: Module, lowered: Sequence[Lowered], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
-    ) -> Chosen:
+        self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
+    ) -> GuaranteePlans:
         return choose(
             module,
             lowered,

@@ -89,7 +89,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "vary": None,
     }
     for bound in _INTEGER_BOUNDS:
-        run = _Run(onnxruntime, request, protos, bound)
+        run = _SessionAttempt(onnxruntime, request, protos, bound)
         failure = run.all()
         if failure is None:
             return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
@@ -163,7 +163,7 @@ def _rename(proto: Any) -> None:
         node.name = f"{_NODE_NAME}{at}"
 
 
-class _Run:
+class _SessionAttempt:
     """One attempt at all sessions of a request, with integer inputs below ``bound``."""
 
     def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int) -> None:

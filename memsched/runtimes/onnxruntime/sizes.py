@@ -48,7 +48,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    runner = _Runner(onnxruntime, request, [load_proto(onnx, model) for model in request["models"]])
+    runner = _SessionPairs(onnxruntime, request, [load_proto(onnx, model) for model in request["models"]])
     sizes: list[dict[str, Any]] = []
     untried: list[OpenDimension] = []
     for dimension in runner.open[:_MOST_DIMENSIONS]:
@@ -63,7 +63,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"sizes": sizes, "untried": [dimension.name for dimension in untried]}
 
 
-class _Runner:
+class _SessionPairs:
     """Sessions of both models, in pairs."""
 
     def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any]) -> None:

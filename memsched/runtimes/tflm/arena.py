@@ -16,16 +16,16 @@ from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.addresses import view_distances
 from memsched.graph.model import Graph, Schedule
-from memsched.graph.packing import Block, Part
+from memsched.graph.packing import Block, BlockPart
 from memsched.lowering.apply import with_workspaces
-from memsched.runtimes.graph_plan import GraphPlan, Lowered
-from memsched.runtimes.output import Written
-from memsched.runtimes.tflm.dead_tensors import Dropped, drop_dead_tensors
-from memsched.runtimes.tflm.limits import Refusal, new_refusals, refusals
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
+from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.persistent import estimates
 from memsched.runtimes.tflm.plan import (
+    BufferRequest,
     Scratch,
-    Wanted,
     encode_plan,
     executed_subgraphs,
     given_plan,
@@ -70,13 +70,13 @@ class TflmFacts:
     file_head: int | None
     order_head: int | None = None
     plan_head: int | None = None
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DeadTensor, ...] = ()
     offsets: Mapping[Key, int] = field(default_factory=dict)
     names: Mapping[Key, str] = field(default_factory=dict)
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[OperatorRefusal, ...] = ()
 
 
-def with_scratch(module: Module, lowered: Sequence[Lowered]) -> tuple[Lowered, ...]:
+def with_scratch(module: Module, lowered: Sequence[LoweredGraph]) -> tuple[LoweredGraph, ...]:
     """Return the lowered graphs with the scratch buffers of TFLM's reference kernels as workspaces."""
     native = _native(module)
     scratch = kernel_scratch(native.model)
@@ -87,7 +87,7 @@ def with_scratch(module: Module, lowered: Sequence[Lowered]) -> tuple[Lowered, .
             for op, number in enumerate(mapping.operators)
             if (index, number) in scratch
         }
-        result.append(Lowered.of(with_workspaces(one.graph, found)) if found else one)
+        result.append(LoweredGraph.of(with_workspaces(one.graph, found)) if found else one)
     return tuple(result)
 
 
@@ -140,7 +140,7 @@ def whole_arena_bytes(module: Module, head: int) -> int:
 
 def finish(
     module: Module,
-    written: Written,
+    written: ModelBytes,
     plans: Sequence[GraphPlan],
     options: LoadOptions,
     target: Target,
@@ -148,7 +148,7 @@ def finish(
     plan: bool,
     asked: bool,
     given: Module | None = None,
-) -> tuple[Written, TflmFacts]:
+) -> tuple[ModelBytes, TflmFacts]:
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
@@ -174,7 +174,7 @@ def finish(
 
 def _finish(
     module: Module,
-    written: Written,
+    written: ModelBytes,
     plans: Sequence[GraphPlan],
     options: LoadOptions,
     target: Target,
@@ -182,7 +182,7 @@ def _finish(
     plan: bool,
     asked: bool,
     given: Module,
-) -> tuple[Written, TflmFacts]:
+) -> tuple[ModelBytes, TflmFacts]:
     data, dropped = drop_dead_tensors(written.model)
     model = parse(data)
     scratch = kernel_scratch(model)
@@ -229,18 +229,18 @@ def _own_head(model: FileModel, scratch: Scratch) -> int | None:
 def _checked(
     module: Module,
     data: bytes,
-    written: Written,
+    written: ModelBytes,
     plans: Sequence[GraphPlan],
     options: LoadOptions,
     notes: Iterable[str],
-) -> Written:
+) -> ModelBytes:
     if data == written.model:
         return replace(written, notes=tuple(notes))
     check_written(module, data, {index: plan.stored_order for index, plan in enumerate(plans)}, options)
     return replace(written, model=data, unchanged=False, notes=tuple(notes))
 
 
-def _notes(model: FileModel, dropped: tuple[Dropped, ...]) -> list[str]:
+def _notes(model: FileModel, dropped: tuple[DeadTensor, ...]) -> list[str]:
     notes = []
     if dropped:
         size = sum(one.size for one in dropped)
@@ -341,10 +341,10 @@ def _distances(graph: Graph, schedule: Schedule) -> dict[int, tuple[int, int]]:
 
 
 def _packed(
-    wanted: Sequence[Wanted], groups: Mapping[Key, tuple[Key, int]], online: set[Key], *, merged: bool
+    wanted: Sequence[BufferRequest], groups: Mapping[Key, tuple[Key, int]], online: set[Key], *, merged: bool
 ) -> dict[Key, int]:
     """Return offsets for all tensors, groups in one piece, with room for scratch buffers."""
-    parts: dict[object, list[tuple[int, Wanted]]] = {}
+    parts: dict[object, list[tuple[int, BufferRequest]]] = {}
     for number, one in enumerate(wanted):
         key = (one.subgraph, one.tensor)
         if one.last < 0:
@@ -368,6 +368,8 @@ def _packed(
     }
 
 
-def _block(held: Sequence[tuple[int, Wanted]], low: int) -> Block:
-    parts = tuple(Part(one.first, one.last + 1, distance - low, distance - low + one.size) for distance, one in held)
+def _block(held: Sequence[tuple[int, BufferRequest]], low: int) -> Block:
+    parts = tuple(
+        BlockPart(one.first, one.last + 1, distance - low, distance - low + one.size) for distance, one in held
+    )
     return Block(round_up(max(part.high for part in parts)), parts, ALIGNMENT)

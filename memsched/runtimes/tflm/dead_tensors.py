@@ -15,13 +15,13 @@ from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
 from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot
 from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
 
-__all__ = ["Dropped", "dead_tensors", "drop_dead_tensors"]
+__all__ = ["DeadTensor", "dead_tensors", "drop_dead_tensors"]
 
 _INT8 = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DeadTensor:
     """A tensor that was dropped; ``size`` is what TFLM would have given it, bytes."""
 
     subgraph: int
@@ -30,10 +30,10 @@ class Dropped:
     size: int
 
 
-def dead_tensors(model: FileModel) -> tuple[Dropped, ...]:
+def dead_tensors(model: FileModel) -> tuple[DeadTensor, ...]:
     """Return the tensors that take memory in TFLM although nothing names them."""
     return tuple(
-        Dropped(index, number, subgraph.tensors[number].name, tensor_bytes(subgraph.tensors[number]))
+        DeadTensor(index, number, subgraph.tensors[number].name, tensor_bytes(subgraph.tensors[number]))
         for index, subgraph in enumerate(model.subgraphs)
         for number in _unnamed(subgraph)
     )
@@ -46,7 +46,7 @@ def _unnamed(subgraph: FileSubgraph) -> list[int]:
     return [number for number, tensor in enumerate(subgraph.tensors) if number not in named and needs_memory(tensor)]
 
 
-def drop_dead_tensors(data: bytes) -> tuple[bytes, tuple[Dropped, ...]]:
+def drop_dead_tensors(data: bytes) -> tuple[bytes, tuple[DeadTensor, ...]]:
     """Return the file without the memory of its dead tensors, and what was dropped; ``data`` itself where none is.
 
     Raises:
@@ -81,7 +81,7 @@ def _empty_tensor(end: int) -> tuple[bytes, int]:
     return bytes(padding) + vtable + table + shape + name, end + padding + len(vtable)
 
 
-def _check(model: FileModel, data: bytes, dead: tuple[Dropped, ...]) -> None:
+def _check(model: FileModel, data: bytes, dead: tuple[DeadTensor, ...]) -> None:
     """Read the result back: nothing but the dead tensors may have changed."""
     written = parse(data)
     gone = {(one.subgraph, one.tensor) for one in dead}

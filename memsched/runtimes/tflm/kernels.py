@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from memsched.errors import ModelError
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import OperatorSlot
 
@@ -166,7 +166,7 @@ def _custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
     of its own, sorted, which the three fields before its values tell about.
     """
     try:
-        vector = Table(FlatFile(model.data), op.table).vector(OperatorSlot.CUSTOM_OPTIONS, 1)
+        vector = FlatbufferTable(FlatFile(model.data), op.table).vector(OperatorSlot.CUSTOM_OPTIONS, 1)
     except ModelError:
         return {}
     if vector is None:

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.runtimes.tflm.kernels import operator_tensor
 from memsched.runtimes.tflm.resolver import BUILTIN
 
-__all__ = ["AXES", "KERNELS", "MOST_JOINED", "Kernel", "Refusal", "new_refusals", "refusals"]
+__all__ = ["AXES", "KERNELS", "MOST_JOINED", "KernelTrial", "OperatorRefusal", "new_refusals", "refusals"]
 
 MOST_JOINED = 10
 """Inputs of a CONCATENATION: kMaxInputNum of concatenation.cc."""
@@ -30,7 +30,7 @@ _SOFTMAX_BITS = 26
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelTrial:
     """What was tried of an operator.
 
     Attributes:
@@ -45,7 +45,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OperatorRefusal:
     """An operator that TensorFlow Lite Micro refuses.
 
     Attributes:
@@ -132,38 +132,38 @@ no different.
 """
 
 
-def _kernels() -> dict[str, Kernel]:
+def _kernels() -> dict[str, KernelTrial]:
     found = {kind: _layer(kind) for kind in _BIASES} | _with_weights()
-    found["BATCH_MATMUL"] = Kernel(
+    found["BATCH_MATMUL"] = KernelTrial(
         (0, 1),
         frozenset((one, other, one) for one in (*_MULTIPLIED, "uint8") for other in (*_MULTIPLIED, "int4", "uint8")),
         frozenset((one, one, one) for one in _MULTIPLIED),
     )
     chosen = [frozenset(("bool", one, one, one) for one in some) for some in (_ELEMENTS, _MULTIPLIED)]
-    found["SELECT_V2"] = Kernel((0, 1, 2), *chosen)
+    found["SELECT_V2"] = KernelTrial((0, 1, 2), *chosen)
     of_two = set(_OF_TWO.split())
     pairs = frozenset(itertools.product(_ELEMENTS, _ELEMENTS))
     for kind, text in _CONVERTED.items():
         rows = (row.split(":") for row in text.split())
-        found[kind] = Kernel((0,), pairs, frozenset((row[0], made) for row in rows for made in row[1].split(",")))
+        found[kind] = KernelTrial((0,), pairs, frozenset((row[0], made) for row in rows for made in row[1].split(",")))
     for entry in _OF_ONE_TYPE.split():
         kind, types = entry.split(":")
         count = 2 if kind in of_two else 1
         made = "bool" if kind in _COMPARED else "int32" if kind in {"ARG_MAX", "ARG_MIN"} else None
         rows_of = [frozenset((one,) * count + (made or one,) for one in some) for some in (_ELEMENTS, types.split(","))]
-        found[kind] = Kernel(_VARIED.get(kind, tuple(range(count))), *rows_of)
+        found[kind] = KernelTrial(_VARIED.get(kind, tuple(range(count))), *rows_of)
     return found
 
 
-def _layer(kind: str) -> Kernel:
+def _layer(kind: str) -> KernelTrial:
     weights = ("float32", "int16", "int4", "int8", "uint8")
     tried = itertools.product((*_LAYERS, "uint8"), weights, _BIASES[kind])
     rows = frozenset((data, weight, bias, data) for data, weight, bias in tried)
     taken = (row for row in rows if row[1] in _LAYERS.get(row[0], ()) and (kind, row[0], row[2]) not in _NO_SUCH_BIAS)
-    return Kernel((0, 1, 2), rows, frozenset(taken))
+    return KernelTrial((0, 1, 2), rows, frozenset(taken))
 
 
-def _with_weights() -> dict[str, Kernel]:
+def _with_weights() -> dict[str, KernelTrial]:
     """Return layers with further inputs: data, weights, further weights, bias, states."""
     weights, biases = ("float32", "int16", "int4", "int8", "uint8"), ("float32", "int32", "int64", _ABSENT)
     turned = frozenset(
@@ -174,7 +174,7 @@ def _with_weights() -> dict[str, Kernel]:
     kept = itertools.product(types, ("float32", "int8"), ("float32", "int32", "int64"), widths)
     svdf, lstm = frozenset((*row, row[0]) for row in filtered), frozenset((*row, row[0]) for row in kept)
     return {
-        "SVDF": Kernel(
+        "SVDF": KernelTrial(
             (0, 1, 2, 3, 4),
             svdf,
             frozenset(
@@ -188,11 +188,11 @@ def _with_weights() -> dict[str, Kernel]:
                 }
             ),
         ),
-        "TRANSPOSE_CONV": Kernel(
+        "TRANSPOSE_CONV": KernelTrial(
             (2, 1, 3), turned, frozenset(row for row in turned if row[1] in _TRANSPOSED.get(row[0], ()))
         ),
         # With weights of 8 bits for data in floating point it runs, but see `_lstm_reason`.
-        "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": KernelTrial(
             (0, 2, 13, 19),
             lstm,
             frozenset(row for row in lstm if row[3] != "int8" and (row[1] == "int8" or row[0] == row[1] == "float32")),
@@ -200,11 +200,11 @@ def _with_weights() -> dict[str, Kernel]:
     }
 
 
-KERNELS: Mapping[str, Kernel] = _kernels()
+KERNELS: Mapping[str, KernelTrial] = _kernels()
 """Operators with what was tried of them; of all others nothing was."""
 
 
-def refusals(model: FileModel) -> tuple[Refusal, ...]:
+def refusals(model: FileModel) -> tuple[OperatorRefusal, ...]:
     """Return the operators of all subgraphs that TensorFlow Lite Micro is known to refuse, with the reasons."""
     found = []
     for index, graph in enumerate(model.subgraphs):
@@ -212,11 +212,11 @@ def refusals(model: FileModel) -> tuple[Refusal, ...]:
             reason = _reason(model, graph, op)
             if reason is not None:
                 output = operator_tensor(graph, op, 0, output=True)
-                found.append(Refusal(index, number, op.type, "" if output is None else output.name, reason))
+                found.append(OperatorRefusal(index, number, op.type, "" if output is None else output.name, reason))
     return tuple(found)
 
 
-def new_refusals(given: FileModel, written: FileModel) -> tuple[Refusal, ...]:
+def new_refusals(given: FileModel, written: FileModel) -> tuple[OperatorRefusal, ...]:
     """Return the refusals of ``written`` for reasons for which no operator of that type is refused in ``given``."""
     before = {(one.type, one.reason) for one in refusals(given)}
     return tuple(one for one in refusals(written) if (one.type, one.reason) not in before)
@@ -305,6 +305,6 @@ _OWN_REASONS: Mapping[str, Callable[[FileModel, FileSubgraph, FileOperator], str
 
 def _scales(model: FileModel, tensor: FileTensor) -> Sequence[float]:
     file = FlatFile(model.data)
-    quantization = Table(file, tensor.table).table(TensorSlot.QUANTIZATION)
+    quantization = FlatbufferTable(file, tensor.table).table(TensorSlot.QUANTIZATION)
     vector = None if quantization is None else quantization.vector(QuantizationSlot.SCALE, 4)
     return () if vector is None else struct.unpack_from(f"<{vector.count}f", model.data, vector.start)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.errors import ModelError
-from memsched.formats.tflite.flatbuffer import FlatFile, Table
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, operator_tensor, scratch_requests
@@ -100,7 +100,7 @@ _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
 
 
-class _Tail:
+class _ArenaTail:
     """The bytes used at an arena's end."""
 
     def __init__(self) -> None:
@@ -147,9 +147,9 @@ def estimates(model: FileModel) -> dict[int, Estimate]:
     return found
 
 
-def _until_planning(model: FileModel, bits: int, counts: Sequence[_Counts], requests: int) -> _Tail:
+def _until_planning(model: FileModel, bits: int, counts: Sequence[_Counts], requests: int) -> _ArenaTail:
     widths = _WIDTHS[bits]
-    tail = _Tail()
+    tail = _ArenaTail()
     for size in widths.interpreter:
         tail.take(size, widths.pointer)
     tail.take(2 * widths.pointer * len(model.subgraphs), widths.pointer)
@@ -187,7 +187,7 @@ def unknown_kernels(model: FileModel) -> tuple[str, ...]:
     return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA))
 
 
-def _options(tail: _Tail, operator: FileOperator, bits: int) -> None:
+def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
     size = _OPTIONS.get(operator.type, 0)
     if operator.type == "VAR_HANDLE":
         size = size * bits // 64
@@ -195,13 +195,13 @@ def _options(tail: _Tail, operator: FileOperator, bits: int) -> None:
         tail.take(size, 4 if size % 4 == 0 else 1)
 
 
-def _init(tail: _Tail, operator: FileOperator, bits: int) -> None:
+def _init(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
     known = _DATA.get(operator.type)
     if known is not None:
         tail.take(known[0 if bits == 64 else 1])
 
 
-def _prepare(tail: _Tail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:
+def _prepare(tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:
     rule = _PREPARED.get(operator.type)
     sizes = rule(graph, operator, bits) if rule is not None else ()
     if operator.type == "FULLY_CONNECTED" and len(operator.inputs) > 1:
@@ -260,7 +260,7 @@ _PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, .
 }
 
 
-def _inputs_and_outputs(tail: _Tail, model: FileModel, widths: _Widths, counts: _Counts) -> None:
+def _inputs_and_outputs(tail: _ArenaTail, model: FileModel, widths: _Widths, counts: _Counts) -> None:
     """The main graph's inputs and outputs get a full tensor each, with their quantization."""
     for tensors in (model.subgraphs[0].inputs, model.subgraphs[0].outputs):
         tail.take(widths.pointer * len(tensors))
@@ -288,13 +288,13 @@ def _quantization_counts(model: FileModel) -> list[_Counts]:
     return found
 
 
-def _counts_of(tensor: Table) -> tuple[int, int]:
+def _counts_of(tensor: FlatbufferTable) -> tuple[int, int]:
     table = tensor.table(TensorSlot.QUANTIZATION)
     if table is None:
         return 0, 0
     return _count(table, QuantizationSlot.SCALE, 4), _count(table, QuantizationSlot.ZERO_POINT, 8)
 
 
-def _count(table: Table, slot: int, width: int) -> int:
+def _count(table: FlatbufferTable, slot: int, width: int) -> int:
     vector = table.vector(slot, width)
     return 0 if vector is None else vector.count

@@ -19,13 +19,13 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
 from memsched.formats.tflite.schema import element_types
-from memsched.runtimes.tflm.planner import Request, greedy_offsets, head_bytes, round_up
+from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
 
 __all__ = [
     "ONLINE",
+    "BufferRequest",
     "Prediction",
     "Scratch",
-    "Wanted",
     "encode_plan",
     "executed_subgraphs",
     "given_plan",
@@ -97,7 +97,7 @@ def kernel_scratch(model: FileModel) -> Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BufferRequest:
     """A buffer that TFLM asks its planner for, in the order in which it asks.
 
     Attributes:
@@ -117,7 +117,7 @@ class Wanted:
     last: int
 
 
-def wanted_buffers(model: FileModel, scratch: Scratch) -> tuple[Wanted, ...]:
+def wanted_buffers(model: FileModel, scratch: Scratch) -> tuple[BufferRequest, ...]:
     """Return the buffers that TFLM plans for ``model``: tensors of all subgraphs in order, then scratch buffers.
 
     Raises:
@@ -130,12 +130,12 @@ def wanted_buffers(model: FileModel, scratch: Scratch) -> tuple[Wanted, ...]:
         for number, tensor in enumerate(subgraph.tensors):
             if needs_memory(tensor):
                 first, last = times.of.get((index, number), (-1, -1))
-                wanted.append(Wanted(index, number, -1, round_up(tensor_bytes(tensor)), first, last))
+                wanted.append(BufferRequest(index, number, -1, round_up(tensor_bytes(tensor)), first, last))
     for (index, number), sizes in sorted(scratch.items()):
         # Of an operator that is never met, TFLM plans a size that it never set: nothing can be said of it.
         span = times.of_operator.get((index, number))
         if span is not None:
-            wanted += [Wanted(index, -1, number, round_up(size), *span) for size in sizes]
+            wanted += [BufferRequest(index, -1, number, round_up(size), *span) for size in sizes]
     return tuple(wanted)
 
 
@@ -267,7 +267,7 @@ def predict(
             named = zip(_all_tensors(model), given, strict=True)
             plan = {key: offset for (key, _), offset in named if offset != ONLINE}
     wanted = wanted_buffers(model, scratch)
-    requests = [Request(one.size, one.first, one.last) for one in wanted]
+    requests = [TflmRequest(one.size, one.first, one.last) for one in wanted]
     if plan:
         requests = [
             request if one.tensor < 0 else replace(request, offset=plan.get((one.subgraph, one.tensor)))

@@ -36,7 +36,7 @@ class _Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _RootRange:
     """Bytes [start, start + size) of a tensor hold those from ``begin`` on of ``root``."""
 
     start: int
@@ -75,7 +75,7 @@ def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel |
     scratch_extents = _scratch_extents(trace, scratch, placed.scratch)
     contents = _Contents(model, target, placed.offsets)
     _check_offsets(model, planned, contents)
-    judge = _Judge(model, target, trace, contents)
+    judge = _OverlapRules(model, target, trace, contents)
     for one, other in _meetings([*extents, *scratch_extents]):
         judge.check(one, other)
     return max((_up(extent.high) for extent in (*extents, *scratch_extents)), default=0)
@@ -194,16 +194,16 @@ class _Contents:
         self._offsets = offsets
         self._views = {(name, rule.input) for rule in target.views for name in rule.ops}
         self._parts = {(name, rule.kind, rule.input) for rule in target.part_views for name in rule.ops}
-        self._pieces: dict[_Key, list[_Piece]] = {}
+        self._pieces: dict[_Key, list[_RootRange]] = {}
         self._inside: set[_Key] = set()
         for index, subgraph in enumerate(model.subgraphs):
             for operator in subgraph.operators:
                 self._derive(index, subgraph, operator)
 
-    def pieces(self, key: _Key) -> list[_Piece]:
+    def pieces(self, key: _Key) -> list[_RootRange]:
         """Return what a tensor's bytes hold, in order; by default its own."""
         size = tensor_bytes(self._model.subgraphs[key[0]].tensors[key[1]])
-        return self._pieces.get(key) or [_Piece(0, size, key, 0)]
+        return self._pieces.get(key) or [_RootRange(0, size, key, 0)]
 
     def inside_another(self, key: _Key) -> bool:
         """Return whether a tensor may lie inside another one, at any of its elements."""
@@ -261,11 +261,13 @@ class _Contents:
         rows = all(size == 1 for size in output.shape[: axis % len(output.shape)])
         if not rows or not fits or any(number < 0 or part.dtype != output.dtype for number, part in parts):
             return
-        joined: list[_Piece] = []
+        joined: list[_RootRange] = []
         start = 0
         for number, part in parts:
-            inner = self.pieces((index, number)) if needs_memory(part) else [_Piece(0, tensor_bytes(part), key, start)]
-            joined += [_Piece(start + piece.start, piece.size, piece.root, piece.begin) for piece in inner]
+            inner = (
+                self.pieces((index, number)) if needs_memory(part) else [_RootRange(0, tensor_bytes(part), key, start)]
+            )
+            joined += [_RootRange(start + piece.start, piece.size, piece.root, piece.begin) for piece in inner]
             start += tensor_bytes(part)
             self._inside.add((index, number))
         self._pieces[key] = joined
@@ -290,17 +292,17 @@ def _first_row(operator: FileOperator, source: FileTensor, output: FileTensor) -
     return start * (tensor_bytes(source) // source.shape[axis])
 
 
-def _cut(pieces: list[_Piece], start: int, size: int) -> list[_Piece]:
+def _cut(pieces: list[_RootRange], start: int, size: int) -> list[_RootRange]:
     """Return what bytes [start, start + size) of a tensor hold, counted from their own begin."""
     result = []
     for piece in pieces:
         begin, end = max(start, piece.start), min(start + size, piece.start + piece.size)
         if begin < end:
-            result.append(_Piece(begin - start, end - begin, piece.root, piece.begin + begin - piece.start))
+            result.append(_RootRange(begin - start, end - begin, piece.root, piece.begin + begin - piece.start))
     return result
 
 
-class _Judge:
+class _OverlapRules:
     """Says whether two tensors may meet in the same bytes."""
 
     def __init__(self, model: FileModel, target: Target, trace: _Trace, contents: _Contents) -> None:

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["ALIGNMENT", "Request", "greedy_offsets", "head_bytes", "round_up"]
+__all__ = ["ALIGNMENT", "TflmRequest", "greedy_offsets", "head_bytes", "round_up"]
 
 ALIGNMENT = 16
 """Of the arena and of every size in it, bytes."""
@@ -22,7 +22,7 @@ _MOST_PAIRS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TflmRequest:
     """A buffer that the planner is asked for.
 
     Attributes:
@@ -43,7 +43,7 @@ def round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def greedy_offsets(requests: Sequence[Request]) -> tuple[int, ...]:
+def greedy_offsets(requests: Sequence[TflmRequest]) -> tuple[int, ...]:
     """Return per request the offset that the planner gives it, in time linear in the pairs that live at once.
 
     Offsets that are given are taken as they are, overlapping or not, as the planner does.
@@ -65,7 +65,7 @@ def greedy_offsets(requests: Sequence[Request]) -> tuple[int, ...]:
     return tuple(offsets[index] for index in range(len(requests)))
 
 
-def _neighbours(requests: Sequence[Request]) -> list[list[int]] | None:
+def _neighbours(requests: Sequence[TflmRequest]) -> list[list[int]] | None:
     """Return per request those that live at some time with it; None where they are too many to list."""
     near: list[list[int]] = [[] for _ in requests]
     active: dict[int, None] = {}
@@ -85,7 +85,7 @@ def _neighbours(requests: Sequence[Request]) -> list[list[int]] | None:
     return near
 
 
-def _lowest_gap(index: int, requests: Sequence[Request], placed: Sequence[tuple[int, int]]) -> int:
+def _lowest_gap(index: int, requests: Sequence[TflmRequest], placed: Sequence[tuple[int, int]]) -> int:
     """Return the lowest offset at which a request meets none of ``placed``, which holds offsets and requests."""
     wanted = requests[index]
     size, first, last = wanted.size, wanted.first, wanted.last
@@ -100,6 +100,6 @@ def _lowest_gap(index: int, requests: Sequence[Request], placed: Sequence[tuple[
     return end
 
 
-def head_bytes(requests: Sequence[Request], offsets: Sequence[int]) -> int:
+def head_bytes(requests: Sequence[TflmRequest], offsets: Sequence[int]) -> int:
     """Return the head of the arena: the highest end of a buffer, bytes."""
     return max([offset + request.size for request, offset in zip(requests, offsets, strict=True)], default=0)

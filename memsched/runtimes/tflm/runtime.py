@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
-from memsched.runtimes.graph_plan import GraphPlan, Lowered, lower_module
-from memsched.runtimes.output import Written
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm import arena
@@ -32,11 +32,11 @@ class TensorFlowLiteMicro(TargetRules):
         """Return the name of its figures in reports."""
         return "tflm"
 
-    def lower(self, module: Module) -> tuple[Lowered, ...]:
+    def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules and the kernels' scratch buffers."""
         return arena.with_scratch(module, lower_module(module, self.target))
 
-    def requires_as_given(self, module: Module, lowered: Sequence[Lowered], given: OrderInFile) -> Requirement:
+    def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the head for the file with the plan that it brings; our arena where TFLM refuses that plan."""
         del lowered
         head = arena.analyzed(module).file_head
@@ -45,7 +45,7 @@ class TensorFlowLiteMicro(TargetRules):
     def requires(
         self,
         module: Module,
-        lowered: Sequence[Lowered],
+        lowered: Sequence[LoweredGraph],
         plans: Sequence[GraphPlan],
         allocation: Allocation,
         allowance: SearchAllowance,
@@ -80,14 +80,14 @@ class TensorFlowLiteMicro(TargetRules):
     def finish(
         self,
         module: Module,
-        written: Written,
+        written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
         plan: bool,
         asked: bool,
         given: Module | None,
-    ) -> tuple[Written, arena.TflmFacts]:
+    ) -> tuple[ModelBytes, arena.TflmFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
         return arena.finish(module, written, plans, options, self.target, plan=plan, asked=asked, given=given)
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from memsched.graph.model import Graph
-from memsched.onchip.network import Network, Range
+from memsched.onchip.network import OnChipNetwork, Range
 from memsched.onchip.overlap import Lifetime, distance, overlap_of, piece_distance, place
 from tests.tiling.onchip.networks import Net
 
@@ -38,7 +38,7 @@ def test_elementwise_layers_compute_in_place() -> None:
     net = Net(3, 5, 6)
     net.relu(0)
     net.join("Add", 0, 1)
-    network = Network(net.graph())
+    network = OnChipNetwork(net.graph())
     whole = ((0, 5), (0, 6))
     assert [piece_distance(network, op, entry, whole, whole) for op, entry in ((0, 0), (1, 0), (1, 1))] == [0, 0, 0]
 
@@ -87,7 +87,7 @@ def test_no_element_is_overwritten_before_its_last_use(seed: int) -> None:
     net = Net(channels, rows, columns)
     made = net.conv(0, made_channels, kernel, stride, pad)
     _, out_rows, out_columns = net.shape(made)
-    network = Network(net.graph())
+    network = OnChipNetwork(net.graph())
     part: list[Range] = []
     for length in (out_rows, out_columns):
         low = pick.randrange(length)

@@ -16,9 +16,9 @@ from memsched.lowering.apply import apply_target
 from memsched.onchip import plan
 from memsched.onchip.check import check_plan
 from memsched.onchip.greedy import candidate
-from memsched.onchip.groups import Span
+from memsched.onchip.groups import GroupSpan
 from memsched.onchip.model import Tile
-from memsched.onchip.network import Network
+from memsched.onchip.network import OnChipNetwork
 from memsched.onchip.traffic import Machine, alone
 from memsched.report.values.rewrites import OnChipSection
 from memsched.search.limits import Limits
@@ -107,9 +107,9 @@ def test_an_output_may_not_overwrite_what_is_still_needed() -> None:
         check_plan(apply_target(graph, chip(1)), replace(found, groups=(replace(group, buffers=near),)))
 
 
-def best_of(network: Network, machine: Machine, first: int, last: int) -> int | None:
+def best_of(network: OnChipNetwork, machine: Machine, first: int, last: int) -> int | None:
     """The least traffic of an interval over all ways of cutting, by enumeration."""
-    span = Span(network, first, last)
+    span = GroupSpan(network, first, last)
     made = network.maps[network.layers[last].writes[0]]
     least: int | None = None
     channels = range(1, span.most_channels() + 1) if span.channels_can_be_cut else (1,)
@@ -130,7 +130,7 @@ def test_the_best_cut_is_the_best_of_all_cuts(size: int) -> None:
     y = net.relu(net.conv(x, 4))
     net.pool(net.join("Add", x, y))
     graph = net.graph()
-    network, machine = Network(apply_target(graph, chip(size))), Machine.of(chip(size))
+    network, machine = OnChipNetwork(apply_target(graph, chip(size))), Machine.of(chip(size))
     count = len(graph.ops)
     known = {(a, b): best_of(network, machine, a, b) for a in range(count) for b in range(a, count)}
     least = None
@@ -208,7 +208,7 @@ def network_of(name: str) -> Graph:
     ],
 )
 def test_the_networks_are_the_published_ones(name: str, giga_macs: float, million_weights: float) -> None:
-    network = Network(network_of(name))
+    network = OnChipNetwork(network_of(name))
     assert sum(op.macs for op in network.graph.ops) / 1e9 == pytest.approx(giga_macs, rel=0.005)
     # Normalisations and scale layers have four vectors each here.
     weights = sum(layer.weights for layer in network.layers) / 4e6
@@ -216,7 +216,7 @@ def test_the_networks_are_the_published_ones(name: str, giga_macs: float, millio
 
 
 def test_fusing_all_of_resnet_18_would_save_what_the_document_says() -> None:
-    network = Network(apply_target(network_of("resnet18"), load_target("diannao")))
+    network = OnChipNetwork(apply_target(network_of("resnet18"), load_target("diannao")))
     total = sum(alone(network, op).traffic for op in range(len(network.layers)))
     left = network.maps[0].size + network.maps[network.graph.outputs[0]].size
     assert round(100 * (1 - left / total), 1) == 99.6

@@ -10,13 +10,13 @@ from memsched.allocate.arena import allocate
 from memsched.allocate.buffers import blocks as blocks_of
 from memsched.allocate.buffers import buffers
 from memsched.allocate.conflicts import without_overlaps
-from memsched.allocate.greedy import Planner
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.check.schedule import check_allocation
 from memsched.graph.contraction import single_op_tasks
 from memsched.graph.liveness import Storage
-from memsched.graph.packing import Block, Packing, Part
+from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.joint import cpsat, fit
 from memsched.joint.improve import improve
 from memsched.schedule.portfolio import schedule_graph
@@ -43,7 +43,7 @@ def _random_blocks(rng: random.Random) -> list[Block]:
         whole = rng.random() < 0.7
         for one in spans:
             low = 0 if whole else rng.randrange(size)
-            parts.append(Part(min(one), max(one), low, size if whole else rng.randint(low, size)))
+            parts.append(BlockPart(min(one), max(one), low, size if whole else rng.randint(low, size)))
         found.append(Block(size, tuple(parts), alignment))
     return found
 
@@ -71,7 +71,7 @@ def _packers(number: int) -> list[str]:
         _claim("greedy with local search", blocks, pack(blocks, None)),
         _claim("exact search", blocks, exact.solve(blocks, Run(_LIMITS), lower_bound=0)),
     ]
-    planner = Planner(without_overlaps(blocks))
+    planner = GreedyPlanner(without_overlaps(blocks))
     planner.run(0)
     for height, offsets, name in planner.found:
         packing = Packing(tuple(offsets), height, 0, "feasible", "", name)

@@ -7,7 +7,7 @@ import math
 import random
 
 from memsched.check.stages import check_rows, check_stages
-from memsched.graph.stages import Constraints, Layer, Network, Skips, StageSchedule, Value, figures
+from memsched.graph.stages import Constraints, Layer, LayerValue, Network, Skips, StageSchedule, figures
 from memsched.pipeline import exact, formulation, heuristic, respect
 from memsched.pipeline.condense import condense, macs_of, parameters_of
 from memsched.pipeline.heuristic import even_split
@@ -96,7 +96,7 @@ def small_network(number: int) -> Network:
     rng = random.Random(f"small {number}")
     count = rng.randint(2, 6)
     preds: list[set[int]] = [set() for _ in range(count)]
-    values = [Value("x", rng.randint(0, 5), -1, tuple(sorted(rng.sample(range(count), rng.randint(1, 2)))))]
+    values = [LayerValue("x", rng.randint(0, 5), -1, tuple(sorted(rng.sample(range(count), rng.randint(1, 2)))))]
     for layer in range(count):
         for output in range(rng.choice([1, 1, 1, 2])):
             later = range(layer + 1, count)
@@ -104,7 +104,7 @@ def small_network(number: int) -> Network:
             for reader in readers:
                 preds[reader].add(layer)
             result = not readers or rng.random() < 0.2
-            values.append(Value(f"v{layer}.{output}", rng.randint(0, 9), layer, readers, result))
+            values.append(LayerValue(f"v{layer}.{output}", rng.randint(0, 9), layer, readers, result))
     layers = tuple(
         Layer(
             f"l{layer}",
