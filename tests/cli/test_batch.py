@@ -19,7 +19,7 @@ from memsched.report.schema import json_schema
 from scripts.terminal_images import printed
 from tests import small_models
 from tests.cli.conftest import Run
-from tests.test_batch import children_of, written
+from tests.commands.batch.test_run import children_of, written
 
 CLI = [sys.executable, "-m", "memsched"]
 

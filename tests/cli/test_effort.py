@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.conftest import Run
-from tests.test_final import convolutions
+from tests.commands.optimize.test_choose import convolutions
 
 
 def test_on_the_command_line(run: Run, tmp_path: Path) -> None:

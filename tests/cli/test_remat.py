@@ -17,9 +17,9 @@ import pytest
 from memsched.cli.terminal import ProgressDisplay
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
+from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
 from tests.needs import recent_onnxruntime
 from tests.small_models import branches, chain
-from tests.test_final import UNIT, convolutions, skip_connection
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 ALLOWED = "reorder,inplace,remat"

@@ -8,7 +8,7 @@ from pathlib import Path
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.plan import given_plan
 from tests.cli.conftest import Run
-from tests.formats.test_tflite_plan import three_branches
+from tests.runtimes.tflm.test_plan import three_branches
 
 
 def test_a_plan_is_written_and_its_head_printed(run: Run, tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from memsched.search.dask import connect, executor_at
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests import small_models
+from tests.commands.batch.test_run import children_of, written
 from tests.dask.local_cluster import Addresses, local_cluster
 from tests.schedule.test_parallel import jobs
-from tests.test_batch import children_of, written
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from memsched.formats.weights import Weights, weights
-from tests.formats.test_onnx_segments import branching, constant, node
+from tests.formats.onnx.test_segments import branching, constant, node
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
 from tests.segment_cuts import load
 from tests.small_models import floats, model_of

@@ -15,8 +15,8 @@ from memsched.runtimes import segments as runner
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import row
 from memsched.runtimes.segments import run_in_a_row
-from tests.formats.test_onnx_segments import branching, constant, node
-from tests.formats.test_tflite_segments import stateful
+from tests.formats.onnx.test_segments import branching, constant, node
+from tests.formats.tflite.test_segments import stateful
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
 from tests.segment_cuts import cut, load, random_stages, segments_of
 from tests.small_models import floats, model_of

@@ -20,7 +20,7 @@ from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from tests.formats.tflite_builder import O, Sub, T, build, options
-from tests.tflm_runtime import needs_tflm, run_all, same_outputs
+from tests.runtimes.tflm.interpreter import needs_tflm, run_all, same_outputs
 
 ROWS, COLUMNS = 144, 12
 WAYS = (

@@ -32,30 +32,30 @@ __all__ = ["MODULES", "Mutant", "Result", "mutants_of", "replace_module"]
 _ROOT = Path(__file__).resolve().parents[2]
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "check/schedule": ("tests/graph/test_checker.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
-    "check/stages": ("tests/graph/test_stages.py",),
-    "check/packing": ("tests/graph/test_packing_checker.py",),
+    "check/schedule": ("tests/check/test_schedule.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
+    "check/stages": ("tests/check/test_stages.py",),
+    "check/packing": ("tests/check/test_packing.py",),
     "check/rewrite": (
-        "tests/graph/test_rewrite_checker.py",
+        "tests/check/test_rewrite.py",
         "tests/tiling/test_rewrite.py",
         "tests/remat/test_rewrite.py",
     ),
-    "check/distribution": ("tests/graph/test_distribution_checker.py",),
+    "check/distribution": ("tests/check/test_distribution.py",),
     "check/pools": ("tests/allocate/test_pools.py",),
     "graph/liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
-    "graph/stages": ("tests/graph/test_stages.py",),
+    "graph/stages": ("tests/check/test_stages.py",),
     "graph/addresses": ("tests/graph/test_addresses.py",),
     "graph/contraction": ("tests/graph/test_contraction.py",),
     "graph/dag": ("tests/graph/test_dag.py", "tests/graph/test_liveness.py"),
-    "graph/packing": ("tests/graph/test_packing_checker.py", "tests/allocate/test_greedy.py"),
+    "graph/packing": ("tests/check/test_packing.py", "tests/allocate/test_greedy.py"),
     "graph/parts": ("tests/graph/test_parts.py",),
     "targets/pool_plan": ("tests/allocate/test_pools.py",),
     "graph/model": ("tests/graph/test_model.py",),
-    "runtimes/onnxruntime/reuse": ("tests/graph/test_reuse.py",),
-    "runtimes/onnxruntime/orders": ("tests/graph/test_runtime_orders.py",),
-    "search/limits": ("tests/graph/test_limits.py",),
-    "search/cpsat": ("tests/graph/test_cpsat_run.py",),
-    "search/workers": ("tests/graph/test_worker_pool.py",),
+    "runtimes/onnxruntime/reuse": ("tests/runtimes/onnxruntime/test_reuse.py",),
+    "runtimes/onnxruntime/orders": ("tests/runtimes/onnxruntime/test_orders.py",),
+    "search/limits": ("tests/search/test_limits.py",),
+    "search/cpsat": ("tests/search/test_cpsat.py",),
+    "search/workers": ("tests/search/test_workers.py",),
 }
 """Modules that can be changed, and the tests that are meant to notice what is wrong with them."""
 

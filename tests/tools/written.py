@@ -57,7 +57,7 @@ class Case:
 
 def _rewritten(base: Path) -> Iterator[Path]:
     """Yield models that are computed in pieces, and one of which a value is computed again."""
-    from tests.test_final import convolutions, skip_connection
+    from tests.commands.optimize.test_choose import convolutions, skip_connection
     from tests.tiling.test_tokens import attention
 
     for make in (convolutions, attention, skip_connection):

@@ -1,0 +1,82 @@
+"""What less memory costs: order, pieces and repetitions on one frontier."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memsched
+from memsched.commands.optimize.frontier import Step, least
+from memsched.errors import UsageError
+from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
+
+
+def rewrites() -> st.SearchStrategy[Step]:
+    work = st.integers(0, 6).map(float)
+    return st.builds(Step, st.integers(0, 12), work, work, st.sampled_from(["tile", "remat"]))
+
+
+@given(st.integers(0, 12), st.lists(rewrites(), max_size=8))
+def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: list[Step]) -> None:
+    steps = least([Step(peak, 0.0, 0.0, "order"), *others])
+    assert steps[0] == Step(peak, 0.0, 0.0, "order")
+    assert all(one.peak_bytes > other.peak_bytes for one, other in itertools.pairwise(steps))
+    assert all(one.extra_work_percent <= other.extra_work_percent for one, other in itertools.pairwise(steps))
+    assert set(steps[1:]) <= set(others)
+    for budget in range(13):
+        # A larger budget never costs more, and what is known to fit is never dearer than any step that was given.
+        known = [step.extra_work_percent for step in steps if step.peak_bytes <= budget]
+        given_ = [step.extra_work_percent for step in others if step.peak_bytes <= budget]
+        assert min(known, default=99.0) <= min(given_, default=99.0)
+
+
+def frontier(data: bytes, **more: Any) -> list[dict[str, Any]]:
+    report = memsched.analyze(data, frontier=True, effort=2, **more).report
+    steps: list[dict[str, Any]] = report["frontier"]
+    assert steps[0]["how"] == "order"
+    peaks, work = ([step[key] for step in steps] for key in ("peak_bytes", "extra_work_percent"))
+    assert peaks == sorted(set(peaks), reverse=True)
+    assert work == sorted(work)
+    return steps
+
+
+def test_a_value_computed_again() -> None:
+    steps = frontier(skip_connection(), tile=False)
+    assert [step["how"] for step in steps] == ["order", "remat"]
+    assert steps[0]["peak_bytes"] >= 3 * UNIT > steps[1]["peak_bytes"]
+    assert steps[1]["extra_work_percent"] > 0
+    # Optimising reaches what the frontier says.
+    done = memsched.optimize(skip_connection(), effort=2, remat=True, max_extra_macs=50.0, verify=False)
+    assert done.report["result"]["peak_bytes"] == steps[1]["peak_bytes"]
+    assert done.report["remat"]["extra_work_percent"] == steps[1]["extra_work_percent"]
+
+
+def test_layers_in_pieces() -> None:
+    steps = frontier(convolutions(), remat=False, max_extra_macs=10.0)
+    assert {step["how"] for step in steps} == {"order", "tile"}
+    assert steps[-1]["peak_bytes"] < steps[0]["peak_bytes"] / 2
+    assert max(step["extra_macs_percent"] for step in steps) <= 10
+    # Slices move what they make: were each to read all of its input, the work would be 151 % more.
+    assert 0 < steps[-1]["extra_work_percent"] < 130
+
+
+def test_only_what_is_permitted() -> None:
+    data = skip_connection()
+    assert [step["how"] for step in frontier(data, tile=False, remat=False)] == ["order"]
+    assert [step["how"] for step in frontier(data, tile=False, max_extra_macs=0.0)] == ["order"]
+    plain = memsched.analyze(data).report
+    assert plain["frontier"] is None
+    assert frontier(data, tile=False, remat=False, reorder=False)[0]["peak_bytes"] == plain["result"]["peak_bytes"]
+    with pytest.raises(UsageError, match="--max-extra-macs"):
+        memsched.analyze(data, frontier=True, max_extra_macs=-1.0)
+
+
+def test_a_frontier_that_is_stopped_has_the_order() -> None:
+    report = memsched.analyze(convolutions(), frontier=True, stop=lambda: True).report
+    assert [step["how"] for step in report["frontier"]] == ["order"]
+    assert report["result"]["interrupted"]
+    assert any("ended early" in note for note in report["notes"])

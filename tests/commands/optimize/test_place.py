@@ -1,0 +1,109 @@
+"""Searches that are asked to end, or run out of time, wherever that happens: what is left is whole and never worse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import Any
+
+import pytest
+
+import memsched
+from memsched.commands.optimize.place import GivenUpError, Request
+from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
+from tests.commands.optimize.test_choose import convolutions, skip_connection
+from tests.tiling.random_nets import onnx_net, tflite_net
+
+REWRITES: dict[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 100.0, "budget": 1}
+
+
+def request(end: float, *, stopped: bool = False) -> Request:
+    return Request(Run(Limits(None), stop=lambda: stopped), end=end)
+
+
+def test_only_what_can_be_done_without_is_given_up() -> None:
+    late = request(time.monotonic() - 1)
+    late.go_on()
+    with pytest.raises(GivenUpError):
+        late.as_optional().go_on()
+    request(math.inf).as_optional().go_on()
+    request(math.inf, stopped=True).as_optional().go_on()
+    assert late.as_optional().stopped()
+    late.as_optional(needed=True).go_on()
+    assert late.as_optional(needed=True).stopped()
+
+
+def test_a_share_of_the_time_does_not_move_the_end_of_the_run() -> None:
+    whole = Request(Run(Limits(100.0)), end=time.monotonic() + 100.0)
+    part = whole.within(0.25)
+    assert part.remaining() < 30
+    assert part.end == whole.end
+    part.as_optional().go_on()
+
+
+@pytest.mark.parametrize("last", [0, 1, 5, 20, 60, 180, 500])
+@pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
+def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
+    asked = itertools.count()
+    ended = memsched.optimize(data, time_limit=None, stop=lambda: next(asked) >= last, **REWRITES)
+    assert ended.interrupted == (next(asked) > last)
+    assert ended.verification is not None
+    assert ended.verification.outputs_equal or (ended.verification.relative_error or 0) <= 1e-5
+    assert ended.report["result"]["peak_bytes"] <= ended.report["baselines"]["file_order"]["peak_bytes"]
+
+
+@pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
+def test_no_time_at_all_is_enough_for_a_model(data: bytes) -> None:
+    result = memsched.optimize(data, time_limit=0, verify=True, **REWRITES)
+    assert result.verification is not None
+    assert result.verification.outputs_equal
+    assert result.report["tiling"]["applied"] is False
+    assert result.report["remat"]["applied"] is False
+
+
+@pytest.mark.parametrize(
+    ("data", "stage", "section"),
+    [(convolutions(), "tiling", "tiling"), (skip_connection(), "rematerialisation", "remat")],
+    ids=["tile", "remat"],
+)
+def test_the_first_that_is_found_is_written_although_the_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, stage: str, section: str
+) -> None:
+    """The clock is an hour later from the moment at which a search tells that something needs less."""
+    clock, late = time.monotonic, [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock() + late[0])
+    first: list[int] = []
+
+    def tell(progress: Progress) -> None:
+        first.append(progress.best_peak)
+        if progress.stage == stage and progress.best_peak < first[0]:
+            late[0] = 3600.0
+
+    permitted: dict[str, Any] = {"tile": section == "tiling", "remat": section == "remat", "max_extra_macs": 50.0}
+    result = memsched.optimize(data, time_limit=600, on_progress=tell, **permitted)
+    assert late[0]
+    report = result.report
+    assert report[section]["applied"]
+    assert report["result"]["arena_bytes"] < report["baselines"]["file_order"]["arena_bytes"]
+    assert report["result"]["method"] == "file order"
+    assert result.verification is not None
+    assert (result.verification.relative_error or 0) <= 1e-5
+
+
+def test_a_search_for_pieces_does_a_least_amount_of_work_once_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is up before it begins: its first group is a result all the same; without any time nothing is begun."""
+    clock, late = time.monotonic, [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock() + late[0])
+
+    def tell(progress: Progress) -> None:
+        if progress.stage != "tiling":
+            late[0] = 3600.0
+
+    assert memsched.optimize(convolutions(), time_limit=600, on_progress=tell, tile=True).report["tiling"]["applied"]
+    assert late[0]
+    report = memsched.optimize(convolutions(), time_limit=0, tile=True, verify=False).report
+    assert not report["tiling"]["applied"]
+    assert not report["tiling"]["judged"]

@@ -1,0 +1,178 @@
+"""What is suggested where nothing was gained: tried, paste-able, and no promise that its command does not keep."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import memsched
+from memsched.commands.optimize import tile, trials
+from memsched.commands.optimize.choose import Permitted
+from memsched.errors import InternalError
+from tests import small_models
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
+from tests.commands.optimize.test_choose import SIDE, convolutions, skip_connection
+from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.small_models import floats
+
+
+def plan_chain() -> bytes:
+    """Convolutions in a row that TensorFlow Lite Micro's own planner lays into 1,408 B; the peak is 1,024 B."""
+    channels = [9, 7, 6, 8, 2]
+    tensors, ops = [T("x", (1, 8, 8, channels[0]), "INT8")], []
+    for before, after in itertools.pairwise(channels):
+        read = len(tensors) - 1
+        tensors.append(T(f"w{read}", (after, 1, 1, before), "INT8", bytes(after * before)))
+        tensors.append(T(f"t{read}", (1, 8, 8, after), "INT8"))
+        ops.append(O("CONV_2D", [read, read + 1], [read + 2]))
+    return build(Sub(tensors, ops, [0], [len(tensors) - 1]))
+
+
+def long_skip() -> bytes:
+    """A value over a long way, and much work elsewhere: computing it again saves a third for little."""
+    model = onnx.load_from_string(skip_connection())
+    values = np.random.default_rng(3)
+    read = "y"
+    for number, (before, after) in enumerate(itertools.pairwise((SIDE, 256, 256, 256, 256, 256, SIDE))):
+        weights = values.normal(size=(before, after)).astype(np.float32) / after
+        model.graph.initializer.append(numpy_helper.from_array(weights, f"w{number}"))
+        if not number:
+            model.graph.node.append(helper.make_node("ReduceMean", [read], ["r"], "r", axes=[1], keepdims=1))
+            read = "r"
+        model.graph.node.append(helper.make_node("MatMul", [read, f"w{number}"], [f"m{number}"], f"m{number}"))
+        read = f"m{number}"
+    del model.graph.output[:]
+    model.graph.output.append(floats(read, [1, 1, SIDE]))
+    return bytes(model.SerializeToString())
+
+
+def required(report: Mapping[str, Any]) -> int:
+    """Return the figure that budgets are compared with."""
+    return int(report["result"]["required_bytes"])
+
+
+SOURCES = {
+    "convolutions.onnx": convolutions,
+    "skip.onnx": long_skip,
+    "chain.tflite": plan_chain,
+    "person detect.tflite": (MODELS / "person_detect.tflite").read_bytes,
+}
+CASES = [
+    ("convolutions.onnx", [], "layers in pieces"),
+    ("convolutions.onnx", ["--budget", "60%"], "layers in pieces"),
+    ("skip.onnx", [], "values computed again"),
+    ("chain.tflite", ["--target", "tflm"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm", "--allow=reorder"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], "a memory plan"),
+    ("person detect.tflite", [], "layers in pieces"),
+    ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
+]
+
+
+@pytest.mark.parametrize("command", ["optimize", "analyze"])
+@pytest.mark.parametrize(("name", "options", "what"), CASES)
+def test_the_printed_command_keeps_what_is_printed(
+    run: Run, tmp_path: Path, command: str, name: str, options: list[str], what: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(SOURCES[name]())
+    quick = ["--no-verify"] if command == "optimize" else []
+    first = run(command, path, *options, *quick, "--report", tmp_path / "first.json")
+    before = json.loads((tmp_path / "first.json").read_text())
+    found = before["suggestions"]
+    assert what in {one["what"] for one in found}
+    said, printed = first.out.splitlines()[-2:]
+    assert said.startswith(f"what helps, as tried: {found[0]['what']}, {required(before):,} -> ")
+    assert printed == f"  {found[0]['command']}"
+    for number, one in enumerate(found):
+        assert one["requirement_bytes"] + one["saving_bytes"] == required(before)
+        program, *words = shlex.split(one["command"])
+        assert (program, words[0]) == ("memsched", "optimize")
+        assert set(options) - {"--allow=reorder"} <= set(words)
+        report = tmp_path / f"then{number}.json"
+        assert run(*words, "--no-verify", "--time-limit", 10, "--report", report).code in {0, 3}
+        after = json.loads(report.read_text())
+        assert required(after) <= one["requirement_bytes"] < required(before)
+        assert after["result"]["extra_macs_percent"] <= one["extra_macs_percent"]
+
+
+def test_only_where_nothing_was_gained(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches())
+    report = tmp_path / "net_memsched.json"
+    gained = run("optimize", path, "--no-verify")
+    assert "saves" in gained.out
+    assert "what helps" not in gained.out
+    assert json.loads(report.read_text())["suggestions"] == []
+    # As the file stands, an order helps.
+    assert "what helps, as tried: another order" in run("analyze", path).out
+    assert "what helps" not in run("analyze", path, "--frontier", "--time-limit", 1).out
+    path.write_bytes(convolutions())
+    assert "what helps" not in run("optimize", path, "--no-verify", "--budget", "100%").out
+    assert "what helps" not in run("optimize", path, "--no-verify", "--time-limit", 0).out
+    assert (
+        "layers in pieces" not in run("optimize", path, "--no-verify", "--allow", "all", "--time-limit", 5).out[-200:]
+    )
+
+
+def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(convolutions())
+    for command in ("optimize", "analyze"):
+        done = run(command, path, "--json", *(["--no-verify"] if command == "optimize" else []))
+        assert json.loads(done.out)["suggestions"]
+        assert done.err.rstrip().endswith(json.loads(done.out)["suggestions"][0]["command"])
+        assert run(command, path, "-q", *(["--no-verify"] if command == "optimize" else [])).out == ""
+    # Programs that ask for no command line wait for no trial.
+    assert memsched.optimize(convolutions(), verify=False).report["suggestions"] == []
+    words = ("optimize", "net.onnx", "-o", "small.onnx")
+    (first, *_) = memsched.optimize(convolutions(), verify=False, words=words).report["suggestions"]
+    assert first["command"].startswith("memsched optimize net.onnx -o small.onnx --allow ")
+
+
+def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(convolutions())
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise InternalError("the file does not hold the graph")
+
+    monkeypatch.setattr(tile, "attempt", refused)
+    done = run("optimize", path, "--no-verify")
+    assert done.code == 0
+    assert "pieces" not in done.out
+
+
+def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(tile, "attempt", lambda *_, **__: tried.append("pieces"))
+    monkeypatch.setattr(trials, "_PIECES_OPS", 1)
+    assert memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"] == []
+    assert not tried
+    monkeypatch.setattr(trials, "_PIECES_OPS", 2)
+    memsched.analyze(convolutions(), words=("analyze", "-"))
+    assert tried == ["pieces", "pieces"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("optimize m.onnx", "memsched optimize m.onnx --allow reorder,inplace,tile"),
+        ("optimize 'm n' -o x --allow=inplace -q", "memsched optimize 'm n' -o x -q --allow reorder,inplace,tile"),
+        ("analyze m --json --html p.html --dim N=1", "memsched optimize m --dim N=1 --allow reorder,inplace,tile"),
+        ("optimize --allow reorder -- -m.onnx", "memsched optimize --allow reorder,inplace,tile -- -m.onnx"),
+    ],
+)
+def test_the_user_s_own_options_are_kept(words: str, expected: str) -> None:
+    asked = trials.Asked(("reorder", "inplace"), tuple(shlex.split(words)), Permitted())
+    assert asked.command(add=("tile",)) == expected
