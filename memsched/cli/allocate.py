@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import memory_option, output_options, size_option
+from memsched.cli.options import options_of, output_options, size_option
+from memsched.commands.options import OptimizeOptions
 from memsched.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _INTERRUPTED = 130
     help="Bytes; of the addresses of buffers that state none.",
 )
 @click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
-@memory_option
+@options_of(OptimizeOptions, "memory_limit")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
 @click.option(
     "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search side by side."

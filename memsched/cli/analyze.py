@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import (
-    allow_option,
-    budget_option,
-    check_frontier,
-    frontier_options,
-    header_option,
-    html_option,
-    memory_option,
-    model_options,
-    output_options,
-    parse_dims,
-    parse_shapes,
-)
+from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
+from memsched.commands.options import AnalyzeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,13 +28,9 @@ _INTERRUPTED = 130
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @header_option
 @html_option
-@model_options
-@budget_option(
-    "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more."
-)
-@allow_option
-@frontier_options
-@memory_option
+@options_of(AnalyzeOptions, "target", "input_shapes", "dims", "budget", "allow", "frontier")
+@click.option("--plot", metavar="FILE", help="With --frontier: a picture to write as well, .svg or .png.")
+@options_of(AnalyzeOptions, "max_extra_macs", "time_limit", "effort", "memory_limit")
 @output_options
 def command(**options: Any) -> int:
     """Say what MODEL needs as it stands: peak, bound, the tensors at the peak, the operators used.
@@ -113,25 +98,14 @@ def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
     from memsched.commands.optimize.optimize import analyze
     from memsched.search.memory_limit import memory_limited
 
-    allowed, frontier = options["allow"], options["frontier"]
+    frontier = options["frontier"]
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     enabled = frontier and not options["quiet"]
     progress = ProgressDisplay(errors, enabled=enabled, every=options["verbose"] > 0)
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
         result = analyze(
             options["model"],
-            target=options["target"],
-            budget=options["budget"],
-            input_shapes=parse_shapes(options["input_shapes"]),
-            dims=parse_dims(options["dims"]),
-            in_place="inplace" in allowed,
-            frontier=frontier,
-            reorder="reorder" in allowed,
-            tile="tile" in allowed,
-            remat="remat" in allowed,
-            max_extra_macs=options["max_extra_macs"],
-            time_limit=options["time_limit"],
-            effort=options["effort"],
+            **taken(AnalyzeOptions, options).keywords(),
             words=click.get_current_context().obj.words if _is_read(options) else None,
             on_progress=progress.tell if frontier else None,
             stop=(lambda: interrupt.stop() | memory.stop()) if frontier else None,

@@ -7,25 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import (
-    allow_option,
-    budget_option,
-    check_extra_work,
-    check_limits,
-    extra_work_option,
-    limit_options,
-    model_options,
-    output_options,
-    parse_dims,
-    parse_shapes,
-    search_options,
-    size_option,
-)
+from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
+from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.batch.inputs import BatchModel
-    from memsched.commands.batch.process import BatchOptions
     from memsched.commands.batch.run import BatchResult
 
 __all__ = ["command"]
@@ -53,16 +40,7 @@ _LIST = "@"
     metavar="N",
     help="Of a model whose process was killed, after all others.",
 )
-@model_options
-@budget_option("What each model's arena may take, such as 256KB, or 50% of what it requires as given.")
-@allow_option
-@extra_work_option
-@limit_options(of="each search")
-@size_option("--memory-limit", "What the process of each model may hold, such as 2GB: its search ends there.")
-@search_options
-@click.option("--tflm-plan", is_flag=True, help="As in optimize.")
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@options_of(BatchOptions)
 @output_options
 def command(**options: Any) -> int:
     """Optimise many models: files, all .onnx and .tflite below folders, and what @FILE lists.
@@ -98,7 +76,6 @@ def _paths(options: dict[str, Any]) -> list[str]:
 
 
 def _batch_options(options: dict[str, Any]) -> BatchOptions:
-    from memsched.commands.batch.process import BatchOptions
     from memsched.search.limits import Limits
     from memsched.search.memory_limit import check_memory_limit
 
@@ -110,24 +87,7 @@ def _batch_options(options: dict[str, Any]) -> BatchOptions:
         from memsched.targets.load import load_target
 
         load_target(options["target"])
-    names = (
-        "target",
-        "budget",
-        "allow",
-        "max_extra_macs",
-        "time_limit",
-        "effort",
-        "solver",
-        "partitions",
-        "order_guarantee",
-        "control_dependencies",
-        "tflm_plan",
-        "verify",
-        "seed",
-        "memory_limit",
-    )
-    shapes, dims = parse_shapes(options["input_shapes"]), parse_dims(options["dims"])
-    return BatchOptions(**{name: options[name] for name in names}, input_shapes=shapes, dims=dims)
+    return taken(BatchOptions, options)
 
 
 def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:

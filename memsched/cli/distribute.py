@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from memsched.cli.options import memory_option, output_options, parse_dims, parse_shapes, shape_options
+from memsched.cli.options import options_of, output_options, parse_dims, parse_shapes
+from memsched.commands.options import OptimizeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ _INTERRUPTED = 130
 )
 @click.option("--without", "drop", multiple=True, metavar="DEVICE", help="A device that has dropped out, by name.")
 @click.option("--home", default="0", metavar="DEVICE", help="Who gets the outputs; by default the first device.")
-@shape_options
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
-@memory_option
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@options_of(OptimizeOptions, "input_shapes", "dims", "time_limit", "memory_limit", "seed")
 @click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
 @click.option(
     "--run/--no-run",

@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.options import (
-    allow_option,
-    budget_option,
     check_extra_work,
     check_limits,
-    extra_work_option,
     header_option,
     html_option,
-    limit_options,
-    memory_option,
-    model_options,
+    options_of,
     output_options,
-    parse_dims,
-    parse_shapes,
-    search_options,
+    taken,
 )
+from memsched.commands.options import OptimizeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,23 +55,7 @@ class _Outputs:
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
 @header_option
 @html_option
-@model_options
-@budget_option(
-    "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when that is not enough."
-)
-@allow_option
-@extra_work_option
-@limit_options()
-@memory_option
-@search_options
-@click.option(
-    "--tflm-plan", is_flag=True, help="Targets tflm and its kin: write the tensors' offsets into the model as well."
-)
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Run both models and compare outputs.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
-@click.option(
-    "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search independent parts."
-)
+@options_of(OptimizeOptions)
 @click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster whose scheduler is there instead.")
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
@@ -154,24 +132,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs, words: tuple[str, ...]
         try:
             result = optimize(
                 options["model"],
-                target=options["target"],
-                budget=options["budget"],
-                time_limit=options["time_limit"],
-                effort=options["effort"],
-                solver=options["solver"] if "reorder" in options["allow"] else "file",
-                partitions=options["partitions"],
-                input_shapes=parse_shapes(options["input_shapes"]),
-                dims=parse_dims(options["dims"]),
-                order_guarantee=options["order_guarantee"],
-                control_dependencies=options["control_dependencies"],
-                tflm_plan=options["tflm_plan"],
-                in_place="inplace" in options["allow"],
-                tile="tile" in options["allow"],
-                remat="remat" in options["allow"],
-                max_extra_macs=options["max_extra_macs"],
-                verify=options["verify"],
-                seed=options["seed"],
-                workers=options["workers"],
+                **taken(OptimizeOptions, options).keywords(),
                 executor=executor,
                 output=outputs.model,
                 words=words,

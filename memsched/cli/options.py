@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from memsched.cli.allowed import ALLOWED
 from memsched.cli.state import State
+from memsched.commands.options import ALLOWED, BY_DEFAULT, shown
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 __all__ = [
-    "allow_option",
-    "budget_option",
     "check_extra_work",
     "check_frontier",
     "check_limits",
-    "extra_work_option",
-    "frontier_options",
     "header_option",
     "html_option",
-    "limit_options",
-    "memory_option",
-    "model_options",
+    "options_of",
     "output_options",
     "parse_dims",
     "parse_percentage",
     "parse_shapes",
-    "search_options",
-    "shape_options",
     "size_option",
+    "taken",
 ]
 
 
 _ALL = "all"
 
-_BY_DEFAULT = ("reorder", "inplace")
-"""What changes no operator."""
-
-_EXTRA_MACS = "15"
-_EXTRA_MACS_OF_A_FRONTIER = "50"
 _MOST_EXTRA_MACS = 10_000
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Options = TypeVar("_Options", bound="DataclassInstance")
 
 
 def size_option(name: str, text: str) -> Callable[[_Function], _Function]:
@@ -60,11 +53,6 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
         return None if value is None else parse_size(value)
     except UsageError as error:
         raise click.BadParameter(str(error), ctx, param) from None
-
-
-def budget_option(text: str) -> Callable[[_Function], _Function]:
-    """Return ``--budget``: a size as of `size_option`, or a part of what the file as given requires, as "50%"."""
-    return click.option("--budget", callback=_budget, metavar="SIZE|PCT%", help=text)
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
@@ -138,78 +126,43 @@ def parse_partitions(_ctx: click.Context, _param: click.Parameter, value: str) -
     return int(value)
 
 
-def model_options(function: _Function) -> _Function:
-    """Add the options that say how to read a model and for which target."""
-    return _add(
-        function,
-        click.option("--target", metavar="NAME|FILE.toml", help="Memory rules; default: the format's runtime's."),
-        _shape_option(),
-        _dim_option(),
-    )
+def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Function]:
+    """Return what adds the options of a command, in their order: all of them, or those ``names``."""
+    fields = [field for field in dataclasses.fields(command) if not names or field.name in names]
+    return lambda function: _add(function, *map(_declared, fields))
 
 
-def shape_options(function: _Function) -> _Function:
-    """Add the options that state sizes that a model leaves open."""
-    return _add(function, _shape_option(), _dim_option())
+def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]:
+    said, default = shown(field), field.default
+    flag = said.flag or f"--{field.name.replace('_', '-')}"
+    more: dict[str, Any] = {"help": said.help, "metavar": said.metavar}
+    if said.kind == "named":
+        more["multiple"] = True
+    elif said.kind == "flag":
+        more["is_flag"] = True
+    elif default is not dataclasses.MISSING and default is not None:
+        more |= {"default": _WRITTEN.get(said.kind, lambda value: value)(default), "show_default": True}
+    if said.kind == "switch":
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    if said.kind == "number":
+        more["type"] = int if isinstance(default, int) else float
+    if said.choices:
+        more["type"] = click.Choice(said.choices)
+    if said.kind in _READ:
+        more["callback"] = _READ[said.kind]
+    return click.option(flag, field.name, **more)
 
 
-def _shape_option() -> Callable[[_Function], _Function]:
-    return click.option(
-        "--input-shape",
-        "input_shapes",
-        multiple=True,
-        metavar="NAME:1,3,224,224",
-        help="Shape of an input that the model leaves open.",
-    )
+def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
+    """Return the options of a command as click has read them.
 
-
-def _dim_option() -> Callable[[_Function], _Function]:
-    return click.option("--dim", "dims", multiple=True, metavar="NAME=8", help="Value of a symbolic dimension.")
-
-
-def search_options(function: _Function) -> _Function:
-    """Add the options that say how orders are sought, and what makes a runtime keep them."""
-    return _add(
-        function,
-        click.option(
-            "--solver",
-            type=click.Choice(["auto", "exact", "cpsat", "backtrack", "greedy", "file"]),
-            default="auto",
-            show_default=True,
-            help="auto tries all in turn.",
-        ),
-        click.option(
-            "--partitions",
-            callback=parse_partitions,
-            default="auto",
-            show_default=True,
-            metavar="N|auto",
-            help="Order N stages of the graph apart, without a proof; 1: never.",
-        ),
-        click.option(
-            "--order-guarantee",
-            type=click.Choice(["none", "session", "pins", "default"]),
-            default="session",
-            show_default=True,
-            help="ONNX: session options that honour the order are listed, pins in the model hold it in any session, "
-            "or the best default order is used.",
-        ),
-        click.option("--control-dependencies", is_flag=True, help="TFLite: state the order for delegates too."),
-    )
-
-
-def allow_option(function: _Function) -> _Function:
-    """Add ``--allow``, a comma-separated list, as a tuple of names."""
-    return click.option(
-        "--allow",
-        callback=_allowed,
-        default=",".join(_BY_DEFAULT),
-        show_default=True,
-        metavar="LIST",
-        help="All that may be done, with commas between. reorder: permute operators; inplace: let outputs take dying "
-        "inputs' bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; "
-        "remat: compute values again instead of keeping them; all: all of these.",
-    )(function)
+    Raises:
+        UsageError: A shape or a dimension is not understood.
+    """
+    values = {field.name: params[field.name] for field in dataclasses.fields(command)}
+    values["input_shapes"] = parse_shapes(values["input_shapes"])
+    values["dims"] = parse_dims(values["dims"])
+    return command(**values)
 
 
 def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -220,59 +173,6 @@ def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[st
             hint = did_you_mean(name, known)
             raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(known)}", ctx, param)
     return ALLOWED if _ALL in names else names
-
-
-def extra_work_option(function: _Function) -> _Function:
-    """Add ``--max-extra-macs``, a percentage; see `check_extra_work`."""
-    return click.option(
-        "--max-extra-macs",
-        callback=_percentage,
-        default=_EXTRA_MACS,
-        show_default=True,
-        metavar="PCT",
-        help="With tile or remat in --allow: multiply-accumulates that may come on top, in percent of the model's; for "
-        "remat bytes moved count as well.",
-    )(function)
-
-
-def frontier_options(function: _Function) -> _Function:
-    """Add ``--frontier`` and the options of its search; see `check_frontier`."""
-    return _add(
-        function,
-        click.option(
-            "--frontier",
-            is_flag=True,
-            help="Show what less memory costs: peaks by extra work, with all that --allow may name unless it is given.",
-        ),
-        click.option("--plot", metavar="FILE", help="With --frontier: a picture to write as well, .svg or .png."),
-        click.option(
-            "--max-extra-macs",
-            callback=_percentage,
-            default=_EXTRA_MACS_OF_A_FRONTIER,
-            show_default=True,
-            metavar="PCT",
-            help="With --frontier: multiply-accumulates that may come on top; for remat bytes moved count as well.",
-        ),
-        *_limits("With --frontier: for", "the search"),
-    )
-
-
-def limit_options(*, of: str = "the search") -> Callable[[_Function], _Function]:
-    """Add ``--time-limit`` and ``--effort``; see `check_limits`."""
-    return lambda function: _add(function, *_limits("For", of))
-
-
-def _limits(begin: str, of: str) -> tuple[Callable[[_Function], _Function], ...]:
-    seconds = click.option(
-        "--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help=f"{begin} {of}."
-    )
-    effort = click.option(
-        "--effort",
-        type=float,
-        metavar="N",
-        help=f"{begin} {of}, instead: work of about N seconds on an idle machine; the same result on every machine.",
-    )
-    return seconds, effort
 
 
 def check_limits(context: click.Context) -> None:
@@ -325,14 +225,8 @@ def check_extra_work(ctx: click.Context) -> None:
         UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
     """
     given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
-    if given and not set(ctx.params["allow"]) - set(_BY_DEFAULT):
+    if given and not set(ctx.params["allow"]) - set(BY_DEFAULT):
         raise UsageError("--max-extra-macs needs tile or remat, as in --allow all")
-
-
-def memory_option(function: _Function) -> _Function:
-    """Add ``--memory-limit``; see `memsched.search.memory_limit`."""
-    text = "Memory that memsched and its workers may hold, such as 2GB: a search ends there with the best so far."
-    return size_option("--memory-limit", text)(function)
 
 
 def header_option(function: _Function) -> _Function:
@@ -383,3 +277,16 @@ def _add(function: _Function, *options: Callable[[_Function], _Function]) -> _Fu
     for option in reversed(options):
         function = option(function)
     return function
+
+
+_READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]] = {
+    "size": _size,
+    "budget": _budget,
+    "percentage": _percentage,
+    "allow": _allowed,
+    "partitions": parse_partitions,
+}
+"""What a value of a kind is read by."""
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {"percentage": "{:g}".format, "allow": ",".join}
+"""How a default of a kind is written."""

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import (
-    allow_option,
-    check_extra_work,
-    extra_work_option,
-    memory_option,
-    model_options,
-    output_options,
-    parse_dims,
-    parse_shapes,
-)
+from memsched.cli.options import check_extra_work, options_of, output_options, parse_dims, parse_shapes
+from memsched.commands.options import OptimizeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,13 +58,9 @@ _MOST_STAGES = 1_000
     show_default=True,
     help="ONNX: write the whole model with the stage of every node, too.",
 )
-@model_options
-@allow_option
-@extra_work_option
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
-@memory_option
+@options_of(OptimizeOptions, "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "memory_limit")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Run the segments and compare the outputs.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
+@options_of(OptimizeOptions, "seed")
 @click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
 @output_options
 def command(**options: Any) -> int:

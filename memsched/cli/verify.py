@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import output_options, parse_dims, parse_shapes, shape_options
+from memsched.cli.options import options_of, output_options, parse_dims, parse_shapes
+from memsched.commands.options import OptimizeOptions
 from memsched.errors import ModelError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _DIFFERENT = 4
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, metavar="N", help="Of the inputs."
 )
-@shape_options
+@options_of(OptimizeOptions, "input_shapes", "dims")
 @output_options
 def command(**options: Any) -> int:
     """Run models A and B on the same random inputs in their real runtime.

@@ -39,14 +39,13 @@ def report_of(path: Path) -> dict[str, Any]:
 SLOW = """
 import sys, time
 import memsched.planning.orders as planning
-from memsched.schedule.portfolio import Progress
 
 search = planning.schedule_graph
 
 def slow(*arguments, **more):
     found = search(*arguments, **more)
     print("searching", file=sys.stderr, flush=True)
-    while not more["stop"]():
+    while not arguments[1].stop():
         time.sleep(0.01)
     return found
 
@@ -72,8 +71,8 @@ def test_ctrl_c_keeps_the_best_order(model: Path, number: int) -> None:
 
 def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None:
     script = SLOW.replace(
-        'while not more["stop"]():\n',
-        'while not more["stop"]():\n        time.sleep(0.01)\n'
+        "while not arguments[1].stop():\n",
+        "while not arguments[1].stop():\n        time.sleep(0.01)\n"
         '    print("asked to stop", file=sys.stderr, flush=True)\n    while True:\n',
     )
     command = [sys.executable, "-c", script, "optimize", str(model)]

@@ -16,8 +16,9 @@ import pytest
 from memsched.cli.main import main
 from memsched.commands.batch.dask import DaskCluster
 from memsched.commands.batch.inputs import find_models
-from memsched.commands.batch.process import BatchOptions, Processes
+from memsched.commands.batch.process import Processes
 from memsched.commands.batch.run import Event, run_batch
+from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
 from memsched.schedule.parallel import search_all
 from memsched.search.dask import connect, executor_at

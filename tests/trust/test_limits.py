@@ -14,7 +14,8 @@ import pytest
 
 from memsched.cli.main import main
 from memsched.commands.batch import child as batch_child
-from memsched.commands.batch.process import BatchJob, BatchOptions
+from memsched.commands.batch.process import BatchJob
+from memsched.commands.options import BatchOptions
 from memsched.search.memory_limit import MemoryLimitError, MemoryWatch, memory_limited, resident_bytes
 from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, Warm, one_line, snapshot

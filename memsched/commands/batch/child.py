@@ -16,7 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress
+from memsched.commands.batch.process import BatchJob, JobProgress
+from memsched.commands.options import BatchOptions
 from memsched.errors import InternalError, MemschedError
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError, Processes
+from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError, Processes
+from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError, OutputError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in

@@ -16,56 +16,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import search_path, temporary_folder
 from memsched.typed import converted
 
-__all__ = ["BatchJob", "BatchOptions", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
-
-_REORDERS = "reorder"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """What `memsched.optimize` is told for every model; see there. JSON can hold all of it.
-
-    Attributes:
-        allow: As ``--allow`` has it.
-        memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
-    """
-
-    target: str | None = None
-    budget: int | str | None = None
-    allow: tuple[str, ...] = (_REORDERS, "inplace")
-    max_extra_macs: float = 15.0
-    time_limit: float | None = 60.0
-    effort: float | None = None
-    solver: str = "auto"
-    partitions: int | str = "auto"
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
-    order_guarantee: str = "session"
-    control_dependencies: bool = False
-    tflm_plan: bool = False
-    verify: bool = True
-    seed: int = 0
-    memory_limit: int | None = None
-
-    def keywords(self) -> dict[str, Any]:
-        """Return them as `memsched.optimize` takes them."""
-        values = asdict(self)
-        allow = values.pop("allow")
-        del values["memory_limit"]
-        values["solver"] = self.solver if _REORDERS in allow else "file"
-        return {**values, **{name: short in allow for name, short in _PERMISSIONS}}
-
-
-_PERMISSIONS = (("in_place", "inplace"), ("tile", "tile"), ("remat", "remat"))
+__all__ = ["BatchJob", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
 
 
 @dataclass(frozen=True, slots=True)

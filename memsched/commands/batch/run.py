@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from memsched.commands.batch.inputs import BatchModel, check_apart
-from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError
+from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError
+from memsched.commands.options import BatchOptions
 from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import staged_files
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary

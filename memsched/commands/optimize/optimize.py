@@ -15,6 +15,7 @@ from memsched.commands.optimize.place import Placed, Request, prepare, required_
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.trials import Asked, Given, suggestions
+from memsched.commands.options import AnalyzeOptions, OptimizeOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare, verify_written
 from memsched.errors import UsageError
@@ -79,6 +80,11 @@ def load(
     return load_module(data, path, _load_options(input_shapes, dims))
 
 
+_DEFAULT = OptimizeOptions()
+_READ_ONLY = AnalyzeOptions()
+"""What the command line has by default, too."""
+
+
 def _load_options(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     return LoadOptions(shapes, dict(dims or {}))
@@ -87,18 +93,18 @@ def _load_options(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mappin
 def analyze(
     source: Source,
     *,
-    target: str | None = None,
-    budget: int | str | None = None,
+    target: str | None = _READ_ONLY.target,
+    budget: int | str | None = _READ_ONLY.budget,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     in_place: bool = True,
-    frontier: bool = False,
+    frontier: bool = _READ_ONLY.frontier,
     reorder: bool = True,
     tile: bool = True,
     remat: bool = True,
-    max_extra_macs: float = 50.0,
-    time_limit: float | None = 60.0,
-    effort: float | None = None,
+    max_extra_macs: float = _READ_ONLY.max_extra_macs,
+    time_limit: float | None = _READ_ONLY.time_limit,
+    effort: float | None = _READ_ONLY.effort,
     seed: int = 0,
     words: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -161,24 +167,24 @@ def analyze(
 def optimize(
     source: Source,
     *,
-    target: str | None = None,
-    budget: int | str | None = None,
-    time_limit: float | None = 60.0,
-    effort: float | None = None,
-    solver: str = "auto",
-    partitions: int | Literal["auto"] = "auto",
+    target: str | None = _DEFAULT.target,
+    budget: int | str | None = _DEFAULT.budget,
+    time_limit: float | None = _DEFAULT.time_limit,
+    effort: float | None = _DEFAULT.effort,
+    solver: str = _DEFAULT.solver,
+    partitions: int | Literal["auto"] = _DEFAULT.partitions,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
-    order_guarantee: OrderGuarantee = "session",
-    control_dependencies: bool = False,
-    tflm_plan: bool = False,
-    in_place: bool = True,
-    tile: bool = False,
-    remat: bool = False,
-    max_extra_macs: float = 15.0,
-    verify: bool = True,
-    seed: int = 0,
-    workers: int = 1,
+    order_guarantee: OrderGuarantee = _DEFAULT.order_guarantee,
+    control_dependencies: bool = _DEFAULT.control_dependencies,
+    tflm_plan: bool = _DEFAULT.tflm_plan,
+    in_place: bool = _DEFAULT.permissions()["in_place"],
+    tile: bool = _DEFAULT.permissions()["tile"],
+    remat: bool = _DEFAULT.permissions()["remat"],
+    max_extra_macs: float = _DEFAULT.max_extra_macs,
+    verify: bool = _DEFAULT.verify,
+    seed: int = _DEFAULT.seed,
+    workers: int = _DEFAULT.workers,
     executor: Executor | None = None,
     output: str | None = None,
     words: Sequence[str] | None = None,

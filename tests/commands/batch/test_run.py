@@ -19,8 +19,9 @@ import pytest
 
 import memsched
 from memsched.commands.batch.inputs import BatchModel, find_models, read_list
-from memsched.commands.batch.process import BatchJob, BatchOptions, JobProgress, JobResult, ProcessDiedError, Processes
+from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.commands.batch.run import Event, run_batch
+from memsched.commands.options import BatchOptions
 from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
 from memsched.report.batch import Status, dump_html
 from memsched.report.schema import json_schema
