@@ -7,9 +7,7 @@ import errno
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched.errors import OutputError
+from memsched.search.processes import Death, start_process
 
-__all__ = ["ChildResult", "read_value", "run_in_child", "search_path", "temporary_folder", "write_value"]
+__all__ = ["ChildResult", "read_value", "run_in_child", "temporary_folder", "write_value"]
 
 _STDERR_CHARACTERS = 8000
 _DATA_ALIGNMENT = 64
@@ -72,17 +71,8 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
     with temporary_folder() as folder:
         write_value(folder / "request", payload)
         log = folder / "log"
-        # -m puts the working directory first in the search path: an empty folder shadows nothing.
-        command = [sys.executable, "-m", "memsched.runtimes.worker", function_path]
         with log.open("wb") as stream:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": search_path()},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-            )
+            process = start_process("memsched.runtimes.worker", function_path, folder=folder, output=stream)
             try:
                 code = process.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
@@ -90,7 +80,7 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
             finally:
                 process.kill()
                 process.wait()
-        result = _result(folder, code, _tail(log))
+        result = _result(folder, Death(code, log))
         if not result.ok and shutil.disk_usage(folder).free < _LEAST_ROOM:
             # Neither the model nor the runtime is to blame, and most often neither can say what happened.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -125,37 +115,20 @@ def _no_room(error: OSError) -> OutputError:
 def _stopped(process: subprocess.Popen[bytes], timeout_seconds: float | None, log: Path) -> ChildResult:
     process.kill()
     process.wait()
-    return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=_tail(log))
+    said = Death(process.returncode, log).last_words(_STDERR_CHARACTERS)
+    return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=said)
 
 
-def _result(folder: Path, code: int, stderr: str) -> ChildResult:
+def _result(folder: Path, end: Death) -> ChildResult:
     """Read the child's answer from its folder."""
-    answer = folder / "response"
-    if code != 0 or not answer.exists():
-        return ChildResult("crash", reason=_death(code), stderr=stderr)
+    answer, stderr = folder / "response", end.last_words(_STDERR_CHARACTERS)
+    if end.code != 0 or not answer.exists():
+        how = f"ended with exit code {end.code}" if end.signal is None else f"was killed by {end.signal}"
+        return ChildResult("crash", reason=f"the process {how}", stderr=stderr)
     response: dict[str, Any] = read_value(answer)
     if "error" in response:
         return ChildResult("error", reason=response["error"], error_type=response["type"], stderr=stderr)
     return ChildResult("ok", value=response["value"], stderr=stderr)
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"the process ended with exit code {code}"
-    try:
-        return f"the process was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"the process was killed by signal {-code}"
-
-
-def search_path() -> str:
-    """Return where this process finds modules, as absolute folders: a child must find the same ones."""
-    return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
-
-
-def _tail(log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return text[-_STDERR_CHARACTERS:]
 
 
 def write_value(path: Path, value: Any) -> None:

@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -23,7 +22,8 @@ from typing import IO, Any
 from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError
 from memsched.report.values.batch import BatchAnswer, SavedModel
-from memsched.runtimes.child import search_path, temporary_folder
+from memsched.runtimes.child import temporary_folder
+from memsched.search.processes import Death, start_process
 from memsched.typed import converted
 
 __all__ = ["BatchJob", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
@@ -114,7 +114,7 @@ class Processes:
                 with self._lock:
                     self._running.discard(process)
             if answer is None:
-                raise ProcessDiedError(_how_it_died(process.returncode, log))
+                raise ProcessDiedError(_how_it_died(Death(process.returncode, log)))
             files = {path.relative_to(into).as_posix(): path.read_bytes() for path in _files(into)}
             return JobResult(answer.exit_code, answer.error, files, answer.saved)
 
@@ -122,14 +122,13 @@ class Processes:
         with self._lock:
             if self._cancelled:
                 raise ProcessDiedError("cancelled")
-            process = subprocess.Popen(
-                [sys.executable, "-m", "memsched.commands.batch.child"],
-                cwd=folder,  # -m puts it first in the search path: an empty folder shadows nothing
-                env={**os.environ, "PYTHONPATH": search_path()},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,  # Ctrl-C in the terminal is for the parent; what the child starts ends with it
+            process = start_process(
+                "memsched.commands.batch.child",
+                folder=folder,
+                output=subprocess.PIPE,
+                errors=errors,
+                spoken_to=True,
+                own_group=True,
             )
             self._running.add(process)
             return process
@@ -179,15 +178,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _how_it_died(code: int, log: Path) -> str:
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"its process was ended by {name}{': out of memory?' if -code == signal.SIGKILL else ''}"
-    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    return f"its process ended with code {code}{': ' + last[0][:200] if last else ''}"
+def _how_it_died(death: Death) -> str:
+    if death.signal is not None:
+        return f"its process was ended by {death.signal}{': out of memory?' if death.out_of_memory() else ''}"
+    last = death.last_line(200)
+    return f"its process ended with code {death.code}{f': {last}' if last else ''}"
 
 
 def _files(folder: Path) -> list[Path]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import secrets
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memsched.errors import ModelError, VerificationError
 from memsched.runtimes.child import temporary_folder, write_value
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send
+from memsched.search.processes import Death, start_process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -201,16 +200,8 @@ class _Team:
             "program": dataclasses.asdict(self._programs[device]),
         }
         write_value(place / "request", request)
-        search = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
         with (place / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", _WORKER],
-                cwd=place,
-                env={**os.environ, "PYTHONPATH": search},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            process = start_process(_WORKER, folder=place, output=log)
         self._processes.append(process)
 
     # Conversation ---------------------------------------------------------------------------------------------------
@@ -323,8 +314,8 @@ class _Team:
         raise ClusterRunError(f"{doing}: the connection to a device was lost")
 
     def _death(self, device: int, code: int) -> str:
-        log = (self._folder / f"device_{device}" / "log").read_text(encoding="utf-8", errors="replace")
-        said = " ".join(log.split())[-_LOG_CHARACTERS:]
+        end = Death(code, self._folder / f"device_{device}" / "log")
+        said = " ".join(end.last_words().split())[-_LOG_CHARACTERS:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"its process {how}{f': {said}' if said else ''}"
 
