@@ -1,4 +1,4 @@
-"""The table of document 3's schedules, on graphs small enough for a test."""
+"""The table of schedules by decomposition, on graphs small enough for a test."""
 
 from __future__ import annotations
 

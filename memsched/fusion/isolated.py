@@ -1,4 +1,4 @@
-"""Isolated sub-graph fusion (document 1, IV-B2, Theorem IV.2 and Algorithm 1).
+"""Isolated sub-graph fusion ("Iterative Graph Optimization", IV-B2, Theorem IV.2 and Algorithm 1).
 
 A group P of tasks becomes one task when
 

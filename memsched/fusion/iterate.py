@@ -1,4 +1,7 @@
-"""Fusion to a fixed point (document 1, IV-B, Algorithm 1 and Figure 6): fewer tasks, the same optimum of the peak."""
+"""Fusion to a fixed point: fewer tasks, the same optimum of the peak.
+
+Source: "Iterative Graph Optimization", IV-B, Algorithm 1 and Figure 6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monotonic fusion (document 1, IV-B1, Theorem IV.1), pair by pair and beyond linear sequences.
+"""Monotonic fusion ("Iterative Graph Optimization", IV-B1, Theorem IV.1), pair by pair and beyond linear sequences.
 
 Let f(D) be the residue after the set D of executed tasks, and let a buffer be *free* when a task reads it that neither
 precedes nor follows the anchor. Two neighbours, one of them the *anchor* m, become one task when

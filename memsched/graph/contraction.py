@@ -18,7 +18,7 @@ __all__ = ["Tasks", "contract", "restrict", "single_op_tasks"]
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Tasks over the buffers that cross between them (document 1, IV-B: the graph of hyper-nodes).
+    """Tasks over the buffers that cross between them ("Iterative Graph Optimization", IV-B: the graph of hyper-nodes).
 
     Tasks are numbered topologically. Buffers that live and die inside one task appear only in its excess.
 

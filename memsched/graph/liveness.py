@@ -1,6 +1,7 @@
 """When a tensor is live and what a step costs: the one meaning of memory.
 
-Definitions (document 1, Definition 2, extended by views, in-place writes, workspaces and variables):
+Definitions, which extend those of "Iterative Graph Optimization", Definition 2,
+by views, in-place writes, workspaces and variables:
 
 - A *buffer* is bytes of its own. A tensor that is a view lies in the buffers of the tensors that it shows, every
   other tensor has one buffer. A buffer's users are the ops that read any tensor in it.

@@ -1,6 +1,6 @@
 """Layer fusion in an accelerator's on-chip memory: groups, addresses, DRAM traffic and time.
 
-Source: "Layer fusion and on-chip reuse". `plan` is the pipeline.
+Source: "Deep Fusion". `plan` is the pipeline.
 """
 
 from memsched.onchip.model import OnChipGroup, OnChipPlan

@@ -1,6 +1,6 @@
-"""The document's way to groups: a group grows layer by layer while some tile of its last layer's output fits.
+"""The paper's way to groups: a group grows layer by layer while some tile of its last layer's output fits.
 
-Source: "Layer fusion and on-chip reuse", section 3.3, Figure 6. Beyond the flowchart: where no piece of the plane
+Source: "Deep Fusion", section 3.3, Figure 6. Beyond the flowchart: where no piece of the plane
 fits because of the weights, the channels are cut as well, and a layer only joins if that moves no more bytes than
 leaving it to the next group.
 """

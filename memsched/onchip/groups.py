@@ -1,6 +1,6 @@
 """Groups of layers that fit on chip in pieces: what a way of cutting costs, and where everything lies.
 
-Source: "Layer fusion and on-chip reuse", sections 3.2 and 3.3. All data of a group is placed, weights included; without
+Source: "Deep Fusion", sections 3.2 and 3.3. All data of a group is placed, weights included; without
 reuse everything has bytes of its own.
 """
 

@@ -1,7 +1,7 @@
 """What plans of on-chip memory ask of a graph: bytes, floating-point operations, and which layers can be cut how.
 
-Feature maps have four axes and lie on chip as batch, rows, columns, channels, as in the document's Figure 5, whatever
-the order in the file: "Layer fusion and on-chip reuse", section 3.2.
+Feature maps have four axes and lie on chip as batch, rows, columns, channels, as in the paper's Figure 5, whatever
+the order in the file: "Deep Fusion", section 3.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cut of a network into groups that moves the fewest bytes, or takes the least time.
 
-The document grows groups greedily and takes the first pieces that fit. Here every interval of the order of execution
+"Deep Fusion" grows groups greedily and takes the first pieces that fit. Here every interval of the order of execution
 is looked at with every way of cutting on a ladder, and a dynamic program over the order picks the intervals that
 together are cheapest: best[j] = min over i of best[i] + cost of ops i .. j - 1. It is optimal for the given order,
 the ladder of pieces and the placements found.

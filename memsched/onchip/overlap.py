@@ -1,6 +1,6 @@
 """Which bytes of on-chip memory may be shared: by lifetime, and within one layer by local independence.
 
-Source: "Layer fusion and on-chip reuse", section 3.2. The intuitive reuse lets data share memory whose lifetimes do
+Source: "Deep Fusion", section 3.2. The intuitive reuse lets data share memory whose lifetimes do
 not meet. The deep reuse lets a layer's output grow over the part of its input that is used up: a layer computes its
 output point by point in the order of the memory (rows, then columns, all channels of a point at once), reads what a
 point needs before it writes the point, and what no later point needs may be overwritten.

@@ -33,7 +33,8 @@ def plan(
     """Return how ``graph``, not lowered and in order of execution, runs on an accelerator with on-chip memory.
 
     Args:
-        method: "greedy": the document's groups. "optimal": the best cut into groups, never worse than the greedy one.
+        method: "greedy": the groups of "Deep Fusion". "optimal": the best cut into groups, never a worse
+            one than the greedy.
         policy: "separate": everything in a group has bytes of its own. "reuse": by lifetime and local independence.
         objective: What the best cut is best in; the other decides between equals.
 

@@ -1,6 +1,6 @@
 """What moving and computing costs in time, and the traffic of a network without any fusion.
 
-The model is the document's roofline: a group takes as long as the slower of its transfers and its computation, which
+The model is the paper's roofline: a group takes as long as the slower of its transfers and its computation, which
 overlap; groups follow each other. ``"sum"`` is the other extreme, in which a group first moves and then computes.
 """
 

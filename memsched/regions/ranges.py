@@ -1,6 +1,6 @@
 """Backward shape deduction: from a region of an op's output to what the op needs to compute exactly that region.
 
-Source: "Layer fusion and on-chip reuse", section 3.1, shape deduction (SD). There a convolution's window
+Source: "Deep Fusion", section 3.1, shape deduction (SD). There a convolution's window
 [b, e) needs [b * stride, e * stride + kernel); here it is the exact [b * stride, (e - 1) * stride + (kernel - 1) *
 dilation + 1), minus the padding before. What lies outside the tensor becomes the piece's own padding.
 

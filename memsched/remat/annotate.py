@@ -1,9 +1,9 @@
 """Sequences with repetitions, what each execution's output is kept for, and the memory that this takes.
 
 An execution's output is kept from the execution to its last reader before the op is executed again, graph outputs to
-the end. That is the shortest time a sequence permits, so it gives the least memory, and it includes the document's last
-step, the release of the separator's nodes (document 3, Figure 4, 460). The annotation (claim 6) says which outputs
-outlive their first reader.
+the end. That is the shortest time a sequence permits, so it gives the least memory, and it includes the patent's last
+step, the release of the separator's nodes ("Scheduling Operations on a Computation Graph",
+Figure 4, 460). The annotation (claim 6) says which outputs outlive their first reader.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Memory:
     """What a schedule holds, per execution.
 
     Attributes:
-        units: Outputs of ops, each of which counts one (document 3, Figure 1).
-        sizes: Bytes as document 3 counts them: outputs that are in memory, the op's workspace, graph inputs up to their
+        units: Outputs of ops, each of which counts one (the patent's Figure 1).
+        sizes: Bytes as the patent counts them: outputs that are in memory, the op's workspace, graph inputs up to their
             last reader and variables. Views lie in their source.
         merged: The footprints of `memsched.graph.liveness` with each execution as an op of its own: of several outputs
             of an op each is live for itself, and what is written in place of a dying input is counted once.

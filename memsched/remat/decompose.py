@@ -1,4 +1,7 @@
-"""Document 3's schedules of a graph: by tree decomposition and by path decomposition with a long spine."""
+"""Schedules by tree decomposition, and by path decomposition with a long spine.
+
+Source: "Scheduling Operations on a Computation Graph".
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ def path_schedule(
 def full_schedule(
     graph: Graph, decomposition: Literal["tree", "path"], *, longest: int | None = None, custom: bool = False
 ) -> AnnotatedSchedule | None:
-    """Return the recursion's schedule as document 3 states it: separated down to one or two nodes, nothing improved.
+    """Return the recursion's schedule as the patent states it: separated down to one or two nodes, nothing improved.
 
     `tree_schedule` and `path_schedule` stop where separating gains nothing, and take out repetitions; this is for
     comparison with the theory.
@@ -319,7 +322,7 @@ def _path_methods(
     def cost(nodes: Iterable[int]) -> int:
         return sum(size[node] for node in nodes)
 
-    # The spine first as the document has it, then without the edges it adds: they carry no data.
+    # The spine first as the patent has it, then without the edges it adds: they carry no data.
     for edges in dict.fromkeys((tuple(undirected(joined)), tuple(neighbours))):
         yield _Method(
             lambda part, edges=edges: path_separators(path, part, edges, cost),  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Path decompositions of the undirected counterpart of a DAG, and the balanced separators that they give.
 
-A path decomposition is a tree decomposition whose tree is a path (document 3, Figure 6): each node is in bags
-``first[node]`` to ``last[node]``, and the two ends of each edge meet in one.
+A path decomposition is a tree decomposition whose tree is a path ("Scheduling Operations on a Computation Graph",
+Figure 6): each node is in bags ``first[node]`` to ``last[node]``, and the two ends of each edge meet in one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The recursive schedule: compute the separator's nodes one after the other, each from its own component.
 
-Document 3, Figures 4, 5 and 8. To have some nodes in memory (the *targets*), with others in memory already (the
+Source: "Scheduling Operations on a Computation Graph", Figures 4, 5 and 8.
+
+To have some nodes in memory (the *targets*), with others in memory already (the
 constraints): take a separator of what is missing; for each of its nodes in topological order have its predecessors in
 memory, execute it, and drop them again; then have the remaining targets in memory; then drop the separator. What lies
 between is computed afresh each time it is needed, so little is ever held: at each level one separator and the

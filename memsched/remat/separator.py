@@ -2,7 +2,9 @@
 
 A tree decomposition has bags of nodes, joined by a tree: each node is in a bag, the two ends of each edge are together
 in one, and the bags of a node are connected. Its width is the size of its largest bag less one. What is removed by
-taking a bag, or what two neighbouring bags share, out of the graph separates the rest (document 3, Figures 3 and 4).
+taking a bag, or what two neighbouring bags share, out of the graph separates the rest.
+
+Source: "Scheduling Operations on a Computation Graph", Figures 3 and 4.
 """
 
 from __future__ import annotations

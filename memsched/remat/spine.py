@@ -1,4 +1,7 @@
-"""Long spines: directed paths through all nodes of a DAG (document 3, Figure 7, claims 7 and 8)."""
+"""Long spines: directed paths through all nodes of a DAG.
+
+Source: "Scheduling Operations on a Computation Graph", Figure 7, claims 7 and 8.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """CP-SAT on the integer program of `formulation`: for what the exact search cannot finish.
 
-One worker searches. On the fused networks of document 1 it is faster than two, and what it finds depends on the seed
-alone unless the time limit cuts it short, so that the same input gives the same order whatever `Limits.workers` says.
+One worker searches. On the fused networks of "Iterative Graph Optimization" it is faster than two, and what it finds
+depends on the seed alone unless the time limit cuts it short, so that the same input gives the same order whatever
+`Limits.workers` says.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def solve(
         hint: A known order; the result is never worse, and is this order when it is optimal.
         lower_bound: Bytes: an order that needs no more than this is good enough and counts as optimal.
         upper_bound: Orders with a larger peak are of no interest, bytes.
-        prune: Fix variables by the topology, document 1's (7) to (10).
+        prune: Fix variables by the topology, the paper's (7) to (10).
         max_variables: Refuse a larger model rather than fill the memory.
 
     Raises:

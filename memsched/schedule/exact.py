@@ -2,7 +2,8 @@
 
 States are downsets, the sets of executed tasks that are closed under predecessors. The search keeps a threshold that
 is a proven lower bound: it rises only when every state reachable under it is exhausted, so the first complete state
-is an optimum and no upper bound is needed. Against document 1's integer program it needs no time index at all.
+is an optimum and no upper bound is needed. Unlike the integer program of "Iterative Graph Optimization", it needs no
+time index at all.
 
 Two facts of liveness carry it. Let f(D) be the residue after downset D.
 

@@ -1,6 +1,6 @@
-"""Document 1's integer program (IV-A) in the variables that CP-SAT solves fastest.
+"""The integer program of "Iterative Graph Optimization" (IV-A) in the variables that CP-SAT solves fastest.
 
-The document's variables, with steps s = 0..n-1: O[i, s], task i runs in step s; T[j, s], buffer j is stored when step
+The paper's variables, with steps s = 0..n-1: O[i, s], task i runs in step s; T[j, s], buffer j is stored when step
 s begins. Its constraints, reconstructed from their description (p(j): the task that creates j; S: sizes; E: extra):
 
     (1)  sum_i O[i, s] = 1                            one task per step
@@ -15,9 +15,9 @@ s begins. Its constraints, reconstructed from their description (p(j): the task 
 Here the sums done[i, s] = sum_{t < s} O[i, t] ("task i runs before step s") take the place of O, which is then
 O[i, s] = done[i, s+1] - done[i, s]. What becomes of the constraints stands where they are stated. T is needed only
 for buffers that several tasks may be the last to read; for the others T[j, s] = done[p(j), s] - done[last reader, s]
-is linear. On the nine networks of the document, fused, this has half the variables and is about ten times faster.
+is linear. On the nine networks of the paper, fused, this has half the variables and is about ten times faster.
 
-Beyond the document: several outputs per task, inputs that stay to the end, order without a tensor, and tasks whose
+Beyond the paper: several outputs per task, inputs that stay to the end, order without a tensor, and tasks whose
 footprint depends on which buffers die in them (in-place writes, hyper-nodes), as `Tasks.excess` says.
 """
 
@@ -93,7 +93,7 @@ def formulate(tasks: Tasks, *, prune: bool = True) -> IntegerProgram | None:
     """Return the integer program for ``tasks``, of which there must be one at least.
 
     Args:
-        prune: Apply (7) to (10); without it every task may run in every step, as in document 1's ablation.
+        prune: Apply (7) to (10); without it every task may run in every step, as in the paper's ablation (V-B4).
 
     Returns:
         None when a task's footprint depends on more dying sets than can be listed.

@@ -22,11 +22,11 @@ def file_order(storage: Storage) -> tuple[int, ...]:
 
 
 def reverse_post_order(storage: Storage) -> tuple[int, ...]:
-    """Return the order of the compilers that know nothing of memory (document 1, V-A2: RPO).
+    """Return the order of the compilers that know nothing of memory ("Iterative Graph Optimization", V-A2: RPO).
 
     A depth-first walk against the edges, from the ops that no other needs in file order; an op comes after its
     predecessors, which are visited in file order: the reverse of the graph in post-order, as TVM and TensorFlow Lite
-    visit an expression. This tie-break gives all nine RPO figures of document 1's networks as rebuilt.
+    visit an expression. This tie-break gives all nine RPO figures of that paper's networks as rebuilt.
     """
     preds = storage.preds
     placed = [False] * len(preds)

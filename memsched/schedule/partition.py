@@ -1,4 +1,6 @@
-"""Memory-aware acyclic partitioning (document 1, IV-C and Algorithm 2): stages that are ordered one by one.
+"""Memory-aware acyclic partitioning: stages that are ordered one by one.
+
+Source: "Iterative Graph Optimization", IV-C and Algorithm 2.
 
 The tasks are dealt out to stages that never fall along an edge, so the stages can be executed one after the other.
 What a boundary between them forces on the schedule is that exactly the tasks before it have run at some moment, and
@@ -46,7 +48,7 @@ def partition(
         parts: Stages; with fewer tasks than that, as many as there are tasks.
         seed: Of the order in which vertices are matched when coarsening.
         memory_aware: Whether to minimise the bytes live across the boundaries; otherwise the levels of the graph are
-            cut into equal shares: the naive partition of document 1, Table V.
+            cut into equal shares: the naive partition of "Iterative Graph Optimization", Table V.
         epsilon: By what fraction a stage's number of tasks may be off the equal share.
         order: A topological order to begin with; without it, the better of two cheap ones.
         stop: Asked now and then; True leaves the cut as it is by then.

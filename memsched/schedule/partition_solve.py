@@ -1,4 +1,6 @@
-"""Ordering the stages of a partition one by one (document 1, Algorithm 2), and judging the whole that they make.
+"""Ordering the stages of a partition one by one, and judging the whole that they make.
+
+Source: "Iterative Graph Optimization", Algorithm 2.
 
 Only stages that can set the peak are searched; the others keep the order that was known before. Each attempt either
 beats the best order so far or ends at the first stage that cannot, so the result is never worse than what it began

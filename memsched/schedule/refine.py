@@ -80,7 +80,7 @@ def run(
     """Improve ``best`` and the bound until they meet, the time is up or every method has ended.
 
     Args:
-        partitions: Document 1's partitioning into so many stages and nothing else; 1: never partition; "auto": where
+        partitions: The paper's partitioning into so many stages and nothing else; 1: never partition; "auto": where
             a proof is not had at once, into as many as the tasks suggest.
     """
     parts = split(search.tasks)

@@ -1,7 +1,7 @@
 """Which part of every tensor each piece of a group computes: shape transfer, with halos recomputed or kept.
 
-Source: "Layer fusion and on-chip reuse", section 3.1, shape transfer (ST): the regions of a group's outputs are handed
-from op to op, last to first. Beyond the document a group may be any DAG, cut along one axis or two, and a tensor's
+Source: "Deep Fusion", section 3.1, shape transfer (ST): the regions of a group's outputs are handed
+from op to op, last to first. Beyond the paper a group may be any DAG, cut along one axis or two, and a tensor's
 halo may be kept from the piece before instead of being computed again.
 """
 

@@ -1,6 +1,6 @@
 """Shape transfer: what a group of ops needs, tensor by tensor, for a region of what the group produces.
 
-Source: "Layer fusion and on-chip reuse", section 3.1, shape transfer (ST): the deduction of each op is called on what
+Source: "Deep Fusion", section 3.1, shape transfer (ST): the deduction of each op is called on what
 its readers need, from the last op to the first. There a group is a chain; here it is any set of ops, and a tensor that
 several ops read is needed in the bounding box of their regions.
 

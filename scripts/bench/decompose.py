@@ -1,4 +1,6 @@
-"""Measure document 3's schedules: widths, separators, peaks and what the repetitions cost.
+"""Measure schedules by decomposition: widths, separators, peaks and what the repetitions cost.
+
+The schedules are those of "Scheduling Operations on a Computation Graph".
 
 Three tables: networks as they are executed for inference, their training graphs, and graphs of known structure whose
 outputs have one byte each. Peaks count in-place writes. ``--growth`` adds seconds on graphs of 1000 ops.
@@ -109,7 +111,7 @@ def _structures() -> Iterator[Graph]:
 
 
 def structure_table() -> Iterator[Part]:
-    """Yield the table of known structures, in units: the recursion as the document states it, and improved."""
+    """Yield the table of known structures, in units: the recursion as the patent states it, and improved."""
     yield Heading("graph", "ops", "width", "kind", "as stated: peak", "executions", "improved: peak", "extra", "~s")
     for graph in _structures():
         storage = Storage.of(graph)

@@ -1,4 +1,4 @@
-"""Measure partitioning and SERENITY's method on the networks of document 1: its tables V and VI, and a comparison.
+"""Measure partitioning and SERENITY's method on the networks of "Iterative Graph Optimization": tables V and VI.
 
 Every network is fused first, and every method begins with the reverse post-order of the fused graph, as Algorithm 2
 does, whatever better order is known.

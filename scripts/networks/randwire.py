@@ -6,7 +6,7 @@ higher number. A node weights its inputs (stack, product with the weights), then
 pointwise convolution, BN. Nodes without inputs read the stage's input with stride 2; the results of nodes without
 readers are averaged. Common sub-expressions are merged, as activations and stackings of the same value.
 
-The document whose figures are reproduced names no seeds: those here were chosen because they give its figures. The
+The paper whose figures are reproduced names no seeds: those here were chosen because they give its figures. The
 mean over the plane gives ``[1, 1280]`` (a ReduceMean), and the classifier is a MatMul and an Add.
 """
 

@@ -259,7 +259,7 @@ def test_analyze_report(run: Run, model: Path) -> None:
     values = json.loads(report.read_text())
     jsonschema.Draft202012Validator(json_schema("report")).validate(values)
     assert {**json.loads(printed.out), "seconds": 0, "passes": 0} == {**values, "seconds": 0, "passes": 0}
-    # Document 1's meaning: four wide tensors of 1 KB, the input, and nothing shared.
+    # The meaning of "Iterative Graph Optimization": four wide tensors of 1 KB, the input, and nothing shared.
     assert values["result"]["peak_bytes"] == 5 * 1024
     assert values["operators"] == {"Concat": 1, "Mul": 4, "ReduceMean": 4}
     assert values["output"] is values["order_guarantee"] is values["verification"] is None

@@ -55,7 +55,7 @@ def conv(channels: int, kernel: int = 3, stride: int = 1, made: int | None = Non
 
 
 def figure() -> Graph:
-    """Conv1 -> Conv2 and Conv3 -> Sum, as in the document's figure of chromosomes: 2 channels of 6 rows."""
+    """Conv1 -> Conv2 and Conv3 -> Sum, as in MemoriaNova's figure of chromosomes: 2 channels of 6 rows."""
     shape = (1, 2, 6, 1)
     return network(
         shape,

@@ -44,7 +44,7 @@ def moved(transfers: tuple[Transfer, ...]) -> set[tuple[int, tuple[int, ...], in
     }
 
 
-# The document's figure, by hand -----------------------------------------------------------------------------------
+# MemoriaNova's figure, by hand -------------------------------------------------------------------------------------
 
 
 def test_figure_step_by_step() -> None:

@@ -153,7 +153,7 @@ def test_a_residual_block_becomes_one_task_beside_another_branch() -> None:
 
 
 def test_fused_blocks_fuse_again() -> None:
-    """Document 1, Figure 6: residual blocks first, then the sequence of the hyper-nodes."""
+    """Iterative Graph Optimization, Figure 6: residual blocks first, then the sequence of the hyper-nodes."""
     nodes = []
     for block in range(3):
         entry = f"e{block - 1}" if block else "x"

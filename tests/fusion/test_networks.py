@@ -1,4 +1,4 @@
-"""Fusion on the networks of document 1 and on large graphs."""
+"""Fusion on the networks of "Iterative Graph Optimization" and on large graphs."""
 
 from __future__ import annotations
 

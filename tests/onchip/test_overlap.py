@@ -1,4 +1,4 @@
-"""What may share bytes: the document's Figures 4 and 5, and a run through memory element by element."""
+"""What may share bytes: Figures 4 and 5 of "Deep Fusion", and a run through memory element by element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of pipelines: its networks are the document's, and its tables say what was found."""
+"""The benchmark of pipelines: its networks are RESPECT's, and its tables say what was found."""
 
 from __future__ import annotations
 

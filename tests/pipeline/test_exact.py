@@ -1,4 +1,4 @@
-"""The exact scheduler: against every schedule there is, on both of its methods, and on the document's ten networks."""
+"""The exact scheduler: against every schedule there is, on both of its methods, and on RESPECT's ten networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape deduction: the document's formulas and figures, tightness, what is refused and why."""
+"""Shape deduction: the formulas of "Deep Fusion" and figures, tightness, what is refused and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reason(graph: Graph, part: Region) -> str:
     return found.reason
 
 
-# The document -----------------------------------------------------------------------------------------------------
+# The paper --------------------------------------------------------------------------------------------------------
 
 FIGURE_5 = one(
     "Conv", [(1, 3, 8, 64)], (1, 16, 3, 31), constant_shape_1=(16, 3, 4, 4), strides=(2, 2), kernel_shape=(4, 4)
@@ -33,7 +33,7 @@ FIGURE_5 = one(
 
 
 def test_convolutions_follow_the_formula_of_section_3_1() -> None:
-    """[b, e) needs [b * stride, (e - 1) * stride + kernel), within the document's [b * stride, e * stride + kernel)."""
+    """[b, e) needs [b * stride, (e - 1) * stride + kernel), within the paper's [b * stride, e * stride + kernel)."""
     for start in range(3):
         for stop in range(start + 1, 4):
             rows = needed(FIGURE_5, region((0, 1), (0, 16), (start, stop), (0, 31))).inputs[0].region

@@ -1,4 +1,4 @@
-"""Document 3's schedules: its worked example, the theory's bounds, and every schedule executed by another simulator."""
+"""Schedules by decomposition: the patent's example, the theory's bounds, and each executed by another simulator."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.small_models import floats, model_of
 
 
 def example() -> Graph:
-    """The document's Figure 1: 103 -> 105 -> 107 -> 109, 105 -> 109, 103 -> 111, 109 -> 111."""
+    """Return the patent's Figure 1: 103 -> 105 -> 107 -> 109, 105 -> 109, 103 -> 111, 109 -> 111."""
     names = ["103", "105", "107", "109", "111"]
     tensors = tuple(Tensor(f"t{name}", 1, (1,), "int8") for name in names)
     reads = {0: (), 1: (0,), 2: (1,), 3: (2, 1), 4: (3, 0)}

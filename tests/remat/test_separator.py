@@ -27,7 +27,7 @@ def edges(preds: Preds) -> list[tuple[int, int]]:
 
 
 def check_tree(bags: Sequence[Sequence[int]], links: Sequence[tuple[int, int]], preds: Preds) -> None:
-    """Check the three properties of a tree decomposition (document 3)."""
+    """Check the three properties of a tree decomposition."""
     members = [set(bag) for bag in bags]
     assert set().union(*members) == set(range(len(preds)))
     assert all(any({before, after} <= bag for bag in members) for before, after in edges(preds))

@@ -1,4 +1,4 @@
-"""CP-SAT on document 1's integer program, against its text and against brute force."""
+"""CP-SAT on the integer program of "Iterative Graph Optimization", against its text and against brute force."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_windows_are_those_of_figure_4() -> None:
     assert program is not None
     op = next(task for task, members in enumerate(tasks.members) if members == (4,))
     steps = range(1, 11)
-    # With 4 ancestors and 2 descendants it runs in steps 5 to n - 2, counted from 1 as the document does.
+    # With 4 ancestors and 2 descendants it runs in steps 5 to n - 2, counted from 1 as the paper does.
     assert (steps[program.earliest[op]], steps[program.latest[op]]) == (5, len(tasks) - 2)
     free = formulate(tasks, prune=False)
     assert free is not None

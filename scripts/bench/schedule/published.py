@@ -20,8 +20,8 @@ class Published:
 
     Attributes:
         baseline: Peak of the reverse post-order.
-        best: Peak of that document's own schedule.
-        seconds: Of that document's own scheduling.
+        best: Peak of that paper's own schedule.
+        seconds: Of that paper's own scheduling.
         target: Seconds that scheduling may take here: a tenth of ``seconds`` where that is above 5 s.
         reproduced: Whether the network as rebuilt here has the published baseline. The published AmoebaNet-A could
             not be identified.
