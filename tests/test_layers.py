@@ -15,6 +15,8 @@ import memsched
 
 ROOT = Path(memsched.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
+# The orchestration of commands/optimize is being named anew with its rewrites.
+NAMED = [path for path in MODULES if path.relative_to(ROOT).parts[:2] != ("commands", "optimize")]
 LONGEST_MODULE = 500
 
 FLOORS = {
@@ -183,3 +185,34 @@ def test_types_of_reports_are_not_loaded_before_a_command_needs_them(module: str
     code = f"import sys, {module}; print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+PARTICIPLES = {
+    "Asked", "Built", "Chosen", "Condensed", "Distributed", "Dropped", "Executed", "Followed", "Found",
+    "Given", "Grouped", "Joined", "Judged", "Lowered", "Merged", "Mirrored", "Needed", "Ordered", "Permitted",
+    "Pinned", "Placed", "Planned", "Predicted", "Prepared", "Proven", "Reached", "Rematerialised",
+    "Rewritten", "Scaled", "Settled", "Shifted", "Solved", "Sorted", "Staged", "Stored", "Strided", "Taken",
+    "Tiled", "Traced", "Transposed", "Wanted", "Written",
+}  # fmt: skip
+
+
+def class_names(path: Path) -> list[str]:
+    """Return the names of a module's classes, without the underscore of private ones."""
+    return [
+        one.name.lstrip("_")
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(one, ast.ClassDef)
+    ]
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in NAMED:
+        for name in class_names(path):
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("path", NAMED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_types_are_named_by_nouns(path: Path) -> None:
+    assert PARTICIPLES.isdisjoint(class_names(path))

@@ -74,7 +74,7 @@ def schedule_graph(
     if partitions != "auto" and partitions < 1:
         raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
     dag.validate(graph)
-    state = _State(storage or Storage.of(graph), run)
+    state = _PortfolioState(storage or Storage.of(graph), run)
     state.cheap_orders(["file"] if solver == "file" else list(ORDERS))
     fused = state.fuse() if solver != "file" else None
     searched = fused is not None and solver != "greedy"
@@ -85,7 +85,7 @@ def schedule_graph(
     return state.result(fused, segments)
 
 
-class _State:
+class _PortfolioState:
     """One call's state: the incumbent, the bound, and what was recorded on the way."""
 
     def __init__(self, storage: Storage, run: Run) -> None:
