@@ -17,7 +17,7 @@ _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)")
 _COPIES = "repository/"
 _LISTING = "index.md"
 """Of a folder that a page links to."""
-_ALWAYS = ("SECURITY.md", "CHANGELOG.md")
+_ALWAYS = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")
 """Pages that the navigation names."""
 
 
