@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from memsched.graph.model import Graph
 __all__ = [
     "ancestor_bitsets",
     "descendant_bitsets",
+    "in_order",
     "predecessors",
     "producers",
     "separating_nodes",
@@ -19,6 +21,16 @@ __all__ = [
     "topological_order",
     "validate",
 ]
+
+
+def in_order(graph: Graph, order: Sequence[int]) -> Graph:
+    """Return ``graph`` with its ops in the given order."""
+    place_of = {op: step for step, op in enumerate(order)}
+    return dataclasses.replace(
+        graph,
+        ops=tuple(graph.ops[op] for op in order),
+        dependencies=tuple((place_of[before], place_of[after]) for before, after in graph.dependencies),
+    )
 
 
 def producers(graph: Graph) -> list[int]:

@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.commands.optimize import finish
 from memsched.commands.optimize import optimize as compiler
 from memsched.commands.optimize.optimize import optimize
 from memsched.formats.onnx import dimensions
@@ -133,7 +134,7 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
         written = write(*arguments, **options)
         return dataclasses.replace(written, model=reopened(written.model))
 
-    monkeypatch.setattr(compiler, "write_model", careless)
+    monkeypatch.setattr(finish, "write_model", careless)
     (tmp_path / "ffn.onnx").write_bytes(ffn())
     arguments = ("--dim", "B=1", "--dim", "N=512", "--allow", "reorder,inplace,tile", "--time-limit", 3)
     done = run("optimize", tmp_path / "ffn.onnx", *arguments)

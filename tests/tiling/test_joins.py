@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import memsched
-from memsched.commands.optimize.tile import dialect_of, read_back
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import rewriter
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
+from memsched.planning.rewrite import dialect_of, read_back
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import memsched
-from memsched.commands.optimize.tile import dialect_of
+from memsched.planning.rewrite import dialect_of
 from memsched.regions.rules import Refusal
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces

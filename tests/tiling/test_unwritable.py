@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import memsched
-from memsched.commands.optimize import tile as rewriting
+from memsched.commands.optimize import rewritten as rewriting
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
+from memsched.planning.rewrite import read_back
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 ROWS = 8
@@ -40,7 +41,7 @@ def network() -> bytes:
 
 def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) -> dict[str, Any]:
     """Optimise in pieces where no file can hold a piece of the op that makes ``bad``."""
-    write = rewriting.read_back
+    write = read_back
 
     def failing(module: Any, graph: Graph, *rest: Any) -> Any:
         made = {(op.origin or "").partition("#")[0] for op in graph.ops if op.region is not None}

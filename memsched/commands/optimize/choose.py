@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import msgspec
 
 from memsched.commands.optimize.place import Placed, Request, place
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.tile import Rewritten
+from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
+from memsched.commands.optimize.rewritten import apply, rank
 from memsched.formats.module import LoadOptions, Module
 from memsched.planning.values import TargetModule
 
@@ -56,6 +58,9 @@ class Final:
         data: Its file before orders are written.
         prepared: With the baselines of the model as given.
         rewritten: It is not the model as given.
+        extra_work: Work that the model as given does not have, as a part of its own: multiply-accumulates for pieces,
+            for repetitions bytes moved as well.
+        extra_macs: Multiply-accumulates that it does not have.
     """
 
     module: Module
@@ -64,14 +69,8 @@ class Final:
     placed: Placed
     rewrites: Rewrites = field(default_factory=Rewrites)
     rewritten: bool = False
-
-    @property
-    def extra_work(self) -> float:
-        """Work that the model as given does not have, in percent of its own; bytes moved count for repetitions."""
-        tiling, remat = self.rewrites.tiling, self.rewrites.remat
-        pieces = tiling.extra_macs_percent if tiling is not None and tiling.applied else 0.0
-        again = remat.extra_work_percent if remat is not None and remat.applied else 0.0
-        return pieces + again
+    extra_work: Fraction = Fraction(0)
+    extra_macs: int = 0
 
 
 def find(
@@ -134,12 +133,7 @@ def _settled(final: Final, request: Request, budget: int) -> bool:
 
 def _better(first: Final, second: Final, budget: int) -> Final:
     """Return what meets the budget with the least extra work; of what does not, what requires least."""
-    return min(first, second, key=lambda final: _rank(final, budget))
-
-
-def _rank(final: Final, budget: int) -> tuple[float, float]:
-    required = final.placed.required
-    return (final.extra_work, required) if required <= budget else (float("inf"), required)
+    return min(first, second, key=lambda final: rank(final.placed, final.extra_work, budget))
 
 
 def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
@@ -160,39 +154,52 @@ def _met(final: Final, budget: int | None) -> bool:
 
 
 def _tiled(final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted) -> Final:
-    from memsched.commands.optimize.tile import tile
+    from memsched.commands.optimize.tile import TileRewrite
 
-    found, section = tile(
-        *(final.module, final.prepared, final.placed, options),
-        request.within(_TILING_SHARE) if permitted.remat else request,
-        percent=permitted.extra_percent,
-        budget=budget,
-    )
-    extra = found.extra_macs if found else 0
-    return _with(final, found, dataclasses.replace(final.rewrites, tiling=section, extra_macs=extra))
+    request = request.within(_TILING_SHARE) if permitted.remat else request
+    return _rewritten(TileRewrite, final, options, request, budget, permitted)
 
 
 def _recomputed(
     final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted
 ) -> Final:
-    from memsched.commands.optimize.recompute import recompute
+    from memsched.commands.optimize.recompute import RematRewrite
 
+    return _rewritten(RematRewrite, final, options, request, budget, permitted)
+
+
+def _rewritten(
+    make: Maker[Part],
+    final: Final,
+    options: LoadOptions,
+    request: Request,
+    budget: int | None,
+    permitted: Permitted,
+) -> Final:
+    """Return ``final`` rewritten further where that requires less; with the report's section on it either way."""
     done = sum(op.macs for op in final.module.graphs[0].ops)
-    used = 100 * final.rewrites.extra_macs / done if done else 0.0
-    found, section = recompute(
-        *(final.module, final.prepared, final.placed, options, request),
+    used = 100 * final.extra_macs / done if done else 0.0
+    result = apply(
+        make,
+        RewriteBase(final.module, final.prepared, final.placed, options),
+        request,
         percent=max(0.0, permitted.extra_percent - used),
         budget=budget,
+        before=final.rewrites,
     )
-    extra = final.rewrites.extra_macs + (found.extra_macs if found else 0)
-    return _with(final, found, dataclasses.replace(final.rewrites, remat=section, extra_macs=extra))
-
-
-def _with(final: Final, found: Rewritten | None, rewrites: Rewrites) -> Final:
-    if found is None:
-        return dataclasses.replace(final, rewrites=rewrites)
-    prepared = dataclasses.replace(found.prepared, baselines=final.prepared.baselines)
-    return Final(found.module, found.data, prepared, found.placed, rewrites, rewritten=True)
+    model = result.model
+    if model is None:
+        return dataclasses.replace(final, rewrites=result.rewrites)
+    return Final(
+        module=model.module,
+        data=model.data,
+        prepared=dataclasses.replace(model.prepared, baselines=final.prepared.baselines),
+        placed=model.placed,
+        rewrites=result.rewrites,
+        rewritten=True,
+        extra_work=final.extra_work + result.extra_work,
+        extra_macs=final.extra_macs + model.extra_macs,
+    )
 
 
 def _compared(placed: Placed, given: Placed) -> Placed:

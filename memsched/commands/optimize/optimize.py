@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
-from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Final, Permitted, find
+from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permitted, find
+from memsched.commands.optimize.finish import refuted, run_both, told_apart, write
 from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.place import Placed, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
@@ -17,20 +18,19 @@ from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.trials import Asked, Given, suggestions
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
-from memsched.commands.verify import ModelComparison, compare, verify_written
+from memsched.commands.verify import ModelComparison, compare
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.graph.dag import in_order
 from memsched.planning.orders import plan_allocation, plan_module
 from memsched.planning.values import TargetModule
-from memsched.planning.write import check_request, write_model
-from memsched.report.outputs import TOLERANCE
+from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
@@ -140,7 +140,7 @@ def analyze(
     if frontier:
         solver = "auto" if reorder else "file"
         request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
-        found = find_frontier(module, prepared, request, Permitted(tile, remat, max_extra_macs))
+        found = find_frontier(module, prepared, options, request, Permitted(tile, remat, max_extra_macs))
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
@@ -249,28 +249,15 @@ def optimize(
     request = Request(within, solver, partitions, opening, within.deadline())
     permitted = Permitted(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
-    plans, allocation, chosen = final.placed.plans, final.placed.allocation, final.placed.chosen
-    main = plans[0]
+    main = final.placed.plans[0]
     interrupted = request.stopped()
     pools = plan_pools(main, prepared.target, run.quiet())
-    written = write_model(
-        final.module,
-        final.data,
-        plans,
-        options,
-        guarantee=order_guarantee,
+    written, facts = write(
+        *(module, final, options, opening),
         control_dependencies=control_dependencies,
-        target=prepared.target.name,
-        keep=chosen is not None and chosen.keep,
+        tflm_plan=tflm_plan,
         promised=budget_bytes is not None,
     )
-    if chosen:
-        written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
-    if final.rewritten:
-        written = _with_fixed_dimensions(module, written)
-    given = module if final.rewritten else None
-    runtime = runtime_of(final.module, prepared.target, opening)
-    written, facts = runtime.finish(final.module, written, plans, options, plan=plan, asked=tflm_plan, given=given)
     figures = _figures(module, prepared, opening, final.placed.required)
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
@@ -279,25 +266,20 @@ def optimize(
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
-        try:
-            run.tell("verification", main.schedule.peak, None if final.rewritten else main.schedule.lower_bound)
-            verification, notes = verify_written(
-                *(final.module, data, written, options),
-                seed=seed,
-                tolerance=TOLERANCE if final.rewritten else 0.0,
-                predicted=figures.get("litert"),
-            )
-        except KeyboardInterrupt:
-            if stop is None:
-                raise
-            interrupted, notes = True, ("the verification was interrupted",)
+        verification, notes, ended = run_both(
+            *(final, data, written, options, run),
+            seed=seed,
+            predicted=figures.get("litert"),
+            may_end=stop is not None,
+        )
+        interrupted = interrupted or ended
     outcome = Outcome(
         *(
             "optimize",
             module,
             final.prepared,
-            plans,
-            allocation,
+            final.placed.plans,
+            final.placed.allocation,
             budget_bytes,
             written,
             output,
@@ -309,31 +291,26 @@ def optimize(
         pools=pools,
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
+        extra_macs=final.extra_macs,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
         litert=figures.get("litert"),
         session=figures.get("session"),
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
-    if verification is not None and _refuted(verification, rewritten=final.rewritten):
-        raise OutputsDifferError(_differ(verification, final), report)
+    if verification is not None and refuted(verification, rewritten=final.rewritten):
+        raise OutputsDifferError(told_apart(verification, final), report)
     return OptimizeResult(
         model=written.model,
         report=report,
         schedule=main.schedule,
-        allocation=allocation,
+        allocation=final.placed.allocation,
         module=module,
         graph=main.graph,
         verification=verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=interrupted,
     )
-
-
-def _with_fixed_dimensions(module: Module, written: ModelBytes) -> ModelBytes:
-    """Return a rewritten model with the dimensions that ``module``, as given, leaves open and it does not."""
-    fixed = format_of(module).fixed_dimensions(module, written.model)
-    return dataclasses.replace(written, unchanged=False, fixed=fixed)
 
 
 def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False) -> tuple[str, ...]:
@@ -394,7 +371,6 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
     """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
     if not target.on_chip_bytes:
         return None
-    from memsched.commands.optimize.tile import in_order
     from memsched.onchip.plan import plan
 
     return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
@@ -402,16 +378,6 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
 
 def _prepare(module: Module, name: str | None, in_place: bool) -> TargetModule:
     return prepare(module, load_target(name or default_target(module.format)), in_place=in_place)
-
-
-def _refuted(verification: Verification, *, rewritten: bool) -> bool:
-    """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
-    if any(one.outcome == "wrong" for one in verification.other_sizes):
-        return True
-    if verification.outputs_equal is not False:
-        return False
-    error = verification.relative_error
-    return not rewritten or error is None or error > TOLERANCE
 
 
 def _check_percentage(percent: float) -> None:
@@ -435,26 +401,6 @@ def _budget_bytes(
     given = required_as_given(module, prepared, opening)
     size = budget.of(given)
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
-
-
-def _differ(verification: Verification, final: Final) -> str:
-    wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
-    if wrong is not None:
-        return (
-            f"the optimised model is wrong in {verification.runtime} at {wrong.dimension} = {wrong.size}, a size that "
-            f"the model as given leaves open ({wrong.reason}): no model is written; please report it"
-        )
-    if final.rewritten:
-        error = verification.relative_error
-        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted"
-        return (
-            f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
-            f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"
-        ).rstrip()
-    return (
-        f"the reordered model's outputs differ in {verification.runtime} (by up to {verification.max_abs_error}): "
-        f"no model is written; please report it. {verification.reason or ''}".rstrip()
-    )
 
 
 def verify(

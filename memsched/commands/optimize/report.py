@@ -64,15 +64,10 @@ __all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section", "
 
 @dataclass(frozen=True, slots=True)
 class Rewrites:
-    """What was done beside ordering; the report's sections of these names.
-
-    Attributes:
-        extra_macs: Multiply-accumulates that the model as given does not have.
-    """
+    """What was done beside ordering, or tried: the report's sections of these names."""
 
     tiling: TilingSection | None = None
     remat: RematSection | None = None
-    extra_macs: int = 0
 
     def described(self) -> str:
         """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
@@ -95,6 +90,7 @@ class Outcome:
         prepared: With the baselines of the model as given.
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
+        extra_macs: Multiply-accumulates that it has beside the model as given.
         litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
         session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
             with; None for another runtime.
@@ -115,6 +111,7 @@ class Outcome:
     pools: PoolPlan | None = None
     rewritten: Module | None = None
     rewrites: Rewrites = field(default_factory=Rewrites)
+    extra_macs: int = 0
     on_chip: OnChipSection | None = None
     frontier: Sequence[FrontierRow] | None = None
     litert: tuple[int, int] | None = None
@@ -152,7 +149,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
         frontier=outcome.frontier,
-        extra_macs=outcome.rewrites.extra_macs,
+        extra_macs=outcome.extra_macs,
         on_chip=outcome.on_chip,
         litert=outcome.litert,
         session=outcome.session,

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from memsched.check.schedule import check_schedule
 from memsched.commands.optimize.choose import Permitted
 from memsched.commands.optimize.place import Placed, Request, place, prepare, required_as_given, required_for
+from memsched.commands.optimize.rewrite import RewriteBase
+from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage, evaluate
@@ -206,18 +208,11 @@ class _Trials:
         most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
         if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
             return
-        from memsched.commands.optimize.tile import attempt
+        from memsched.commands.optimize.tile import TileRewrite
 
         least = self._given.placed.required
         for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
-            found = attempt(
-                self._given.module,
-                self._given.prepared,
-                self._given.placed,
-                self._given.options,
-                self._given.request,
-                percent=percent,
-            )
+            found = attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)
             if found is None or found.placed.required >= least or not self._pays(found.module, found.placed.required):
                 continue
             least = found.placed.required
@@ -225,6 +220,16 @@ class _Trials:
             yield self._suggest(
                 self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
             )
+
+    @property
+    def _base(self) -> RewriteBase:
+        return RewriteBase(self._given.module, self._given.prepared, self._given.placed, self._given.options)
+
+    def _until(self) -> Request:
+        """Return a request for a search that ends by its effort, or by being stopped."""
+        run = self._given.request.run
+        run = dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=None))
+        return dataclasses.replace(self._given.request, run=run)
 
     def _pays(self, module: Module, required: int) -> bool:
         """Whether a file needs less in all: each piece may cost bytes that a runtime keeps beside the arena."""
@@ -236,26 +241,14 @@ class _Trials:
         """Try to compute values again."""
         if self._given.asked.permitted.remat or len(self._given.module.graphs[0].ops) > _REMAT_OPS:
             return
-        from memsched.commands.optimize.recompute import attempt
+        from memsched.commands.optimize.recompute import RematRewrite
 
         polls = itertools.count()
-        run = self._given.request.run
-        counted = dataclasses.replace(
-            run,
-            limits=dataclasses.replace(run.limits, time_limit=None),
-            stop=lambda: next(polls) > _REMAT_POLLS or run.stop(),
-        )
+        run = self._until().run
+        counted = dataclasses.replace(run, stop=lambda: next(polls) > _REMAT_POLLS or run.stop())
         request = dataclasses.replace(self._given.request, run=counted)
         percent = self._given.asked.permitted.extra_percent
-        found = attempt(
-            self._given.module,
-            self._given.prepared,
-            self._given.placed,
-            self._given.options,
-            request,
-            self._given.request,
-            percent=percent,
-        )
+        found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
         if found is not None and self._pays(found.module, found.placed.required):
             required = found.placed.required
             yield self._suggest(self._given.asked.command(add=("remat",)), required, "values computed again", percent)

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize import finish
 from memsched.commands.results import OutputsDifferError
 from memsched.errors import UsageError
 from memsched.runtimes.values import Verification
@@ -164,7 +164,7 @@ def test_the_same_bytes_come_out_each_time(tmp_path: Path) -> None:
 
 def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
-    monkeypatch.setattr(compiler, "verify_written", lambda *_, **__: (wrong, ()))
+    monkeypatch.setattr(finish, "verify_written", lambda *_, **__: (wrong, ()))
     cut = r"with 1 group of layers in pieces \(tile\), the model's outputs differ in onnxruntime 0 by 2.5e-01 of their"
     with pytest.raises(OutputsDifferError, match=cut + " largest magnitude, 1e-05 is permitted") as caught:
         memsched.optimize(convolutions(), tile=True, effort=2)

@@ -16,22 +16,22 @@ from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connect
 
 
 def rewrites() -> st.SearchStrategy[Step]:
-    work = st.integers(0, 6).map(float)
+    work = st.integers(0, 6)
     return st.builds(Step, st.integers(0, 12), work, work, st.sampled_from(["tile", "remat"]))
 
 
 @given(st.integers(0, 12), st.lists(rewrites(), max_size=8))
 def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: list[Step]) -> None:
-    steps = least([Step(peak, 0.0, 0.0, "order"), *others])
-    assert steps[0] == Step(peak, 0.0, 0.0, "order")
-    assert all(one.peak_bytes > other.peak_bytes for one, other in itertools.pairwise(steps))
-    assert all(one.extra_work_percent <= other.extra_work_percent for one, other in itertools.pairwise(steps))
+    steps = least([Step(peak, 0, 0, "order"), *others])
+    assert steps[0] == Step(peak, 0, 0, "order")
+    assert all(one.peak > other.peak for one, other in itertools.pairwise(steps))
+    assert all(one.extra_work <= other.extra_work for one, other in itertools.pairwise(steps))
     assert set(steps[1:]) <= set(others)
     for budget in range(13):
         # A larger budget never costs more, and what is known to fit is never dearer than any step that was given.
-        known = [step.extra_work_percent for step in steps if step.peak_bytes <= budget]
-        given_ = [step.extra_work_percent for step in others if step.peak_bytes <= budget]
-        assert min(known, default=99.0) <= min(given_, default=99.0)
+        known = [step.extra_work for step in steps if step.peak <= budget]
+        given_ = [step.extra_work for step in others if step.peak <= budget]
+        assert min(known, default=99) <= min(given_, default=99)
 
 
 def frontier(data: bytes, **more: Any) -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
-from memsched.commands.optimize import recompute
-from memsched.commands.optimize import tile as rewriting
+from memsched.commands.optimize import rewritten as rewriting
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
+from memsched.planning.rewrite import read_back
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.remat import proof_of, remat_lines
 from tests.small_models import floats, model_of
@@ -171,14 +171,14 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
     whole = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     assert whole["remat"]["applied"]
     copies = {copy["op"] for copy in whole["remat"]["copies"]}
-    write = rewriting.read_back
+    write = read_back
 
     def failing(module: Any, graph: Graph, *rest: Any) -> Any:
         if copies & {op.origin for op in graph.ops}:
             raise fault("RESHAPE 2304 != 2295")
         return write(module, graph, *rest)
 
-    monkeypatch.setattr(recompute, "read_back", failing)
+    monkeypatch.setattr(rewriting, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     assert left["remat"]["refusals"] == ["RESHAPE 2304 != 2295"]
     assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]

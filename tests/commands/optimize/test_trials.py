@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched.commands.optimize import tile, trials
+from memsched.commands.optimize import trials
 from memsched.commands.optimize.choose import Permitted
 from memsched.errors import InternalError
 from tests import small_models
@@ -147,7 +147,7 @@ def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monke
     def refused(*_: Any, **__: Any) -> None:
         raise InternalError("the file does not hold the graph")
 
-    monkeypatch.setattr(tile, "attempt", refused)
+    monkeypatch.setattr(trials, "attempt", refused)
     done = run("optimize", path, "--no-verify")
     assert done.code == 0
     assert "pieces" not in done.out
@@ -155,13 +155,13 @@ def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monke
 
 def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(tile, "attempt", lambda *_, **__: tried.append("pieces"))
+    monkeypatch.setattr(trials, "attempt", lambda make, *_, **__: tried.append(make.__name__))
     monkeypatch.setattr(trials, "_PIECES_OPS", 1)
     assert memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"] == []
-    assert not tried
+    assert tried == ["RematRewrite"]
     monkeypatch.setattr(trials, "_PIECES_OPS", 2)
     memsched.analyze(convolutions(), words=("analyze", "-"))
-    assert tried == ["pieces", "pieces"]
+    assert tried[1:] == ["TileRewrite", "TileRewrite", "RematRewrite"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 import memsched
-from memsched.commands.optimize.tile import read_back
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
+from memsched.planning.rewrite import read_back
 from memsched.report.console import findings
 from memsched.report.header import arena_header
 from memsched.report.schema import json_schema

@@ -1,0 +1,159 @@
+"""What a rewrite is: within limits it searches, builds a graph of what it found, and describes that in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from memsched.commands.optimize.place import Placed, Request
+from memsched.commands.optimize.report import Rewrites
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.dag import in_order
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+from memsched.planning.rewrite import dialect_of, plain
+from memsched.planning.values import TargetModule
+
+__all__ = ["Maker", "Part", "Rewrite", "RewriteBase", "RewritePoint"]
+
+Part = TypeVar("Part", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteBase:
+    """The model that a rewrite starts from, which may itself have been rewritten before.
+
+    Attributes:
+        placed: Its orders and addresses; a rewrite's result requires less, or there is none.
+    """
+
+    module: Module
+    prepared: TargetModule
+    placed: Placed
+    options: LoadOptions
+
+    @property
+    def given(self) -> Graph:
+        """The main graph as one that is given: its ops say nothing of what they were made from."""
+        return plain(self.module).graphs[0]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The order of the main graph's ops."""
+        return self.placed.plans[0].schedule.order
+
+    @property
+    def peak(self) -> int:
+        """Bytes, by liveness."""
+        return self.placed.plans[0].schedule.peak
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the format says what rewrites add."""
+        return dialect_of(self.module, self.prepared.target)
+
+    @property
+    def executed(self) -> Graph:
+        """The same with its ops in the order of execution."""
+        return in_order(self.given, self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePoint(Generic[Part]):
+    """What a search for one kind of rewrite found, in exact figures.
+
+    Attributes:
+        peak: Bytes, by liveness.
+        work: Extra work, in the unit of the rewrite's `Rewrite.total`.
+        extra_macs: Multiply-accumulates that the graph searched does not have.
+        way: What `Rewrite.build` makes of the graph.
+    """
+
+    peak: int
+    work: int
+    extra_macs: int
+    way: tuple[Part, ...]
+
+
+class Rewrite(Protocol[Part]):
+    """One kind of rewrite of one model within one request: its search, the graphs that it leads to, its report."""
+
+    @property
+    def graph(self) -> Graph:
+        """What points are built from, its ops in order of execution."""
+
+    @property
+    def total(self) -> int:
+        """The work of that graph, as `RewritePoint.work` counts it."""
+
+    @property
+    def share(self) -> float:
+        """Of what is left of the time, for orders and addresses of one model.
+
+        It is made in a good order, and more may follow.
+        """
+
+    @property
+    def small(self) -> bool:
+        """Whether what is found is written however little time there is: the search is complete, and all is quick."""
+
+    @property
+    def told_as_stored(self) -> bool:
+        """Whether what models require in the order in which they are made tells which are worth placing."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the search ended before its time was up."""
+
+    def search(self, meets: Callable[[RewritePoint[Part]], bool]) -> Sequence[RewritePoint[Part]]:
+        """Search, or go on with it, and return the permitted points to make models of: rising work, falling peaks.
+
+        It may pause early, to leave time for these models.
+
+        Args:
+            meets: Whether a point's model meets the budget, which may be asked of points underway.
+        """
+
+    def search_out(self) -> Sequence[RewritePoint[Part]]:
+        """Search until nothing is left or the time is up, and return the permitted points."""
+
+    def goes_on(self, *, met: bool, seconds: float) -> bool:
+        """Return whether `search` shall be called again.
+
+        Args:
+            met: The best model so far meets the budget.
+            seconds: What making models of the last points took.
+        """
+
+    def drop(self, reasons: Mapping[tuple[Part, ...], str], *, last: bool) -> None:
+        """Leave out what cannot be written, with the reasons; `search` then returns what is left.
+
+        Args:
+            last: There is no time to search for anything in its place.
+        """
+
+    def parts(self, way: tuple[Part, ...]) -> Sequence[tuple[Part, ...]]:
+        """Return what may be done alone of a way; empty where it does nothing but order."""
+
+    def build(self, way: tuple[Part, ...]) -> Graph:
+        """Return `graph` rewritten."""
+
+    def cost(self, point: RewritePoint[Part]) -> int:
+        """Return a point's extra work in multiply-accumulates and bytes moved, in which all rewrites compare."""
+
+    def describe(
+        self, before: Rewrites, used: RewritePoint[Part] | None, extra_macs: int, read: Callable[[Graph], Module]
+    ) -> Rewrites:
+        """Return ``before`` with the report's section on this rewrite.
+
+        Args:
+            used: What the model was rewritten to; None where it was not.
+            extra_macs: Multiply-accumulates that it then has beside those of `graph`.
+            read: Writes a rewritten graph and reads it back; raises as `read_back` does.
+        """
+
+
+Maker = Callable[[RewriteBase, Request, float, "int | None"], Rewrite[Part]]
+"""Makes a rewrite of a model: within a request, up to a percentage of extra work, for a budget (bytes) if there is one:
+then the least work that meets it is sought, else the least peak."""

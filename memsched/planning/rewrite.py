@@ -1,0 +1,81 @@
+"""A model's file with a graph that was rewritten, read back and checked before anything is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from memsched.check.rewrite import check_rewrite, check_written
+from memsched.errors import InternalError, MemschedError
+from memsched.formats.files import load_module
+from memsched.formats.known import format_of
+from memsched.formats.module import LoadOptions, Module
+from memsched.graph.dialect import Dialect
+from memsched.graph.model import Graph
+from memsched.runtimes.known import runtime_of
+from memsched.targets.model import Target
+
+__all__ = ["dialect_of", "plain", "read_back", "with_origins"]
+
+
+def dialect_of(module: Module, target: Target) -> Dialect:
+    """Return how the module's format says what rewrites add, within what the target's runtime takes."""
+    return dataclasses.replace(format_of(module).dialect(module), most_joined=target.most_join_inputs)
+
+
+def plain(module: Module) -> Module:
+    """Return ``module``, which may have been rewritten before, as one that is given: no op has an origin."""
+    graph = module.graphs[0]
+    if all(op.origin is None and op.region is None for op in graph.ops):
+        return module
+    ops = tuple(dataclasses.replace(op, origin=None, region=None) for op in graph.ops)
+    return dataclasses.replace(module, graphs=(dataclasses.replace(graph, ops=ops), *module.graphs[1:]))
+
+
+def read_back(
+    module: Module, graph: Graph, options: LoadOptions, target: Target, go_on: Callable[[], None] = lambda: None
+) -> tuple[Module, bytes]:
+    """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
+
+    Args:
+        target: Whose runtime shall take all that was added.
+        go_on: Called between the steps; may raise to give up.
+
+    Returns:
+        The module, whose ops say what they were made from, and the file's bytes.
+
+    Raises:
+        InternalError: The file does not hold the graph.
+        ModelError: The target's runtime would refuse an operator that ``module`` does not have in such a form.
+    """
+    check_rewrite(module.graphs[0], graph)
+    form = format_of(module)
+    data = form.rewrite(module, graph)
+    go_on()
+    try:
+        again = load_module(data, module.path, dataclasses.replace(options, settled=True))
+    except MemschedError as error:
+        raise InternalError(f"the rewritten model cannot be read back: {error}") from error
+    go_on()
+    runtime_of(again, target).check_kernels(module, again)
+    found = again.graphs[0]
+    check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
+    ops = tuple(
+        dataclasses.replace(op, origin=made.origin, region=made.region)
+        for op, made in zip(found.ops, graph.ops, strict=True)
+    )
+    return dataclasses.replace(again, graphs=(dataclasses.replace(found, ops=ops), *again.graphs[1:])), data
+
+
+def with_origins(again: Module, before: Module) -> Module:
+    """Return ``again``, a rewritten ``before``, with ops that say what they were made from in the first place."""
+    known = {op.name: op for op in before.graphs[0].ops}
+    sources = [known.get(op.origin or op.name, op) for op in again.graphs[0].ops]
+    ops = tuple(
+        dataclasses.replace(
+            op, origin=source.origin or op.origin, region=source.region if op.region is None else op.region
+        )
+        for op, source in zip(again.graphs[0].ops, sources, strict=True)
+    )
+    graph = dataclasses.replace(again.graphs[0], ops=ops)
+    return dataclasses.replace(again, graphs=(graph, *again.graphs[1:]))
