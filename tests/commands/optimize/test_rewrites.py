@@ -21,7 +21,7 @@ from memsched.remat.rewrite import rematerialise
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
-from tests.test_final import UNIT, skip_connection
+from tests.commands.optimize.test_choose import UNIT, skip_connection
 
 Way = tuple[str, ...]
 
