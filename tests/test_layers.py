@@ -15,8 +15,6 @@ import memsched
 
 ROOT = Path(memsched.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
-# The orchestration of commands/optimize is being named anew with its rewrites.
-NAMED = [path for path in MODULES if path.relative_to(ROOT).parts[:2] != ("commands", "optimize")]
 LONGEST_MODULE = 500
 
 FLOORS = {
@@ -207,12 +205,12 @@ def class_names(path: Path) -> list[str]:
 
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
-    for path in NAMED:
+    for path in MODULES:
         for name in class_names(path):
             places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-@pytest.mark.parametrize("path", NAMED, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_types_are_named_by_nouns(path: Path) -> None:
     assert PARTICIPLES.isdisjoint(class_names(path))

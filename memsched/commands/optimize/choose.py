@@ -11,14 +11,14 @@ from fractions import Fraction
 
 import msgspec
 
-from memsched.commands.optimize.place import Placed, Request, place
+from memsched.commands.optimize.place import ModulePlan, Request, place
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
 from memsched.commands.optimize.rewritten import apply, rank
 from memsched.formats.module import LoadOptions, Module
 from memsched.planning.values import TargetModule
 
-__all__ = ["MOST_EXTRA_MACS", "Final", "Permitted", "find"]
+__all__ = ["MOST_EXTRA_MACS", "FinalModel", "Permissions", "find"]
 
 MOST_EXTRA_MACS = 10_000
 """The most extra work that can be permitted, in percent of the model's."""
@@ -37,7 +37,7 @@ _TILING_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Permitted:
+class Permissions:
     """What may be done to the model beside ordering it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Permitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class FinalModel:
     """A model with orders and addresses.
 
     Attributes:
@@ -66,7 +66,7 @@ class Final:
     module: Module
     data: bytes
     prepared: TargetModule
-    placed: Placed
+    placed: ModulePlan
     rewrites: Rewrites = field(default_factory=Rewrites)
     rewritten: bool = False
     extra_work: Fraction = Fraction(0)
@@ -80,12 +80,12 @@ def find(
     options: LoadOptions,
     request: Request,
     budget: int | None,
-    permitted: Permitted,
-) -> Final:
+    permitted: Permissions,
+) -> FinalModel:
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
-    given = Final(module, data, prepared, placed)
+    given = FinalModel(module, data, prepared, placed)
     if budget is not None and permitted.tile and not _met(given, budget):
         final = _cheapest(given, options, request, budget, permitted)
     else:
@@ -97,14 +97,16 @@ def find(
     return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
 
 
-def _cheapest(given: Final, options: LoadOptions, request: Request, budget: int, permitted: Permitted) -> Final:
+def _cheapest(
+    given: FinalModel, options: LoadOptions, request: Request, budget: int, permitted: Permissions
+) -> FinalModel:
     """Return the cheapest mix of pieces and repetitions that meets the budget; what needs least if none does.
 
     Pieces that cost nothing come first, then pieces that cost something, repetitions alone, and repetitions on top of
     either kind of pieces.
     """
 
-    def again(base: Final) -> Final:
+    def again(base: FinalModel) -> FinalModel:
         return _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
 
     free = tiled = _tiled(
@@ -126,17 +128,17 @@ def _cheapest(given: Final, options: LoadOptions, request: Request, budget: int,
     return _with_sections(best, tiled, permitted)
 
 
-def _settled(final: Final, request: Request, budget: int) -> bool:
+def _settled(final: FinalModel, request: Request, budget: int) -> bool:
     """Whether nothing can be better: the budget is met without extra work, or there is no time to look."""
     return request.over() or (final.placed.required <= budget and final.extra_work == 0)
 
 
-def _better(first: Final, second: Final, budget: int) -> Final:
+def _better(first: FinalModel, second: FinalModel, budget: int) -> FinalModel:
     """Return what meets the budget with the least extra work; of what does not, what requires least."""
     return min(first, second, key=lambda final: rank(final.placed, final.extra_work, budget))
 
 
-def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
+def _with_sections(final: FinalModel, tiled: FinalModel, permitted: Permissions) -> FinalModel:
     """Return ``final`` with a section for everything that was tried, used or not."""
     rewrites = final.rewrites
     tiling = tiled.rewrites.tiling
@@ -149,11 +151,13 @@ def _with_sections(final: Final, tiled: Final, permitted: Permitted) -> Final:
     return dataclasses.replace(final, rewrites=rewrites)
 
 
-def _met(final: Final, budget: int | None) -> bool:
+def _met(final: FinalModel, budget: int | None) -> bool:
     return budget is not None and final.placed.required <= budget
 
 
-def _tiled(final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted) -> Final:
+def _tiled(
+    final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
+) -> FinalModel:
     from memsched.commands.optimize.tile import TileRewrite
 
     request = request.within(_TILING_SHARE) if permitted.remat else request
@@ -161,8 +165,8 @@ def _tiled(final: Final, options: LoadOptions, request: Request, budget: int | N
 
 
 def _recomputed(
-    final: Final, options: LoadOptions, request: Request, budget: int | None, permitted: Permitted
-) -> Final:
+    final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
+) -> FinalModel:
     from memsched.commands.optimize.recompute import RematRewrite
 
     return _rewritten(RematRewrite, final, options, request, budget, permitted)
@@ -170,12 +174,12 @@ def _recomputed(
 
 def _rewritten(
     make: Maker[Part],
-    final: Final,
+    final: FinalModel,
     options: LoadOptions,
     request: Request,
     budget: int | None,
-    permitted: Permitted,
-) -> Final:
+    permitted: Permissions,
+) -> FinalModel:
     """Return ``final`` rewritten further where that requires less; with the report's section on it either way."""
     done = sum(op.macs for op in final.module.graphs[0].ops)
     used = 100 * final.extra_macs / done if done else 0.0
@@ -190,7 +194,7 @@ def _rewritten(
     model = result.model
     if model is None:
         return dataclasses.replace(final, rewrites=result.rewrites)
-    return Final(
+    return FinalModel(
         module=model.module,
         data=model.data,
         prepared=dataclasses.replace(model.prepared, baselines=final.prepared.baselines),
@@ -202,7 +206,7 @@ def _rewritten(
     )
 
 
-def _compared(placed: Placed, given: Placed) -> Placed:
+def _compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:
     """Return what was placed for a rewritten model, its figures held against the model as given."""
     if placed.chosen is None or given.chosen is None:
         return placed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from memsched.commands.optimize.choose import Final
+from memsched.commands.optimize.choose import FinalModel
 from memsched.commands.verify import verify_written
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
@@ -22,7 +22,7 @@ __all__ = ["refuted", "run_both", "told_apart", "write"]
 
 def write(
     module: Module,
-    final: Final,
+    final: FinalModel,
     options: LoadOptions,
     opening: Opening,
     *,
@@ -52,7 +52,7 @@ def write(
 
 
 def run_both(
-    final: Final,
+    final: FinalModel,
     data: bytes,
     written: ModelBytes,
     options: LoadOptions,
@@ -96,7 +96,7 @@ def refuted(verification: Verification, *, rewritten: bool) -> bool:
     return not rewritten or error is None or error > TOLERANCE
 
 
-def told_apart(verification: Verification, final: Final) -> str:
+def told_apart(verification: Verification, final: FinalModel) -> str:
     """Return why outputs that differ refuse the model, in a sentence for the user."""
     wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
     if wrong is not None:

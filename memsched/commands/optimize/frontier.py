@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from memsched.commands.optimize.choose import Permitted
+from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, place
 from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
 from memsched.formats.module import LoadOptions, Module
@@ -17,7 +17,7 @@ from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
 from memsched.report.values.rewrites import FrontierRow
 
-__all__ = ["Frontier", "Step", "find_frontier", "least"]
+__all__ = ["Frontier", "FrontierStep", "find_frontier", "least"]
 
 How = Literal["order", "tile", "remat"]
 
@@ -32,7 +32,7 @@ _SEARCH_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FrontierStep:
     """A peak with the least extra work that is known to reach it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Frontier:
         work: The same with bytes moved.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[FrontierStep, ...]
     finished: bool
     macs: int
     work: int
@@ -77,14 +77,14 @@ class Frontier:
 
 
 def find_frontier(
-    module: Module, prepared: TargetModule, options: LoadOptions, request: Request, permitted: Permitted
+    module: Module, prepared: TargetModule, options: LoadOptions, request: Request, permitted: Permissions
 ) -> Frontier:
     """Return the frontier of ``module``: pieces and repetitions each by themselves, in the best order found."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_ORDER_SHARE) if rewriting else request)
     base = RewriteBase(module, prepared, placed, options)
     schedule = placed.plans[0].schedule
-    steps = [Step(schedule.peak, 0, 0, "order")]
+    steps = [FrontierStep(schedule.peak, 0, 0, "order")]
     finished = schedule.status == "optimal" or request.remaining() > 0
     percent = permitted.extra_percent
     # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
@@ -106,7 +106,7 @@ def find_frontier(
     return Frontier(least(steps), finished and not request.stopped(), macs, work)
 
 
-def least(steps: Iterable[Step]) -> tuple[Step, ...]:
+def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:
     """Return the steps that no other undercuts: the first one, and each that needs less than all with no more work.
 
     What changes no operator stays, even where a rewrite that costs nothing needs less.
@@ -121,11 +121,11 @@ def least(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def _searched(
     make: Maker[Part], base: RewriteBase, request: Request, percent: float, how: How
-) -> tuple[list[Step], bool]:
+) -> tuple[list[FrontierStep], bool]:
     """Return the steps that one kind of rewrite leads to, and whether its search ended before its time was up."""
     rewrite = make(base, request, percent, None)
     points = [point for point in rewrite.search_out() if rewrite.parts(point.way)]
-    steps = [Step(point.peak, point.extra_macs, rewrite.cost(point), how) for point in points]
+    steps = [FrontierStep(point.peak, point.extra_macs, rewrite.cost(point), how) for point in points]
     return steps, rewrite.finished
 
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
-from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permitted, find
+from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
 from memsched.commands.optimize.finish import refuted, run_both, told_apart, write
 from memsched.commands.optimize.frontier import Frontier, find_frontier
-from memsched.commands.optimize.place import Placed, Request, prepare, required_as_given
+from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
-from memsched.commands.optimize.trials import Asked, Given, suggestions
+from memsched.commands.optimize.trials import RunOutcome, TrialRequest, suggestions
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
@@ -140,11 +140,11 @@ def analyze(
     if frontier:
         solver = "auto" if reorder else "file"
         request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
-        found = find_frontier(module, prepared, options, request, Permitted(tile, remat, max_extra_macs))
+        found = find_frontier(module, prepared, options, request, Permissions(tile, remat, max_extra_macs))
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
-        asked_for = Asked(_names(reorder, in_place), tuple(words), Permitted(), budget_bytes)
-        as_given = Placed(plans, allocation, None, required_as_given(module, prepared, AS_TOLD))
+        asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
+        as_given = ModulePlan(plans, allocation, None, required_as_given(module, prepared, AS_TOLD))
         request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(False)))
         helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
     figures = _figures(module, prepared, AS_TOLD, None)
@@ -247,7 +247,7 @@ def optimize(
     opening = Opening(order_guarantee, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline())
-    permitted = Permitted(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
+    permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     main = final.placed.plans[0]
     interrupted = request.stopped()
@@ -261,7 +261,7 @@ def optimize(
     figures = _figures(module, prepared, opening, final.placed.required)
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
-        asked_for = Asked(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
+        asked_for = TrialRequest(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
         helpful = _suggestions(target, module, prepared, final.placed, options, request, asked_for)
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
@@ -323,10 +323,10 @@ def _suggestions(
     target: str | None,
     module: Module,
     prepared: TargetModule,
-    placed: Placed,
+    placed: ModulePlan,
     options: LoadOptions,
     request: Request,
-    asked: Asked,
+    asked: TrialRequest,
 ) -> tuple[SuggestionRow, ...]:
     """Return the report's section on what would help where nothing was gained."""
     rules = load_target(target or default_target(module.format))
@@ -339,7 +339,7 @@ def _suggestions(
             extra_macs_percent=one.extra_macs_percent,
             slowdown_percent=None,
         )
-        for one in suggestions(Given(module, rules, prepared, placed, options, request, asked))
+        for one in suggestions(RunOutcome(module, rules, prepared, placed, options, request, asked))
     )
 
 

@@ -32,7 +32,7 @@ from memsched.targets.model import Target
 
 __all__ = [
     "GivenUpError",
-    "Placed",
+    "ModulePlan",
     "Request",
     "as_stored",
     "place",
@@ -119,7 +119,7 @@ class Request:
         return dataclasses.replace(self, optional=True, needed=needed, run=run)
 
     def go_on(self) -> None:
-        """Pass as long as what was asked for is wanted: where only a user ends it, the best so far is, and is quick.
+        """Return, unless the result is optional and the time is up; when a user ends the run, the best so far is kept.
 
         Raises:
             GivenUpError: It can be done without, and the run's time is up.
@@ -133,7 +133,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ModulePlan:
     """Orders for all graphs of a module, and addresses for the main one.
 
     Attributes:
@@ -157,7 +157,7 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:
 
 
 def required_as_given(module: Module, prepared: TargetModule, opening: Opening) -> int:
-    """Return the bytes that the file as given requires: the figure for it that `Placed.required` is for a result."""
+    """Return the bytes that the file as given requires, as `ModulePlan.required` has them for a result."""
     given = prepared.baselines["file_order"]
     return runtime_of(module, prepared.target, opening).requires_as_given(module, prepared.lowered, given).total
 
@@ -177,7 +177,7 @@ def prepare_again(module: Module, given: TargetModule, request: Request) -> Targ
     return dataclasses.replace(given, lowered=lowered, baselines=known)
 
 
-def place(module: Module, prepared: TargetModule, request: Request) -> Placed:
+def place(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
     """Return checked orders and addresses for ``module``.
 
     Raises:
@@ -207,9 +207,9 @@ def place(module: Module, prepared: TargetModule, request: Request) -> Placed:
     )
     plans = (main, *plans[1:])
     if chosen is not None:
-        return Placed(plans, allocation, chosen, chosen.required)
+        return ModulePlan(plans, allocation, chosen, chosen.required)
     if runtime.figure is None:
-        return Placed(plans, allocation, None, allocation.arena)
+        return ModulePlan(plans, allocation, None, allocation.arena)
     placed = _by_planner(module, prepared, plans, allocation, request)
     return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
 
@@ -226,12 +226,12 @@ def required_for(
 
 def _by_planner(
     module: Module, prepared: TargetModule, plans: tuple[GraphPlan, ...], allocation: Allocation, request: Request
-) -> Placed:
+) -> ModulePlan:
     """Return ``plans`` with what their file requires, or a known order where the runtime's planner makes less of it."""
     required = required_for(module, prepared, plans, allocation, request)
     if required is None:
-        return Placed(plans, allocation, None, allocation.arena)
-    best = Placed(plans, allocation, None, required)
+        return ModulePlan(plans, allocation, None, allocation.arena)
+    best = ModulePlan(plans, allocation, None, required)
     if required <= allocation.arena or request.solver == "file":
         return best
     main = plans[0]
@@ -243,21 +243,21 @@ def _by_planner(
         required = required_for(module, prepared, others, packed, request)
         if required is not None and required < best.required:
             check_allocation(plan.graph, schedule, packed)
-            best = Placed(others, packed, None, required)
+            best = ModulePlan(others, packed, None, required)
     return best
 
 
-def as_stored(module: Module, prepared: TargetModule, request: Request) -> Placed:
+def as_stored(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
     """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
     plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
     allowance = dataclasses.replace(request.allowance(), reorder=False)
     runtime = runtime_of(module, prepared.target, request.opening)
     required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)
-    return Placed(plans, allocation, None, allocation.arena if required is None else required.total)
+    return ModulePlan(plans, allocation, None, allocation.arena if required is None else required.total)
 
 
-def _never_worse(found: Placed, stored: Placed) -> Placed:
+def _never_worse(found: ModulePlan, stored: ModulePlan) -> ModulePlan:
     """Return ``found``, or the file's own order where that requires less, with what was proven of all orders."""
     if stored.required >= found.required:
         return found

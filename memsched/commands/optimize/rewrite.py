@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from memsched.commands.optimize.place import Placed, Request
+from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.dag import in_order
@@ -30,7 +30,7 @@ class RewriteBase:
 
     module: Module
     prepared: TargetModule
-    placed: Placed
+    placed: ModulePlan
     options: LoadOptions
 
     @property

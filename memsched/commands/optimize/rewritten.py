@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Generic
 
 from memsched.commands.optimize.candidates import try_points
-from memsched.commands.optimize.place import GivenUpError, Placed, Request, as_stored, place, prepare_again
+from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
@@ -42,7 +42,7 @@ class RewrittenModel:
     module: Module
     data: bytes
     prepared: TargetModule
-    placed: Placed
+    placed: ModulePlan
     extra_macs: int
 
 
@@ -61,7 +61,7 @@ class RewriteResult:
     rewrites: Rewrites
 
 
-def rank(placed: Placed, work: Fraction | int, budget: int | None) -> tuple[bool, tuple[Fraction | int, ...]]:
+def rank(placed: ModulePlan, work: Fraction | int, budget: int | None) -> tuple[bool, tuple[Fraction | int, ...]]:
     """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
     met = budget is not None and placed.required <= budget
     least = (placed.required, placed.allocation.arena)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memsched.check.schedule import check_schedule
-from memsched.commands.optimize.choose import Permitted
-from memsched.commands.optimize.place import Placed, Request, place, prepare, required_as_given, required_for
+from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given, required_for
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import MemschedError
@@ -28,7 +28,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import Limits
 from memsched.targets.model import Target
 
-__all__ = ["Asked", "Given", "Suggestion", "suggestions"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
 _LEAST_GAIN = 0.01
 """Of what is required: less is not worth another run."""
@@ -61,7 +61,7 @@ _NEEDLESS = ("--report", "--html", "--header")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialRequest:
     """What the user permitted, and how.
 
     Attributes:
@@ -72,7 +72,7 @@ class Asked:
 
     allow: tuple[str, ...]
     words: tuple[str, ...]
-    permitted: Permitted
+    permitted: Permissions
     budget: int | None = None
 
     def command(self, *, add: Sequence[str] = (), options: Sequence[str] = ()) -> str:
@@ -106,7 +106,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunOutcome:
     """What a run began with and what came of it.
 
     Attributes:
@@ -117,13 +117,13 @@ class Given:
     module: Module
     target: Target
     prepared: TargetModule
-    placed: Placed
+    placed: ModulePlan
     options: LoadOptions
     request: Request
-    asked: Asked
+    asked: TrialRequest
 
 
-def suggestions(run: Given) -> tuple[Suggestion, ...]:
+def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     """Return what was found to help, the one to name first; nothing where something was gained already."""
     module, request, placed, asked = run.module, run.request, run.placed, run.asked
     given = required_as_given(module, run.prepared, request.opening)
@@ -153,7 +153,7 @@ def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
 
 
 class _Trials:
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: RunOutcome) -> None:
         self._given = given
         self._runtime = runtime_of(given.module, given.prepared.target, given.request.opening)
 
@@ -191,7 +191,7 @@ class _Trials:
         plans = (plan, *self._given.placed.plans[1:])
         required = required_for(self._given.module, self._given.prepared, plans, allocation, self._given.request)
         if required is not None and required < self._given.placed.required:
-            self._given = dataclasses.replace(self._given, placed=Placed(plans, allocation, None, required))
+            self._given = dataclasses.replace(self._given, placed=ModulePlan(plans, allocation, None, required))
             yield self._suggest(self._given.asked.command(add=("reorder",)), required, "another order")
 
     def _in_place(self) -> Iterator[Suggestion]:

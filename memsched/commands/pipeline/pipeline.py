@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from memsched.check.stages import check_rows, check_stages
-from memsched.commands.optimize.choose import Permitted, find
+from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
@@ -211,7 +211,7 @@ def pipeline(
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
     check_rows(network, schedule, parts)
-    permitted = Permitted(tile, remat, max_extra_macs)
+    permitted = Permissions(tile, remat, max_extra_macs)
     request = Request(run, "auto" if reorder else "file")
     made = format_of(module).cutter(module)
     segments = tuple(
@@ -342,7 +342,7 @@ def _segment(
     count: int,
     target: Target,
     request: Request,
-    permitted: Permitted,
+    permitted: Permissions,
     in_place: bool,
 ) -> SegmentFile:
     """Return one stage's model, ordered for the least memory within its share of the time that is left."""

@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
-from memsched.commands.optimize.frontier import Step, least
+from memsched.commands.optimize.frontier import FrontierStep, least
 from memsched.errors import UsageError
 from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
 
 
-def rewrites() -> st.SearchStrategy[Step]:
+def rewrites() -> st.SearchStrategy[FrontierStep]:
     work = st.integers(0, 6)
-    return st.builds(Step, st.integers(0, 12), work, work, st.sampled_from(["tile", "remat"]))
+    return st.builds(FrontierStep, st.integers(0, 12), work, work, st.sampled_from(["tile", "remat"]))
 
 
 @given(st.integers(0, 12), st.lists(rewrites(), max_size=8))
-def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: list[Step]) -> None:
-    steps = least([Step(peak, 0, 0, "order"), *others])
-    assert steps[0] == Step(peak, 0, 0, "order")
+def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: list[FrontierStep]) -> None:
+    steps = least([FrontierStep(peak, 0, 0, "order"), *others])
+    assert steps[0] == FrontierStep(peak, 0, 0, "order")
     assert all(one.peak > other.peak for one, other in itertools.pairwise(steps))
     assert all(one.extra_work <= other.extra_work for one, other in itertools.pairwise(steps))
     assert set(steps[1:]) <= set(others)

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 import memsched
 from memsched.commands.optimize import trials
-from memsched.commands.optimize.choose import Permitted
+from memsched.commands.optimize.choose import Permissions
 from memsched.errors import InternalError
 from tests import small_models
 from tests.cli.conftest import Run
@@ -174,5 +174,5 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_user_s_own_options_are_kept(words: str, expected: str) -> None:
-    asked = trials.Asked(("reorder", "inplace"), tuple(shlex.split(words)), Permitted())
+    asked = trials.TrialRequest(("reorder", "inplace"), tuple(shlex.split(words)), Permissions())
     assert asked.command(add=("tile",)) == expected
