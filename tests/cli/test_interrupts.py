@@ -112,12 +112,12 @@ def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
 
 
 def test_an_interrupted_verification_keeps_the_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched.commands.optimize import optimize
+    from memsched.commands.optimize import finish
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(optimize, "verify_written", interrupted)
+    monkeypatch.setattr(finish, "verify_written", interrupted)
     done = run("optimize", model)
     assert done.code == 130
     report = report_of(model.parent / "net_memsched.json")

@@ -355,11 +355,11 @@ def test_both_files_or_neither(run: Run, model: Path, monkeypatch: pytest.Monkey
 
 
 def test_different_outputs_write_no_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memsched.commands.optimize import optimize
+    from memsched.commands.optimize import finish
     from memsched.runtimes.values import Verification
 
     wrong = Verification("onnxruntime 0", 3, False, float("inf"), None, None, None, "outputs differ")
-    monkeypatch.setattr(optimize, "verify_written", lambda *_, **__: (wrong, ()))
+    monkeypatch.setattr(finish, "verify_written", lambda *_, **__: (wrong, ()))
     done = run("optimize", model)
     assert done.code == 4
     assert "outputs differ" in done.err

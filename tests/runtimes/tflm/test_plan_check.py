@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from memsched.errors import InternalError
@@ -91,7 +92,7 @@ def test_sharing_that_the_target_permits(kind: str) -> None:
 def test_a_graph_input_is_overwritten_only_where_permitted() -> None:
     data = planned(0, 0, 32, sub=chain("RELU", "EXP"))
     with pytest.raises(InternalError, match="over each other"):
-        check_plan(data, replace(REFERENCE, overwrite_inputs=False), {})
+        check_plan(data, msgspec.structs.replace(REFERENCE, overwrite_inputs=False), {})
 
 
 def test_what_is_read_again_is_not_overwritten() -> None:
