@@ -99,9 +99,13 @@ class Runtime(Protocol):
     """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
 
     Attributes:
-        figure: What reports call the bytes that it requires; None where that is the arena.
+        has_planner: It places tensors by rules of its own, which are known, and requires what they make of an order;
+            elsewhere it requires the arena that was found.
+        figure: What reports call the bytes that it requires; None where they need no name beside the arena.
     """
 
+    @property
+    def has_planner(self) -> bool: ...  # noqa: D102 - above
     @property
     def figure(self) -> str | None: ...  # noqa: D102 - above
 

@@ -30,8 +30,13 @@ class TargetRules:
     opening: Opening
 
     @property
+    def has_planner(self) -> bool:
+        """Return False: what is required is the arena."""
+        return False
+
+    @property
     def figure(self) -> str | None:
-        """Return None: what is required is the arena."""
+        """Return None: the arena is reported anyway."""
         return None
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:

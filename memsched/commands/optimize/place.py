@@ -208,7 +208,7 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
     plans = (main, *plans[1:])
     if chosen is not None:
         return ModulePlan(plans, allocation, chosen, chosen.required)
-    if runtime.figure is None:
+    if not runtime.has_planner:
         return ModulePlan(plans, allocation, None, allocation.arena)
     placed = _by_planner(module, prepared, plans, allocation, request)
     return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))

@@ -156,7 +156,7 @@ class _Models(Generic[Part]):
         self._at_most: dict[tuple[Part, ...], int] = {}
         self._requires: dict[tuple[Part, ...], int] = {}
         # Where the runtime's planner is known, what a point requires at most is told without a search.
-        planned = runtime_of(base.module, base.prepared.target, request.opening).figure is not None
+        planned = runtime_of(base.module, base.prepared.target, request.opening).has_planner
         self._told_as_stored = planned and rewrite.told_as_stored
         self.taken: tuple[RewrittenModel, RewritePoint[Part]] | None = None
 

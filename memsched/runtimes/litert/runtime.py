@@ -27,6 +27,11 @@ class LiteRt(TargetRules):
         return module.format == "tflite" and target.kernels == "litert"
 
     @property
+    def has_planner(self) -> bool:
+        """Return True: its planner is repeated here."""
+        return True
+
+    @property
     def figure(self) -> str | None:
         """Return the name of its figures in reports."""
         return "litert"

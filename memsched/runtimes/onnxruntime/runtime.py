@@ -41,6 +41,11 @@ class OnnxRuntime(TargetRules):
         return module.format == "onnx" and known and (small or opening.guarantee == "default")
 
     @property
+    def has_planner(self) -> bool:
+        """Return True: what its session requests of its allocator is known."""
+        return True
+
+    @property
     def figure(self) -> str | None:
         """Return the name of its figures in reports."""
         return "session"

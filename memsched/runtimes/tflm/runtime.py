@@ -28,6 +28,11 @@ class TensorFlowLiteMicro(TargetRules):
         return module.format == "tflite" and target.planner == "tflm"
 
     @property
+    def has_planner(self) -> bool:
+        """Return True: its planner is repeated here."""
+        return True
+
+    @property
     def figure(self) -> str | None:
         """Return the name of its figures in reports."""
         return "tflm"
