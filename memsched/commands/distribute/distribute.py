@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError, Space
-from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
+from memsched.errors import ModelError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import PartWriter
 from memsched.formats.known import format_of
@@ -30,6 +29,7 @@ from memsched.formats.onnx.rewriter import dialect
 from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.package import ONNXRUNTIME
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
@@ -361,7 +361,7 @@ def _number(cluster: Cluster, wanted: str | int) -> int:
 
 def runtime_installed() -> bool:
     """Whether plans can be run here."""
-    return importlib.util.find_spec("onnxruntime") is not None
+    return ONNXRUNTIME.found()
 
 
 def run_plan(
@@ -381,8 +381,7 @@ def run_plan(
         VerificationError: The outputs differ by more than 1e-5 of their largest magnitude, or a process failed.
         ModelError: Values of this type cannot be exchanged here.
     """
-    if not runtime_installed():
-        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-run")
+    ONNXRUNTIME.require("--no-run")
     executed = execute(
         distributed.module,
         distributed.followed,

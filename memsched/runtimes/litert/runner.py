@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.errors import RuntimeUnavailableError, UsageError
+from memsched.errors import UsageError
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.package import LITERT
 from memsched.runtimes.values import Verification
 
 __all__ = ["LiteRtRunner"]
@@ -26,11 +25,7 @@ class LiteRtRunner:
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
-        if importlib.util.find_spec("ai_edge_litert") is None:
-            raise RuntimeUnavailableError(
-                "ai-edge-litert is not installed: pip install 'memsched[litert]', or use --no-verify"
-            )
-        return f"litert {importlib.metadata.version('ai-edge-litert')}"
+        return LITERT.require()
 
     def verify(
         self,

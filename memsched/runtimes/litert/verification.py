@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import math
 from typing import Any
 
-from memsched.errors import RuntimeUnavailableError
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.package import LITERT
 from memsched.runtimes.values import Verification
 
 __all__ = ["verify"]
@@ -41,9 +39,7 @@ def verify(
     Raises:
         RuntimeUnavailableError: LiteRT is not installed.
     """
-    if importlib.util.find_spec("ai_edge_litert") is None:
-        raise RuntimeUnavailableError("LiteRT is not installed: run pip install 'memsched[litert]'")
-    runtime = f"litert {importlib.metadata.version('ai-edge-litert')}"
+    runtime = LITERT.require()
     request = {"before": before, "after": after, "runs": runs, "seed": seed, "probe": True}
     result = run_in_child(_SESSION, request, timeout_seconds)
     if result.status == "crash":

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.errors import RuntimeUnavailableError
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import Verification
 
 __all__ = ["OnnxRuntimeRunner"]
@@ -30,9 +28,7 @@ class OnnxRuntimeRunner:
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
-        if importlib.util.find_spec("onnxruntime") is None:
-            raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-verify")
-        return f"onnxruntime {importlib.metadata.version('onnxruntime')}"
+        return ONNXRUNTIME.require()
 
     def verify(
         self,

@@ -6,16 +6,16 @@ Every figure comes from sessions in a child process, on the very bytes that are 
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memsched.errors import ModelError, RuntimeUnavailableError
+from memsched.errors import ModelError
 from memsched.formats.module import OrderGuarantee
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import OtherSize, Verification
 
 __all__ = [
@@ -156,7 +156,7 @@ def compare_models(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    _require_runtime()
+    ONNXRUNTIME.require()
     first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
     request = {
         **_request(
@@ -211,7 +211,7 @@ def try_other_sizes(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    _require_runtime()
+    ONNXRUNTIME.require()
     first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
     request: dict[str, Any] = {
         "models": [_model(before, data_folder), _model(after, data_folder)],
@@ -254,7 +254,7 @@ def measure(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    _require_runtime()
+    ONNXRUNTIME.require()
     handed_on = order == "default" if reuse is None else reuse
     options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
     session = {"model": 0, "options": options, "required": True, "reference": 0}
@@ -280,7 +280,7 @@ def offline_optimized(
         RuntimeUnavailableError: onnxruntime is not installed.
         ModelError: ONNX Runtime cannot load the model.
     """
-    _require_runtime()
+    ONNXRUNTIME.require()
     request = {"path": str(Path(path).absolute()), "level": level}
     result = run_in_child(_OPTIMIZE, request, timeout_seconds)
     if not result.ok:
@@ -304,11 +304,6 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         f"kept = [{', '.join(f'{name!r}' for name in _DISABLED)}]".replace("'", '"'),
         "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
     ]
-
-
-def _require_runtime() -> None:
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise RuntimeUnavailableError("onnxruntime is not installed: pip install onnxruntime, or use --no-verify")
 
 
 def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""The Python package of a runtime: whether it is here, and what to say where it is not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from typing import Final
+
+from memsched.errors import RuntimeUnavailableError
+
+__all__ = ["LITERT", "ONNXRUNTIME", "RuntimePackage"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePackage:
+    """A runtime's package.
+
+    Attributes:
+        runtime: What reports call the runtime.
+        name: Of the package.
+        module: What is imported.
+        source: What pip installs it from.
+    """
+
+    runtime: str
+    name: str
+    module: str
+    source: str
+
+    def found(self) -> bool:
+        """Return whether it is installed."""
+        return importlib.util.find_spec(self.module) is not None
+
+    def require(self, otherwise: str = "--no-verify") -> str:
+        """Return the runtime's name and version.
+
+        Args:
+            otherwise: The option that does without it.
+
+        Raises:
+            RuntimeUnavailableError: It is not installed; the message says how it would be.
+        """
+        if not self.found():
+            raise RuntimeUnavailableError(
+                f"{self.name} is not installed: pip install {self.source}, or use {otherwise}"
+            )
+        return f"{self.runtime} {importlib.metadata.version(self.name)}"
+
+
+ONNXRUNTIME: Final = RuntimePackage("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime")
+LITERT: Final = RuntimePackage("litert", "ai-edge-litert", "ai_edge_litert", "'memsched[litert]'")
