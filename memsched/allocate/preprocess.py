@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memsched.graph.dag import members
 from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["MOST_MEETINGS", "PackingProblem", "common_grid", "common_unit", "is_uniform", "live_sections", "problem_of"]
@@ -139,7 +140,7 @@ def problem_of(own: Sequence[Block]) -> PackingProblem | None:
     sections: list[list[int]] = [[] for _ in own]
     meets = [0] * len(own)
     for number, mask in enumerate(masks):
-        for item in _bits(mask):
+        for item in members(mask):
             sections[item].append(number)
             meets[item] |= mask
     if sum(mask.bit_count() for mask in meets) > MOST_MEETINGS:
@@ -178,7 +179,7 @@ def problem_of(own: Sequence[Block]) -> PackingProblem | None:
         section_count=len(masks),
         slack=tuple(slack),
         durations=tuple([sum(end - begin for begin, end in _union(_times(block))) for block in own]),
-        meets=tuple([tuple(_bits(mask & ~(1 << item))) for item, mask in enumerate(meets)]),
+        meets=tuple([tuple(members(mask & ~(1 << item))) for item, mask in enumerate(meets)]),
         twins=tuple(
             [
                 tuple([other for other in alike[key] if other != item]) if not given else ()
@@ -191,12 +192,3 @@ def problem_of(own: Sequence[Block]) -> PackingProblem | None:
 
 def _times(block: Block) -> list[tuple[int, int]]:
     return [(part.begin, part.end) for part in _used(block)]
-
-
-def _bits(mask: int) -> list[int]:
-    result = []
-    while mask:
-        low = mask & -mask
-        result.append(low.bit_length() - 1)
-        mask ^= low
-    return result

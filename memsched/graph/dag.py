@@ -14,6 +14,7 @@ __all__ = [
     "ancestor_bitsets",
     "descendant_bitsets",
     "in_order",
+    "members",
     "predecessors",
     "producers",
     "separating_nodes",
@@ -160,6 +161,16 @@ def _unavailable(graph: Graph, op: str, tensor: int, produced: bool) -> str:
             "the graph has a cycle or is not stored in execution order"
         )
     return f"op '{op}' reads tensor '{name}', which no op produces and which is no graph input"
+
+
+def members(bits: int) -> list[int]:
+    """Return the members of a set given as bits, ascending."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
 
 
 def ancestor_bitsets(preds: Sequence[Sequence[int]]) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
+from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate, match_in_place
 from memsched.graph.model import Graph
@@ -164,7 +164,7 @@ def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
                 for user in storage.users[buffer]:
                     until |= before[user]
                 span &= until
-            for op in _bits(span):
+            for op in members(span):
                 live[op] += 0 if buffer in storage.reads[op] else sizes[buffer]
     # All outputs live at the end, whatever was computed again before.
     largest = max(storage.initial_residue(), storage.final_residue())
@@ -174,12 +174,3 @@ def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
         merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
         largest = max(largest, live[op] + own + storage.workspace[op] - merged)
     return largest
-
-
-def _bits(number: int) -> list[int]:
-    found = []
-    while number:
-        lowest = number & -number
-        found.append(lowest.bit_length() - 1)
-        number ^= lowest
-    return found

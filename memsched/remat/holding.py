@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import structs
 
 from memsched.graph.contraction import Tasks, contract
+from memsched.graph.dag import members
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
@@ -126,10 +127,10 @@ class Game:
         self._number(graph, storage, tasks)
         readers = [0] * len(self._maker)
         for task, read in enumerate(self._reads):
-            for tensor in _members(read):
+            for tensor in members(read):
                 readers[tensor] |= 1 << task
         self._readers = readers
-        unread = [not any(readers[tensor] for tensor in _members(made)) for made in self._made]
+        unread = [not any(readers[tensor] for tensor in members(made)) for made in self._made]
         self.flagged = sum(1 << task for task in range(self.count) if unread[task] or not self._repeat[task])
         self._before = [0] * self.count
         of_op = {op: task for task, ops in enumerate(tasks.members) for op in ops}
@@ -186,14 +187,14 @@ class Game:
 
     def _buffers_of(self, held: int) -> int:
         buffers = 0
-        for tensor in _members(held):
+        for tensor in members(held):
             buffers |= self._lies[tensor]
         return buffers
 
     def _taken(self, task: int) -> list[tuple[int, int]]:
         """Return (buffers, bytes above what is held): what dies in the task to save bytes; nothing first."""
         tasks = self._tasks
-        may = _members(self._read_buffers[task] & self._loose & ~self._made_buffers[task])
+        may = members(self._read_buffers[task] & self._loose & ~self._made_buffers[task])
         most = len(may)
         if len(self.members[task]) == 1:
             # An op writes over no more inputs than it makes.
@@ -220,7 +221,7 @@ class Game:
             task = waiting.bit_length() - 1
             waiting ^= 1 << task
             tasks |= 1 << task
-            for tensor in _members(self._reads[task] & ~held):
+            for tensor in members(self._reads[task] & ~held):
                 maker = self._maker[tensor]
                 if maker < 0 or done >> maker & 1:
                     return IMPOSSIBLE
@@ -230,14 +231,14 @@ class Game:
 
     def cost(self, tasks: int) -> int:
         """Return what executing each of ``tasks`` once costs."""
-        return sum(self.costs[task] for task in _members(tasks))
+        return sum(self.costs[task] for task in members(tasks))
 
     def bytes(self, held: int) -> tuple[int, int]:
         """Return the bytes that hold ``held``, variables included, and the buffers that they lie in."""
         known = self._bytes.get(held)
         if known is None:
             buffers = self._buffers_of(held)
-            known = self._bytes[held] = self.variables + sum(self._sizes[one] for one in _members(buffers)), buffers
+            known = self._bytes[held] = self.variables + sum(self._sizes[one] for one in members(buffers)), buffers
         return known
 
     def useful(self, done: int) -> int:
@@ -248,7 +249,7 @@ class Game:
             for tensor in range(len(self._maker) - 1, -1, -1):
                 if self._stays >> tensor & 1 or any(
                     not done >> task & 1 if self.flagged >> task & 1 else self._made[task] & known
-                    for task in _members(self._readers[tensor])
+                    for task in members(self._readers[tensor])
                 ):
                     known |= 1 << tensor
             self._useful[done] = known
@@ -283,7 +284,7 @@ class Game:
             yield from self._executed(task, held, after, budget)
 
     def _without(self, held: int, buffers: int) -> int:
-        for buffer in _members(buffers):
+        for buffer in members(buffers):
             held &= ~self._inside[buffer]
         return held
 
@@ -291,7 +292,7 @@ class Game:
         bytes_, live = self.bytes(held)
         stay = self._buffers_of(held & self._stays)
         may = live & self._loose & ~self._read_buffers[task] & ~stay
-        items = sorted([(self._sizes[buffer], 1 << buffer) for buffer in _members(may)], reverse=True)
+        items = sorted([(self._sizes[buffer], 1 << buffer) for buffer in members(may)], reverse=True)
         useful = self.useful(done)
         used: list[tuple[int, int, int]] = []
         for dying, excess in self._takes[task]:
@@ -330,12 +331,3 @@ def _least_sets(items: Sequence[tuple[int, int]], over: int) -> Iterator[tuple[i
             yield chosen | bit, saved + size
         else:
             stack.append((place + 1, chosen | bit, saved + size))
-
-
-def _members(bits: int) -> list[int]:
-    found = []
-    while bits:
-        lowest = bits & -bits
-        found.append(lowest.bit_length() - 1)
-        bits ^= lowest
-    return found

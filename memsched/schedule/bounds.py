@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memsched.graph.contraction import Tasks
-from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
+from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members
 from memsched.graph.liveness import Storage, match_in_place
 
 __all__ = ["BOUND_TASKS", "NECESSARY", "first_and_last_step", "largest_step", "necessary_bytes"]
@@ -80,10 +80,8 @@ def necessary_bytes(tasks: Tasks) -> int:
             for user in tasks.users[buffer]:
                 until |= before[user] | 1 << user
             span &= until
-        while span:
-            lowest = span & -span
-            live[lowest.bit_length() - 1] += size
-            span ^= lowest
+        for task in members(span):
+            live[task] += size
     remaining = sum(size for size, kept in zip(tasks.sizes, tasks.kept, strict=True) if kept)
     largest = max(tasks.initial, _always_live(tasks) + remaining)
     for task, already in enumerate(live):
