@@ -1,13 +1,15 @@
-"""Runs commands in this process and keeps what they said."""
+"""Runs commands in this process and keeps what they said; a small model to run them on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from memsched.cli.main import main
+from tests import small_models
 
 
 @dataclass(frozen=True)
@@ -31,3 +33,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(small_models.branches())
+    return path

@@ -25,6 +25,7 @@ from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Outcome, Run
+from tests.cli.written import names
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("allocate"))
 CLI = [sys.executable, "-m", "memsched"]
@@ -38,10 +39,6 @@ def buffers(tmp_path: Path) -> Path:
     path = tmp_path / "in.csv"
     path.write_text(TWELVE)
     return path
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def offsets_of(text: str) -> list[int]:

@@ -162,13 +162,6 @@ def test_every_truncation_is_refused(run: Run, tmp_path: Path, suffix: str) -> N
                 written.unlink()
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "net.onnx"
-    path.write_bytes(branches())
-    return path
-
-
 @pytest.mark.parametrize("command", ["optimize", "analyze"])
 def test_no_such_file(run: Run, tmp_path: Path, command: str) -> None:
     refused(run(command, tmp_path / "none.onnx"), 1, "does not exist")

@@ -17,6 +17,7 @@ from memsched.commands.distribute.execute import DistributedRun, execute
 from memsched.errors import UsageError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
+from tests.cli.written import names
 from tests.distributed_nets import classifier, cluster_of, wide_first
 from tests.formats import tflite_builder
 
@@ -52,10 +53,6 @@ def distribute(run: Run, folder: Path, *more: object) -> Any:
     return run("distribute", folder / "net.onnx", "--cluster", folder / "cluster.toml", "--method", "even", *more)
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def test_plan_and_models_are_written_and_run(run: Run, folder: Path) -> None:
     result = distribute(run, folder, "--json")
     assert result.code == 0
@@ -64,7 +61,7 @@ def test_plan_and_models_are_written_and_run(run: Run, folder: Path) -> None:
     plan = json.loads(result.out)
     SCHEMA.validate(plan)
     files = {one["file"]: one for step in plan["steps"] for one in step["computations"]}
-    assert names_in(written) == sorted([*files, "plan.json"])
+    assert names(written) == sorted([*files, "plan.json"])
     for name, one in files.items():
         data = (written / name).read_bytes()
         assert hashlib.sha256(data).hexdigest() == one["sha256"]
@@ -132,11 +129,11 @@ def test_the_same_request_writes_the_same_models(run: Run, folder: Path) -> None
     one, two = folder / "one", folder / "two"
     for place in (one, two):
         assert distribute(run, folder, "--no-run", "-q", "-o", place).code == 0
-    assert names_in(one) == names_in(two)
+    assert names(one) == names(two)
     plans = []
     for place in (one, two):
         plans.append({**json.loads((place / "plan.json").read_text()), "seconds": 0})
-        for name in names_in(place):
+        for name in names(place):
             assert name == "plan.json" or (place / name).read_bytes() == (one / name).read_bytes()
     assert plans[0] == plans[1]
 
@@ -160,14 +157,14 @@ def test_weights_lie_only_where_they_are_needed(run: Run, folder: Path) -> None:
 
 def test_a_device_that_has_dropped_out(run: Run, folder: Path) -> None:
     assert distribute(run, folder, "--no-run").code == 0
-    before = names_in(folder / "net_distributed")
+    before = names(folder / "net_distributed")
     result = distribute(run, folder, "--without", "left")
     assert result.code == 0
     assert "without left" in result.out
     plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
     assert plan["cluster"]["dropped"] == ["left"]
     assert [device["name"] for device in plan["devices"]] == ["right"]
-    assert all("_device_0_" in name for name in names_in(folder / "net_distributed") if name != "plan.json")
+    assert all("_device_0_" in name for name in names(folder / "net_distributed") if name != "plan.json")
     assert any("_device_1_" in name for name in before)
     assert distribute(run, folder, "--without", "left", "--without", "1").code == 2
     assert "no device 'middle'" in distribute(run, folder, "--without", "middle").err
@@ -180,13 +177,13 @@ def test_files_that_are_no_plans_stay(run: Run, folder: Path) -> None:
     result = distribute(run, folder, "--no-run", "-o", place)
     assert result.code == 1
     assert "'notes.txt'" in result.err
-    assert names_in(place) == ["notes.txt"]
+    assert names(place) == ["notes.txt"]
     assert distribute(run, folder, "--no-run", "-o", place, "--force").code == 0
     assert (place / "notes.txt").read_text() == "mine"
     changed = next(path for path in sorted(place.iterdir()) if "_device_1_" in path.name)
     changed.write_bytes(b"mine, too")
     assert distribute(run, folder, "--no-run", "-o", place, "--force", "--without", "1").code == 0
-    assert [name for name in names_in(place) if "_device_1_" in name] == [changed.name]
+    assert [name for name in names(place) if "_device_1_" in name] == [changed.name]
 
 
 def test_the_input_is_never_overwritten(run: Run, folder: Path) -> None:
@@ -208,7 +205,7 @@ def test_outputs_that_differ_leave_nothing_behind(run: Run, folder: Path, monkey
     assert result.code == 4
     assert "2e-05" in result.err
     assert result.err.count("\n") == 1
-    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+    assert names(folder) == ["cluster.toml", "net.onnx"]
 
 
 def test_too_little_memory_says_how_much_would_do(run: Run, folder: Path) -> None:
@@ -217,7 +214,7 @@ def test_too_little_memory_says_how_much_would_do(run: Run, folder: Path) -> Non
     assert result.code == 3
     assert "bytes" in result.err
     assert result.err.count("\n") == 1
-    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+    assert names(folder) == ["cluster.toml", "net.onnx"]
 
 
 def test_memory_that_no_single_device_has(run: Run, folder: Path) -> None:
@@ -244,7 +241,7 @@ def test_bad_clusters_are_one_line(run: Run, folder: Path, change: tuple[str, st
     assert result.code == 1
     assert message in result.err
     assert result.err.count("\n") == 1
-    assert names_in(folder) == ["cluster.toml", "net.onnx"]
+    assert names(folder) == ["cluster.toml", "net.onnx"]
 
 
 def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
@@ -273,12 +270,12 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
-    before = names_in(folder)
+    before = names(folder)
     result = run("distribute", *arguments)
     assert result.code == code
     assert message in result.err
     assert result.err.count("\n") == 1
-    assert names_in(folder) == before
+    assert names(folder) == before
 
 
 def test_replanning_in_python() -> None:

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 
-from memsched.report.schema import json_schema
-from tests import small_models
 from tests.cli.conftest import Run
-
-SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "net.onnx"
-    path.write_bytes(small_models.branches())
-    return path
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def report_of(path: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(path.read_text())
-    SCHEMA.validate(report)
-    return report
-
+from tests.cli.written import names, report_of
 
 SLOW = """
 import sys, time

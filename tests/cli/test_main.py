@@ -39,13 +39,6 @@ HEAVY = {
 }
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "net.onnx"
-    path.write_bytes(small_models.branches())
-    return path
-
-
 def imported_by(code: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter has after ``code``."""
     script = f"{code}\nimport sys; print(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"

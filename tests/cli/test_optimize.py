@@ -18,6 +18,7 @@ import pytest
 from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
+from tests.cli.written import names, report_of
 from tests.formats import tflite_builder
 from tests.needs import recent_onnxruntime
 
@@ -26,27 +27,10 @@ CLI = [sys.executable, "-m", "memsched"]
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "net.onnx"
-    path.write_bytes(small_models.branches())
-    return path
-
-
-@pytest.fixture
 def tflite_model(tmp_path: Path) -> Path:
     path = tmp_path / "net.tflite"
     path.write_bytes(tflite_builder.build(tflite_builder.branches(size=64)))
     return path
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def report_of(path: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(path.read_text())
-    SCHEMA.validate(report)
-    return report
 
 
 def test_default_names_and_a_better_order(run: Run, model: Path) -> None:

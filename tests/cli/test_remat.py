@@ -10,18 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import onnx
 import pytest
 
 from memsched.cli.terminal import ProgressDisplay
-from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
+from tests.cli.written import report_of
 from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
 from tests.needs import recent_onnxruntime
 from tests.small_models import branches, chain
 
-SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 ALLOWED = "reorder,inplace,remat"
 
 
@@ -31,12 +29,6 @@ def net(tmp_path: Path) -> Path:
     path = tmp_path / "net.onnx"
     path.write_bytes(skip_connection())
     return path
-
-
-def report_of(path: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(path.read_text())
-    SCHEMA.validate(report)
-    return report
 
 
 def optimized(run: Run, net: Path, *more: object, work: object = 50) -> tuple[Any, dict[str, Any]]:

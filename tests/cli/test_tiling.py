@@ -18,6 +18,7 @@ from onnx import helper, numpy_helper
 from memsched.cli.terminal import ProgressDisplay
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
+from tests.cli.written import report_of
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.small_models import chain, floats, model_of
 
@@ -66,12 +67,6 @@ def lite_net(folder: Path) -> Path:
     path = folder / "net.tflite"
     path.write_bytes(build(Sub(tensors, ops, outputs=[len(tensors) - 1])))
     return path
-
-
-def report_of(path: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(path.read_text())
-    SCHEMA.validate(report)
-    return report
 
 
 def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) -> None:
