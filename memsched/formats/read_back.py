@@ -11,7 +11,22 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 
-__all__ = ["check_written"]
+__all__ = ["check_written", "load_again"]
+
+
+def load_again(module: Module, data: bytes, options: LoadOptions, what: str) -> Module:
+    """Return what was written of ``module`` as it reads back; sizes that were found are not looked for again.
+
+    Args:
+        what: Kind of model, for the message.
+
+    Raises:
+        InternalError: It cannot be read.
+    """
+    try:
+        return load_module(data, module.path, dataclasses.replace(options, settled=True))
+    except MemschedError as error:
+        raise InternalError(f"the {what} model cannot be read back: {error}") from error
 
 
 def _places(module: Module) -> list[tuple[int | str, ...]]:
@@ -36,10 +51,7 @@ def check_written(
         orders: Per graph the order in which its ops are stored; absent: as in the module.
         added: Ops of memsched's own may stand between the planned ones.
     """
-    try:
-        again = load_module(model, module.path, dataclasses.replace(options, settled=True))
-    except MemschedError as error:
-        raise InternalError(f"the reordered model cannot be read back: {error}") from error
+    again = load_again(module, model, options, "reordered")
     if len(again.graphs) != len(module.graphs):
         raise InternalError("the reordered model does not hold the same graphs")
     places = _places(again)

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable
 
 from memsched.check.rewrite import check_rewrite, check_written
-from memsched.errors import InternalError, MemschedError
-from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.read_back import load_again
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.runtimes.known import runtime_of
@@ -52,10 +51,7 @@ def read_back(
     form = format_of(module)
     data = form.rewrite(module, graph)
     go_on()
-    try:
-        again = load_module(data, module.path, dataclasses.replace(options, settled=True))
-    except MemschedError as error:
-        raise InternalError(f"the rewritten model cannot be read back: {error}") from error
+    again = load_again(module, data, options, "rewritten")
     go_on()
     runtime_of(again, target).check_kernels(module, again)
     found = again.graphs[0]

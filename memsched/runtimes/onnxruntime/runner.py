@@ -48,16 +48,14 @@ class OnnxRuntimeRunner:
 
         folder: Path | None = folder_of(module.path) if external_files(module) else None
         promised = written.guarantee
-        found = verification.verify(
-            data,
-            written.model,
-            expected_order=promised.executed,
-            guarantee=_GUARANTEES.get(promised.kind, "session"),
-            seed=seed,
-            input_shapes=options.input_shapes,
-            dims=options.dims,
-            data_folder=folder,
-        )
+        how: dict[str, Any] = {
+            "guarantee": _GUARANTEES.get(promised.kind, "session"),
+            "seed": seed,
+            "input_shapes": options.input_shapes,
+            "dims": options.dims,
+            "data_folder": folder,
+        }
+        found = verification.verify(data, written.model, expected_order=promised.executed, **how)
         before, after = promised.requested or (None, None)
         found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
         if found.outputs_equal is None:
@@ -65,16 +63,7 @@ class OnnxRuntimeRunner:
         if written.unchanged:
             kept = promised.kind in {"pins", "default"} or written.opened_with_options
             return found if kept else _as_opened(found)
-        sizes, notes = verification.try_other_sizes(
-            data,
-            written.model,
-            guarantee=_GUARANTEES.get(promised.kind, "session"),
-            tolerance=tolerance,
-            seed=seed,
-            input_shapes=options.input_shapes,
-            dims=options.dims,
-            data_folder=folder,
-        )
+        sizes, notes = verification.try_other_sizes(data, written.model, tolerance=tolerance, **how)
         return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
 
     def compare(
