@@ -60,15 +60,10 @@ def fit(
     if preferred is not None:
         first = [steps[index] for index in preferred]
         model.add_decision_strategy(first, cp_model.CHOOSE_LOWEST_MIN, cp_model.SELECT_MIN_VALUE)
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = 1
-    parameters.random_seed = seed
-    parameters.max_number_of_conflicts = conflicts
-    parameters.max_time_in_seconds = min(run.remaining(), 1e6)
-    parameters.catch_sigint_signal = False
+    solver = cpsat.new_solver(seed, seconds=run.remaining())
+    solver.parameters.max_number_of_conflicts = conflicts
     if preferred is not None:
-        parameters.search_branching = cp_model.FIXED_SEARCH
+        solver.parameters.search_branching = cp_model.FIXED_SEARCH
     stopped = False
 
     def asked() -> bool:

@@ -199,14 +199,7 @@ class _AssignmentModel:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = run.limits.seed
-        solver.parameters.catch_sigint_signal = False
-        if run.limits.effort is not None:
-            solver.parameters.max_deterministic_time = run.limits.effort
-        if run.deadline() < math.inf:
-            solver.parameters.max_time_in_seconds = run.remaining()
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.limits.effort)
         status = cpsat.run(solver, self._model, run.stop)
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         reached = solver.best_objective_bound if status != cp_model.INFEASIBLE else 0.0

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, topological_order
-from memsched.joint.fit import run_solver
+from memsched.search import cpsat
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 
@@ -271,8 +271,8 @@ class _ArenaModel:
         """Return the best solution, a lower bound in bytes, and whether the search ended by itself."""
         from ortools.sat.python import cp_model
 
-        solver = cp_model.CpSolver()
-        status = run_solver(solver, self._model, effort, run)
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=effort)
+        status = cpsat.run(solver, self._model, run.over)
         found = None
         if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             ranked = sorted(range(len(self._starts)), key=lambda task: solver.value(self._starts[task]))

@@ -19,7 +19,7 @@ from memsched.search.run import Run
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["fit", "run_solver"]
+__all__ = ["fit"]
 
 
 def fit(
@@ -57,27 +57,11 @@ def fit(
             height = (part.high - part.low) // unit
             places.append(model.new_fixed_size_interval_var(offsets[-1] + part.low // unit, height, ""))
     model.add_no_overlap_2d(times, places)
-    solver = cp_model.CpSolver()
     run = run or Run(Limits(None))
     if run.over():
         return None
-    status = run_solver(solver, model, effort, run)
+    solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=effort)
+    status = cpsat.run(solver, model, run.over)
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return None
     return tuple(solver.value(offset) * unit for offset in offsets)
-
-
-def run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel, effort: float, run: Run) -> cp_model.CpSolverStatus:
-    """Solve ``model`` with one worker in another thread, so that the end of ``run`` and Ctrl-C are heard.
-
-    Raises:
-        InternalError: CP-SAT does not accept the model.
-    """
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = run.limits.seed
-    solver.parameters.catch_sigint_signal = False
-    if effort < math.inf:
-        solver.parameters.max_deterministic_time = effort
-    if run.deadline() < math.inf:
-        solver.parameters.max_time_in_seconds = run.remaining()
-    return cpsat.run(solver, model, run.over)

@@ -7,7 +7,6 @@ its front only adds to what is known already.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 
 from memsched.onchip.network import OnChipNetwork, Range
 
@@ -81,10 +80,6 @@ class AxisSweep:
             lengths = [span[1] - span[0] for span in self.ranges[tensor] if span is not None]
             found = self._sizes[tensor] = (max(lengths, default=0), sum(lengths))
         return found
-
-    def frozen(self) -> Mapping[int, tuple[Range | None, ...]]:
-        """Return the ranges, unchangeable."""
-        return {tensor: tuple(pieces) for tensor, pieces in self.ranges.items()}
 
 
 def _hulls(one: list[Range | None], other: list[Range | None]) -> list[Range | None]:

@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.errors import InternalError
 from memsched.pipeline.condense import Condensation, Flow, Loads
+from memsched.search import cpsat
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["Solution", "least_communication", "least_peak"]
-
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +158,11 @@ class _StageModel:
         """Run CP-SAT in another thread, so that Ctrl-C is heard; one worker, so that the result is always the same."""
         from ortools.sat.python import cp_model
 
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = seed
+        solver = cpsat.new_solver(seed, seconds=max(0.0, deadline - time.monotonic()), effort=effort)
         # Without a linear relaxation it proves these models two to four times sooner.
         solver.parameters.linearization_level = 0
-        solver.parameters.catch_sigint_signal = False
-        if deadline < math.inf:
-            solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
-        if effort is not None:
-            solver.parameters.max_deterministic_time = effort
-        with ThreadPoolExecutor(max_workers=1) as threads:
-            running = threads.submit(solver.solve, self.model)
-            try:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    pass
-            except BaseException:
-                while not wait([running], timeout=_POLL_SECONDS).done:
-                    solver.stop_search()
-                raise
-        status = running.result()
-        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN}:
+        status = cpsat.run(solver, self.model, lambda: False)
+        if status == cp_model.INFEASIBLE:
             raise InternalError(f"CP-SAT finds no stage schedule where one is known: {self.model.validate()}")
         bound = unit * max(0, math.ceil(solver.best_objective_bound - 1e-6))
         if status == cp_model.UNKNOWN:

@@ -20,7 +20,6 @@ __all__ = [
     "GraphWork",
     "RematPoint",
     "Scope",
-    "dominates",
     "judge",
     "least_peak",
     "work_of",
@@ -109,11 +108,6 @@ class RematPoint:
     def status(self) -> CostStatus:
         """Return "optimal" where no order and no repetitions have this peak at a lower cost, else what was proven."""
         return _STATUSES[self.scope] if self.cost <= self.cost_bound else "feasible"
-
-
-def dominates(one: RematPoint, other: RematPoint) -> bool:
-    """Return whether ``one`` needs and costs no more than ``other``, and less of one."""
-    return one.peak <= other.peak and one.cost <= other.cost and (one.peak, one.cost) != (other.peak, other.cost)
 
 
 def work_of(graph: Graph) -> GraphWork:

@@ -384,22 +384,14 @@ class _RetentionModel:
         Args:
             fixed: With the hinted variables as hinted.
         """
-        from ortools.sat.python import cp_model
-
-        solver = cp_model.CpSolver()
+        effort = min(_HINT_EFFORT if fixed else _EFFORT, math.inf if run.limits.effort is None else run.limits.effort)
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=effort)
         parameters = solver.parameters
         parameters.fix_variables_to_their_hinted_value = fixed
-        parameters.num_workers = 1
-        parameters.random_seed = run.limits.seed
-        parameters.catch_sigint_signal = False
         # Measured on random layers of 100 and 250 ops: the full relaxation has bounds three times higher, and taking
         # turns with neighbourhood search finds better sequences, in one thread and in the same order every time.
         parameters.linearization_level = 2
         parameters.interleave_search = True
-        effort = _HINT_EFFORT if fixed else _EFFORT
-        parameters.max_deterministic_time = effort if run.limits.effort is None else min(effort, run.limits.effort)
-        if run.deadline() < math.inf:
-            parameters.max_time_in_seconds = run.remaining()
         return solver, int(cpsat.run(solver, self.model, run.stop))
 
     def sequence(self, solver: cp_model.CpSolver) -> list[int]:

@@ -155,7 +155,6 @@ class _FrontierSearch:
         self._lowered = lowered
         self.lower_bound = least_peak(lowered, may)
         self._judged = 0
-        self._least_sequence: dict[int, tuple[int, ...]] = {}
         self._budget: int | None = None
         self._most: float = math.inf
         self._cut = False

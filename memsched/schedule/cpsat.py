@@ -301,8 +301,11 @@ class _OrderModel:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
-        solver = cp_model.CpSolver()
-        _set_parameters(solver, run)
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.limits.effort)
+        # Linear relaxation, presolve and probing were each measured to cost more than they save.
+        solver.parameters.linearization_level = 0
+        solver.parameters.cp_model_presolve = False
+        solver.parameters.cp_model_probing_level = 0
         model = self
 
         class SolutionCallback(cp_model.CpSolverSolutionCallback):
@@ -340,18 +343,3 @@ def _is_stored(buffer: StoredBuffer, steps: Sequence[int], step: int) -> bool:
 def _applying(offers: Sequence[Credit], steps: Sequence[int], step: int) -> int:
     """Return the credit that saves most of those whose condition holds; -1 for none. They are sorted by that."""
     return next((k for k, credit in enumerate(offers) if all(steps[task] < step for task in credit.after)), -1)
-
-
-def _set_parameters(solver: cp_model.CpSolver, run: Run) -> None:
-    """One worker without linear relaxation, presolve and probing: each was measured to cost more than it saves."""
-    parameters = solver.parameters
-    parameters.num_workers = 1
-    parameters.random_seed = run.limits.seed
-    parameters.linearization_level = 0
-    parameters.cp_model_presolve = False
-    parameters.cp_model_probing_level = 0
-    parameters.catch_sigint_signal = False
-    if run.limits.effort is not None:
-        parameters.max_deterministic_time = run.limits.effort
-    if run.deadline() < math.inf:
-        parameters.max_time_in_seconds = run.remaining()

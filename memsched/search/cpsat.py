@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,28 @@ from memsched.errors import InternalError
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["run"]
+__all__ = ["new_solver", "run"]
 
 _POLL_SECONDS = 0.05
+
+
+def new_solver(seed: int, *, seconds: float = math.inf, effort: float | None = None) -> cp_model.CpSolver:
+    """Return a solver with one worker, so that the result is always the same, which leaves Ctrl-C to `run`.
+
+    Args:
+        effort: CP-SAT's deterministic time; None for no limit.
+    """
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.catch_sigint_signal = False
+    if seconds < math.inf:
+        solver.parameters.max_time_in_seconds = seconds
+    if effort is not None and effort < math.inf:
+        solver.parameters.max_deterministic_time = effort
+    return solver
 
 
 def run(
