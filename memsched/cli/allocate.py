@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import options_of, output_options, size_option
-from memsched.commands.options import OptimizeOptions
+from memsched.cli.options import options_of, output_options, taken
+from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -23,25 +23,11 @@ _INTERRUPTED = 130
 
 @click.command("allocate", short_help="Addresses for buffers with lifetimes.")
 @click.argument("buffers", metavar="BUFFERS.csv")
-@size_option("--capacity", "What there is, such as 1MB; the search ends when all fit, exit code 3 when they do not.")
+@options_of(AllocateOptions, "capacity")
 @click.option(
     "-o", "--output", metavar="OUT.csv", help="The file to write; by default <stem>_memsched.csv beside BUFFERS.csv."
 )
-@click.option("--minimize", is_flag=True, help="Go on to the smallest height; without --capacity it is always sought.")
-@click.option(
-    "--alignment",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Bytes; of the addresses of buffers that state none.",
-)
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS", help="For the search.")
-@options_of(OptimizeOptions, "memory_limit")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of all that is random.")
-@click.option(
-    "--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search side by side."
-)
+@options_of(AllocateOptions, "minimize", "alignment", "time_limit", "memory_limit", "seed", "workers")
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @click.option("--force", is_flag=True, help="Permit OUT.csv to be BUFFERS.csv itself.")
 @output_options
@@ -62,12 +48,7 @@ def command(**options: Any) -> int:
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
         result = allocate_buffers(
             options["buffers"],
-            capacity=options["capacity"],
-            minimize=options["minimize"],
-            alignment=options["alignment"],
-            time_limit=options["time_limit"],
-            seed=options["seed"],
-            workers=options["workers"],
+            **taken(AllocateOptions, options).keywords(),
             output=output,
             on_progress=progress.tell,
             stop=lambda: interrupt.stop() | memory.stop(),

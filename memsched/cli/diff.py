@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import output_options, parse_percentage
+from memsched.cli.options import options_of, output_options, taken
+from memsched.commands.options import DiffOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,13 +24,7 @@ _STANDARD = "-"
 @click.command("diff", short_help="What changed between two reports.")
 @click.argument("old", metavar="OLD.json")
 @click.argument("new", metavar="NEW.json")
-@click.option(
-    "--fail-on-regression",
-    callback=parse_percentage,
-    metavar="PCT",
-    help="Exit with 3 where a peak or an arena grew by more than so many percent, a budget is missed that was met, or "
-    "a model fails that came through.",
-)
+@options_of(DiffOptions)
 @output_options
 def command(**options: Any) -> int:
     """Compare two reports of optimize or analyze, or two summaries of batch: peaks, arenas, bounds, extra work.
@@ -43,7 +38,7 @@ def command(**options: Any) -> int:
     if names == (_STANDARD, _STANDARD):
         raise UsageError("only one of the two can come from standard input")
     old, new = (load_report(name) for name in names)
-    found = compare_reports(old, new, names=names, fail_percent=options["fail_on_regression"])
+    found = compare_reports(old, new, names=names, **taken(DiffOptions, options).keywords())
     _print(found, options)
     return _REGRESSION if found.values.failed else 0
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from memsched.cli.options import options_of, output_options, parse_dims, parse_shapes
-from memsched.commands.options import OptimizeOptions
+from memsched.cli.options import options_of, output_options, taken
+from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,21 +25,12 @@ _INTERRUPTED = 130
 
 @click.command("distribute", short_help="Share a model out to the devices of a cluster.")
 @click.argument("model")
-@click.option(
-    "--cluster", required=True, metavar="NAME|FILE.toml", help="The devices and the network that connects them."
-)
+@options_of(DistributeOptions, "cluster")
 @click.option("-o", "--output", metavar="DIR", help="Folder for plan and models; by default <stem>_distributed.")
-@click.option(
-    "--method",
-    type=click.Choice(["auto", "genetic", "exact", "even", "single"]),
-    default="auto",
-    show_default=True,
-    help="How to look for a plan; even: equal shares; single: the fastest device alone.",
+@options_of(
+    DistributeOptions,
+    *("method", "drop", "home", "input_shapes", "dims", "time_limit", "memory_limit", "seed", "workers"),
 )
-@click.option("--without", "drop", multiple=True, metavar="DEVICE", help="A device that has dropped out, by name.")
-@click.option("--home", default="0", metavar="DEVICE", help="Who gets the outputs; by default the first device.")
-@options_of(OptimizeOptions, "input_shapes", "dims", "time_limit", "memory_limit", "seed")
-@click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
 @click.option(
     "--run/--no-run",
     default=None,
@@ -66,15 +57,7 @@ def command(**options: Any) -> int:
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
         found = distribute(
             options["model"],
-            options["cluster"],
-            method=options["method"],
-            time_limit=options["time_limit"],
-            seed=options["seed"],
-            workers=options["workers"],
-            drop=options["drop"],
-            home=options["home"],
-            input_shapes=parse_shapes(options["input_shapes"]),
-            dims=parse_dims(options["dims"]),
+            **taken(DistributeOptions, options).keywords(),
             stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()

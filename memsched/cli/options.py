@@ -28,9 +28,7 @@ __all__ = [
     "options_of",
     "output_options",
     "parse_dims",
-    "parse_percentage",
     "parse_shapes",
-    "size_option",
     "taken",
 ]
 
@@ -41,11 +39,6 @@ _MOST_EXTRA_MACS = 10_000
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Options = TypeVar("_Options", bound="DataclassInstance")
-
-
-def size_option(name: str, text: str) -> Callable[[_Function], _Function]:
-    """Return an option whose value is a size in bytes, written as "262144", "256KB" or "1.5MiB"."""
-    return click.option(name, callback=_size, metavar="SIZE", help=text)
 
 
 def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -128,7 +121,8 @@ def parse_partitions(_ctx: click.Context, _param: click.Parameter, value: str) -
 
 def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Function]:
     """Return what adds the options of a command, in their order: all of them, or those ``names``."""
-    fields = [field for field in dataclasses.fields(command) if not names or field.name in names]
+    known = {field.name: field for field in dataclasses.fields(command)}
+    fields = [known[name] for name in names or known]
     return lambda function: _add(function, *map(_declared, fields))
 
 
@@ -136,16 +130,22 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     said, default = shown(field), field.default
     flag = said.flag or f"--{field.name.replace('_', '-')}"
     more: dict[str, Any] = {"help": said.help, "metavar": said.metavar}
-    if said.kind == "named":
+    required = dataclasses.MISSING is default is field.default_factory
+    if said.kind in {"texts", "shapes", "dims"}:
         more["multiple"] = True
     elif said.kind == "flag":
         more["is_flag"] = True
-    elif default is not dataclasses.MISSING and default is not None:
+    elif required:
+        more["required"] = True
+    elif default is not None:
         more |= {"default": _WRITTEN.get(said.kind, lambda value: value)(default), "show_default": True}
     if said.kind == "switch":
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if said.kind == "number":
-        more["type"] = int if isinstance(default, int) else float
+        whole = required or isinstance(default, int)
+        more["type"] = int if whole else float
+        if said.least is not None:
+            more["type"] = (click.IntRange if whole else click.FloatRange)(said.least, said.most)  # type: ignore[arg-type]
     if said.choices:
         more["type"] = click.Choice(said.choices)
     if said.kind in _READ:
@@ -154,15 +154,8 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
 
 
 def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
-    """Return the options of a command as click has read them.
-
-    Raises:
-        UsageError: A shape or a dimension is not understood.
-    """
-    values = {field.name: params[field.name] for field in dataclasses.fields(command)}
-    values["input_shapes"] = parse_shapes(values["input_shapes"])
-    values["dims"] = parse_dims(values["dims"])
-    return command(**values)
+    """Return the options of a command as click has read them."""
+    return command(**{field.name: params[field.name] for field in dataclasses.fields(command)})
 
 
 def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -202,12 +195,10 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
     return allowed
 
 
-def parse_percentage(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _percentage(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Return the number that "15" or "15%" states; None where the option is not given."""
-    return None if value is None else _percentage(ctx, param, value)
-
-
-def _percentage(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    if value is None:
+        return None
     try:
         number = float(value.removesuffix("%"))
     except ValueError:
@@ -285,6 +276,8 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "percentage": _percentage,
     "allow": _allowed,
     "partitions": parse_partitions,
+    "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
+    "dims": lambda _ctx, _param, texts: parse_dims(texts),
 }
 """What a value of a kind is read by."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import check_extra_work, options_of, output_options, parse_dims, parse_shapes
-from memsched.commands.options import OptimizeOptions
+from memsched.cli.options import check_extra_work, options_of, output_options, taken
+from memsched.commands.options import PipelineOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,50 +18,21 @@ __all__ = ["command"]
 
 _STANDARD = "-"
 _INTERRUPTED = 130
-_MOST_STAGES = 1_000
 
 
 @click.command("pipeline", short_help="Cut a model into one model per accelerator.")
 @click.argument("model")
-@click.option(
-    "--stages", type=click.IntRange(1, _MOST_STAGES), required=True, metavar="N", help="Accelerators in the row."
-)
-@click.option(
-    "--scheduler",
-    type=click.Choice(["exact", "respect", "heuristic"]),
-    default="exact",
-    show_default=True,
-    help="exact proves its stages; respect is a learned policy; heuristic splits parameters evenly along the order.",
-)
-@click.option(
-    "--balance",
-    type=click.Choice(["params", "macs", "memory", "time"]),
-    default="params",
-    show_default=True,
-    help="What the largest stage shall have least of.",
-)
-@click.option("--cut-at", multiple=True, metavar="OP", help="End a stage with this operator: its readers come later.")
-@click.option("--never-cut", multiple=True, metavar="OP", help="Keep this operator's readers in its stage.")
-@click.option("--children-together", is_flag=True, help="Keep all readers of an operator in one stage.")
-@click.option(
-    "--skips",
-    type=click.Choice(["once", "through"]),
-    default="once",
-    show_default=True,
-    help="Tensors for later stages than the next: the host sends them once to each, or every stage hands them on.",
+@options_of(
+    PipelineOptions,
+    *("stages", "scheduler", "balance", "cut_after", "never_cut", "children_together", "skips"),
 )
 @click.option("-o", "--output", metavar="DIR", help="Folder for the segments; by default beside MODEL.")
 @click.option("--report", metavar="FILE", help="The report to write; by default <stem>_pipeline.json, '-': to stdout.")
-@click.option(
-    "--annotate/--no-annotate",
-    default=True,
-    show_default=True,
-    help="ONNX: write the whole model with the stage of every node, too.",
+@options_of(
+    PipelineOptions,
+    *("annotate", "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "memory_limit"),
+    *("verify", "seed", "workers"),
 )
-@options_of(OptimizeOptions, "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "memory_limit")
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Run the segments and compare the outputs.")
-@options_of(OptimizeOptions, "seed")
-@click.option("--workers", type=int, default=1, show_default=True, metavar="N", help="Processes that search.")
 @output_options
 def command(**options: Any) -> int:
     """Cut MODEL into N models, <stem>_segment_<i>_of_<N>, for N accelerators that work in a row.
@@ -84,26 +55,7 @@ def command(**options: Any) -> int:
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
         staged = pipeline(
             options["model"],
-            stages=options["stages"],
-            scheduler=options["scheduler"],
-            balance=options["balance"],
-            cut_after=options["cut_at"],
-            never_cut=options["never_cut"],
-            children_together=options["children_together"],
-            skips=options["skips"],
-            target=options["target"],
-            time_limit=options["time_limit"],
-            input_shapes=parse_shapes(options["input_shapes"]),
-            dims=parse_dims(options["dims"]),
-            reorder="reorder" in options["allow"],
-            in_place="inplace" in options["allow"],
-            tile="tile" in options["allow"],
-            remat="remat" in options["allow"],
-            max_extra_macs=options["max_extra_macs"],
-            verify=options["verify"],
-            annotate=options["annotate"],
-            seed=options["seed"],
-            workers=options["workers"],
+            **taken(PipelineOptions, options).keywords(),
             stop=lambda: interrupt.stop() | memory.stop(),
         )
         interrupt.search_ended()

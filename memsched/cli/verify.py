@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import options_of, output_options, parse_dims, parse_shapes
-from memsched.commands.options import OptimizeOptions
+from memsched.cli.options import options_of, output_options, taken
+from memsched.commands.options import VerifyOptions
 from memsched.errors import ModelError
 
 if TYPE_CHECKING:
@@ -25,19 +25,7 @@ _DIFFERENT = 4
 @click.command("verify", short_help="Run two models and compare them.")
 @click.argument("a")
 @click.argument("b")
-@click.option(
-    "--runs", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Random inputs to compare on."
-)
-@click.option(
-    "--rtol", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Relative tolerance of outputs."
-)
-@click.option(
-    "--atol", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Absolute tolerance of outputs."
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, metavar="N", help="Of the inputs."
-)
-@options_of(OptimizeOptions, "input_shapes", "dims")
+@options_of(VerifyOptions)
 @output_options
 def command(**options: Any) -> int:
     """Run models A and B on the same random inputs in their real runtime.
@@ -49,16 +37,7 @@ def command(**options: Any) -> int:
     from memsched.commands.optimize.optimize import verify
 
     with interruptible():
-        found = verify(
-            options["a"],
-            options["b"],
-            runs=options["runs"],
-            rtol=options["rtol"],
-            atol=options["atol"],
-            seed=options["seed"],
-            input_shapes=parse_shapes(options["input_shapes"]),
-            dims=parse_dims(options["dims"]),
-        )
+        found = verify(options["a"], options["b"], **taken(VerifyOptions, options).keywords())
     if options["as_json"]:
         click.echo(json.dumps(_values(found), indent=2))
     else:

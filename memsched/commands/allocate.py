@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from memsched import __version__
 from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
+from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
 from memsched.errors import OutputError, UsageError
 from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
@@ -24,6 +25,9 @@ from memsched.search.run import Run
 from memsched.units import parse_size
 
 __all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
+
+_DEFAULT = AllocateOptions()
+"""What the command line has by default, too."""
 
 _MOST_LISTED = 200_000
 """Buffers up to which the report lists them: the written file has the addresses anyway."""
@@ -88,12 +92,12 @@ def save_allocation(
 def allocate_buffers(
     source: str | os.PathLike[str] | bytes,
     *,
-    capacity: int | str | None = None,
-    minimize: bool = False,
-    alignment: int = 1,
-    time_limit: float | None = 60.0,
-    seed: int = 0,
-    workers: int = 1,
+    capacity: int | str | None = _DEFAULT.capacity,
+    minimize: bool = _DEFAULT.minimize,
+    alignment: int = _DEFAULT.alignment,
+    time_limit: float | None = _DEFAULT.time_limit,
+    seed: int = _DEFAULT.seed,
+    workers: int = _DEFAULT.workers,
     output: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,

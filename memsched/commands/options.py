@@ -7,7 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["ALLOWED", "BY_DEFAULT", "AnalyzeOptions", "BatchOptions", "OptimizeOptions", "Shown", "option", "shown"]
+__all__ = [
+    "ALLOWED",
+    "BY_DEFAULT",
+    "AllocateOptions",
+    "AnalyzeOptions",
+    "BatchOptions",
+    "DiffOptions",
+    "DistributeOptions",
+    "OptimizeOptions",
+    "PipelineOptions",
+    "Shown",
+    "VerifyOptions",
+    "option",
+    "shown",
+]
 
 ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 """What ``allow`` may name."""
@@ -15,8 +29,24 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 BY_DEFAULT: Final = ("reorder", "inplace")
 """What changes no operator."""
 
-Kind = Literal["text", "size", "budget", "percentage", "allow", "partitions", "named", "number", "flag", "switch"]
-"""How the command line writes a value; "named": several values by name, "switch": a flag with its opposite."""
+Kind = Literal[
+    "text",
+    "texts",
+    "size",
+    "budget",
+    "percentage",
+    "allow",
+    "partitions",
+    "shapes",
+    "dims",
+    "number",
+    "flag",
+    "switch",
+]
+"""How the command line writes a value; "texts": several of them, "switch": a flag with its opposite."""
+
+_REQUIRED: Final = dataclasses.MISSING
+"""The default of an option that must be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +56,8 @@ class Shown:
     Attributes:
         flag: With its dashes; None for the name of the field.
         choices: The only values that there are; empty for any.
+        least: The smallest number that there is; None for any.
+        most: The largest one; None for any.
     """
 
     help: str
@@ -33,6 +65,8 @@ class Shown:
     flag: str | None = None
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
 
 
 def option(
@@ -43,19 +77,23 @@ def option(
     flag: str | None = None,
     metavar: str | None = None,
     choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
 ) -> Any:
     """Return a field with its default, and with what the command line says of it."""
-    known = {"option": Shown(text, kind, flag, metavar, choices)}
+    known = {"option": Shown(text, kind, flag, metavar, choices, least, most)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=known)
     return dataclasses.field(default=default, metadata=known)
 
 
-def _said(of: type[Any], name: str, text: str, **values: Any) -> Any:
-    """Return the option ``name`` of a command as another command says it."""
-    (known,) = [field for field in dataclasses.fields(of) if field.name == name]
+def _said(of: type[Any], name: str, text: str | None = None, **values: Any) -> Any:
+    """Return the option ``name`` of a command as another command says it, in other words if ``text`` is given."""
+    known: dataclasses.Field[Any] = of.__dataclass_fields__[name]
     default = values.pop("default", known.default)
-    metadata = {"option": dataclasses.replace(shown(known), help=text, **values)}
+    metadata = {"option": dataclasses.replace(shown(known), help=text or shown(known).help, **values)}
+    if known.default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=known.default_factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -66,16 +104,31 @@ def shown(field: dataclasses.Field[Any]) -> Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelOptions:
+class _CommandOptions:
+    """What the function of a command is told."""
+
+    def keywords(self) -> dict[str, Any]:
+        """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
+        values = dataclasses.asdict(self)
+        values.pop("memory_limit", None)
+        allow = values.pop("allow", None)
+        if allow is not None:
+            values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
+            values |= {name: name in allow for name in ("tile", "remat")}
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelOptions(_CommandOptions):
     """How a model is read and for which target, and what may be done to it."""
 
     target: str | None = option(
         None, "Memory rules; default: the format's runtime's.", flag="--target", metavar="NAME|FILE.toml"
     )
     input_shapes: Mapping[str, tuple[int, ...]] = option(
-        {}, "Shape of an input that the model leaves open.", "named", flag="--input-shape", metavar="NAME:1,3,224,224"
+        {}, "Shape of an input that the model leaves open.", "shapes", flag="--input-shape", metavar="NAME:1,3,224,224"
     )
-    dims: Mapping[str, int] = option({}, "Value of a symbolic dimension.", "named", flag="--dim", metavar="NAME=8")
+    dims: Mapping[str, int] = option({}, "Value of a symbolic dimension.", "dims", flag="--dim", metavar="NAME=8")
     budget: int | str | None = option(
         None,
         "What each model's arena may take, such as 256KB, or 50% of what it requires as given.",
@@ -90,10 +143,6 @@ class _ModelOptions:
         "allow",
         metavar="LIST",
     )
-
-    def permissions(self) -> dict[str, Any]:
-        """Return ``allow`` as the Python functions take it, without the orders."""
-        return {"in_place": "inplace" in self.allow, "tile": "tile" in self.allow, "remat": "remat" in self.allow}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +195,10 @@ class BatchOptions(_ModelOptions):
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
-        values = dataclasses.asdict(self)
-        for name in ("allow", "memory_limit"):
-            del values[name]
-        values["solver"] = self.solver if "reorder" in self.allow else "file"
-        return {**values, **self.permissions()}
+        values = _CommandOptions.keywords(self)
+        if not values.pop("reorder"):
+            values["solver"] = "file"
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +254,106 @@ class AnalyzeOptions(_ModelOptions):
         "With --frontier: for the search, instead: work of about N seconds on an idle machine; the same result on "
         "every machine.",
     )
-    memory_limit: int | None = _said(
-        OptimizeOptions, "memory_limit", shown(OptimizeOptions.__dataclass_fields__["memory_limit"]).help
-    )
+    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
 
-    def keywords(self) -> dict[str, Any]:
-        """Return them as `memsched.analyze` takes them."""
-        values = dataclasses.asdict(self)
-        for name in ("allow", "memory_limit"):
-            del values[name]
-        return {**values, **self.permissions(), "reorder": "reorder" in self.allow}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineOptions(_CommandOptions):
+    """What `memsched.commands.pipeline.pipeline.pipeline` is told."""
+
+    stages: int = option(_REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
+    scheduler: Literal["exact", "respect", "heuristic"] = option(
+        "exact",
+        "exact proves its stages; respect is a learned policy; heuristic splits parameters evenly along the order.",
+        choices=("exact", "respect", "heuristic"),
+    )
+    balance: Literal["params", "macs", "memory", "time"] = option(
+        "params", "What the largest stage shall have least of.", choices=("params", "macs", "memory", "time")
+    )
+    cut_after: tuple[str, ...] = option(
+        (), "End a stage with this operator: its readers come later.", "texts", flag="--cut-at", metavar="OP"
+    )
+    never_cut: tuple[str, ...] = option((), "Keep this operator's readers in its stage.", "texts", metavar="OP")
+    children_together: bool = option(False, "Keep all readers of an operator in one stage.", "flag")
+    skips: Literal["once", "through"] = option(
+        "once",
+        "Tensors for later stages than the next: the host sends them once to each, or every stage hands them on.",
+        choices=("once", "through"),
+    )
+    annotate: bool = option(True, "ONNX: write the whole model with the stage of every node, too.", "switch")
+    target: str | None = _said(OptimizeOptions, "target")
+    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+    allow: tuple[str, ...] = _said(OptimizeOptions, "allow")
+    max_extra_macs: float = _said(OptimizeOptions, "max_extra_macs")
+    time_limit: float | None = _said(OptimizeOptions, "time_limit")
+    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
+    verify: bool = _said(OptimizeOptions, "verify", "Run the segments and compare the outputs.")
+    seed: int = _said(OptimizeOptions, "seed")
+    workers: int = _said(OptimizeOptions, "workers", "Processes that search.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributeOptions(_CommandOptions):
+    """What `memsched.commands.distribute.distribute.distribute` is told."""
+
+    cluster: str = option(_REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml")
+    method: Literal["auto", "genetic", "exact", "even", "single"] = option(
+        "auto",
+        "How to look for a plan; even: equal shares; single: the fastest device alone.",
+        choices=("auto", "genetic", "exact", "even", "single"),
+    )
+    drop: tuple[str, ...] = option(
+        (), "A device that has dropped out, by name.", "texts", flag="--without", metavar="DEVICE"
+    )
+    home: str = option("0", "Who gets the outputs, by name or number.", metavar="DEVICE")
+    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+    time_limit: float | None = _said(OptimizeOptions, "time_limit")
+    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
+    seed: int = _said(OptimizeOptions, "seed")
+    workers: int = _said(OptimizeOptions, "workers", "Processes that search.")
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateOptions(_CommandOptions):
+    """What `memsched.allocate_buffers` is told."""
+
+    capacity: int | str | None = option(
+        None,
+        "What there is, such as 1MB; the search ends when all fit, exit code 3 when they do not.",
+        "size",
+        metavar="SIZE",
+    )
+    minimize: bool = option(False, "Go on to the smallest height; without --capacity it is always sought.", "flag")
+    alignment: int = option(1, "Bytes; of the addresses of buffers that state none.", "number", metavar="N", least=1)
+    time_limit: float | None = _said(OptimizeOptions, "time_limit")
+    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
+    seed: int = _said(OptimizeOptions, "seed")
+    workers: int = _said(OptimizeOptions, "workers", "Processes that search side by side.")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions(_CommandOptions):
+    """What `memsched.verify` is told."""
+
+    runs: int = option(3, "Random inputs to compare on.", "number", metavar="N", least=1)
+    rtol: float = option(0.0, "Relative tolerance of outputs.", "number", least=0)
+    atol: float = option(0.0, "Absolute tolerance of outputs.", "number", least=0)
+    seed: int = _said(OptimizeOptions, "seed", "Of the inputs.", least=0, most=2**31 - 1)
+    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions(_CommandOptions):
+    """What `memsched.compare_reports` is told."""
+
+    fail_percent: float | None = option(
+        None,
+        "Exit with 3 where a peak or an arena grew by more than so many percent, a budget is missed that was met, or "
+        "a model fails that came through.",
+        "percentage",
+        flag="--fail-on-regression",
+        metavar="PCT",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,9 +13,41 @@ import pytest
 
 import memsched
 from memsched.cli.options import options_of, taken
-from memsched.commands.options import AnalyzeOptions, BatchOptions, OptimizeOptions, shown
+from memsched.commands.distribute.distribute import distribute
+from memsched.commands.options import (
+    AllocateOptions,
+    AnalyzeOptions,
+    BatchOptions,
+    DiffOptions,
+    DistributeOptions,
+    OptimizeOptions,
+    PipelineOptions,
+    VerifyOptions,
+    shown,
+)
+from memsched.commands.pipeline.pipeline import pipeline
 
-COMMANDS = {"optimize": OptimizeOptions, "batch": BatchOptions, "analyze": AnalyzeOptions}
+COMMANDS = {
+    "optimize": OptimizeOptions,
+    "batch": BatchOptions,
+    "analyze": AnalyzeOptions,
+    "pipeline": PipelineOptions,
+    "distribute": DistributeOptions,
+    "allocate": AllocateOptions,
+    "verify": VerifyOptions,
+    "diff": DiffOptions,
+}
+FUNCTIONS = {
+    memsched.optimize: OptimizeOptions,
+    memsched.analyze: AnalyzeOptions,
+    memsched.verify: VerifyOptions,
+    memsched.allocate_buffers: AllocateOptions,
+    memsched.compare_reports: DiffOptions,
+    pipeline: PipelineOptions,
+    distribute: DistributeOptions,
+}
+REQUIRED = {PipelineOptions: {"stages": 3}, DistributeOptions: {"cluster": "edge"}}
+"""What has no default."""
 
 
 def parsed(options: type[Any], *words: str) -> Any:
@@ -32,15 +65,19 @@ def parsed(options: type[Any], *words: str) -> Any:
 
 @pytest.mark.parametrize("options", COMMANDS.values(), ids=COMMANDS)
 def test_no_words_are_the_defaults(options: type[Any]) -> None:
-    assert parsed(options) == options()
+    required = REQUIRED.get(options, {})
+    assert parsed(options, *[f"--{name}={value}" for name, value in required.items()]) == options(**required)
 
 
-@pytest.mark.parametrize(("function", "options"), [("optimize", OptimizeOptions), ("analyze", AnalyzeOptions)])
-def test_the_python_function_has_the_same_defaults(function: str, options: type[Any]) -> None:
-    signature = inspect.signature(getattr(memsched, function))
-    for name, value in options().keywords().items():
+@pytest.mark.parametrize(("function", "options"), FUNCTIONS.items(), ids=lambda one: one.__name__)
+def test_the_python_function_has_the_same_defaults(function: Callable[..., Any], options: type[Any]) -> None:
+    signature = inspect.signature(function)
+    required = REQUIRED.get(options, {})
+    for name, value in options(**required).keywords().items():
         given = signature.parameters[name].default
-        if function == "analyze" and name in {"tile", "remat"}:
+        if name in required:
+            assert given is inspect.Parameter.empty
+        elif function == memsched.analyze and name in {"tile", "remat"}:
             # The command line allows a frontier all of it unless --allow is given.
             assert given
         else:

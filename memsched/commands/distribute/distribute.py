@@ -14,6 +14,7 @@ from memsched.commands.distribute.execute import DistributedRun, execute
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
+from memsched.commands.options import DistributeOptions
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import check_plan
 from memsched.distribute.orders import OrderedPlan, plan_in_best_order
@@ -36,6 +37,9 @@ from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 
 __all__ = ["DistributedNetwork", "FileFacts", "RuleBaseline", "distribute", "replan", "run_plan", "runtime_installed"]
+
+_DEFAULT = DistributeOptions(cluster="")
+"""What the command line has by default, too."""
 
 _ATTEMPTS = 4
 """Searches for a plan, each with room for what the runtime copied beside the one before it."""
@@ -147,12 +151,12 @@ def distribute(
     source: str | os.PathLike[str] | bytes,
     cluster: str | os.PathLike[str] | Cluster,
     *,
-    method: Method = "auto",
-    time_limit: float | None = 60.0,
-    seed: int = 0,
-    workers: int = 1,
-    drop: Sequence[str | int] = (),
-    home: str | int = 0,
+    method: Method = _DEFAULT.method,
+    time_limit: float | None = _DEFAULT.time_limit,
+    seed: int = _DEFAULT.seed,
+    workers: int = _DEFAULT.workers,
+    drop: Sequence[str | int] = _DEFAULT.drop,
+    home: str | int = _DEFAULT.home,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     stop: Callable[[], bool] | None = None,

@@ -16,7 +16,7 @@ from memsched.commands.optimize.place import ModulePlan, Request, prepare, requi
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest, suggestions
-from memsched.commands.options import AnalyzeOptions, OptimizeOptions
+from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
 from memsched.errors import UsageError
@@ -82,6 +82,7 @@ def load(
 
 _DEFAULT = OptimizeOptions()
 _READ_ONLY = AnalyzeOptions()
+_COMPARED = VerifyOptions()
 """What the command line has by default, too."""
 
 
@@ -178,9 +179,9 @@ def optimize(
     order_guarantee: OrderGuarantee = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
     tflm_plan: bool = _DEFAULT.tflm_plan,
-    in_place: bool = _DEFAULT.permissions()["in_place"],
-    tile: bool = _DEFAULT.permissions()["tile"],
-    remat: bool = _DEFAULT.permissions()["remat"],
+    in_place: bool = _DEFAULT.keywords()["in_place"],
+    tile: bool = _DEFAULT.keywords()["tile"],
+    remat: bool = _DEFAULT.keywords()["remat"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
     verify: bool = _DEFAULT.verify,
     seed: int = _DEFAULT.seed,
@@ -407,10 +408,10 @@ def verify(
     first: Source,
     second: Source,
     *,
-    runs: int = 3,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    seed: int = 0,
+    runs: int = _COMPARED.runs,
+    rtol: float = _COMPARED.rtol,
+    atol: float = _COMPARED.atol,
+    seed: int = _COMPARED.seed,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> ModelComparison:

@@ -11,6 +11,7 @@ from typing import Literal
 from memsched.check.stages import check_rows, check_stages
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
+from memsched.commands.options import PipelineOptions
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import Cutter
@@ -43,6 +44,9 @@ __all__ = ["Balance", "Scheduler", "SegmentFile", "StagedModel", "network_of", "
 
 Balance = Literal["params", "macs", "memory", "time"]
 Scheduler = Literal["exact", "respect", "heuristic"]
+
+_DEFAULT = PipelineOptions(stages=1)
+"""What the command line has by default, too."""
 
 _DEFAULT_TARGET = "coral_edgetpu"
 _SCHEDULING_SHARE = 0.5
@@ -148,25 +152,25 @@ def pipeline(
     source: str | bytes,
     *,
     stages: int,
-    scheduler: Scheduler = "exact",
-    balance: Balance = "params",
-    cut_after: Sequence[str] = (),
-    never_cut: Sequence[str] = (),
-    children_together: bool = False,
-    skips: Skips = "once",
-    target: str | None = None,
-    time_limit: float | None = 60.0,
+    scheduler: Scheduler = _DEFAULT.scheduler,
+    balance: Balance = _DEFAULT.balance,
+    cut_after: Sequence[str] = _DEFAULT.cut_after,
+    never_cut: Sequence[str] = _DEFAULT.never_cut,
+    children_together: bool = _DEFAULT.children_together,
+    skips: Skips = _DEFAULT.skips,
+    target: str | None = _DEFAULT.target,
+    time_limit: float | None = _DEFAULT.time_limit,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     reorder: bool = True,
     in_place: bool = True,
     tile: bool = False,
     remat: bool = False,
-    max_extra_macs: float = 15.0,
-    verify: bool = True,
-    annotate: bool = True,
-    seed: int = 0,
-    workers: int = 1,
+    max_extra_macs: float = _DEFAULT.max_extra_macs,
+    verify: bool = _DEFAULT.verify,
+    annotate: bool = _DEFAULT.annotate,
+    seed: int = _DEFAULT.seed,
+    workers: int = _DEFAULT.workers,
     stop: Callable[[], bool] | None = None,
 ) -> StagedModel:
     """Cut a model into ``stages`` models for as many accelerators in a row, and run them against the whole.
