@@ -37,7 +37,7 @@ COMMANDS = {
     "verify": VerifyOptions,
     "diff": DiffOptions,
 }
-FUNCTIONS = {
+FUNCTIONS: dict[Callable[..., Any], type[Any]] = {
     memsched.optimize: OptimizeOptions,
     memsched.analyze: AnalyzeOptions,
     memsched.verify: VerifyOptions,
@@ -46,7 +46,7 @@ FUNCTIONS = {
     pipeline: PipelineOptions,
     distribute: DistributeOptions,
 }
-REQUIRED = {PipelineOptions: {"stages": 3}, DistributeOptions: {"cluster": "edge"}}
+REQUIRED: dict[type[Any], dict[str, Any]] = {PipelineOptions: {"stages": 3}, DistributeOptions: {"cluster": "edge"}}
 """What has no default."""
 
 
