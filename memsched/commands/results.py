@@ -16,7 +16,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.report.build import dump_report
+from memsched.report.dump import dump_report
 from memsched.report.header import arena_header
 from memsched.report.values.base import Section
 from memsched.report.values.optimize import OptimizeReport

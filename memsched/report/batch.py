@@ -5,21 +5,20 @@ from __future__ import annotations
 import csv
 import html
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from memsched import __version__
+from memsched.report.dump import json_text
 from memsched.report.outputs import compared
 from memsched.report.text import counted, printable
 from memsched.report.values.batch import (
     BatchFaultRow,
     BatchFigures,
+    BatchOptionsSection,
     BatchReport,
     BatchRow,
     BatchTotals,
@@ -97,7 +96,7 @@ _FAULTS_KEPT = 20
 """Tensors at the peak that the summary lists; the report has them all."""
 
 
-def summary(rows: Sequence[Row], *, options: Mapping[str, Any], interrupted: bool, seconds: float) -> BatchReport:
+def summary(rows: Sequence[Row], *, options: BatchOptionsSection, interrupted: bool, seconds: float) -> BatchReport:
     """Return what batch.json holds. Its exit code: 130 interrupted, else 1 some failed, 3 a budget missed, or 0."""
     counts = {status: sum(row.status is status for row in rows) for status in Status}
     done = [row.saved.figures for row in rows if row.saved is not None]
@@ -106,7 +105,7 @@ def summary(rows: Sequence[Row], *, options: Mapping[str, Any], interrupted: boo
         schema_version=1,
         memsched_version=__version__,
         command="batch",
-        options=dict(options),
+        options=options,
         exit_code=code,
         interrupted=interrupted,
         seconds=round(seconds, 4),
@@ -143,9 +142,9 @@ def _model(row: Row) -> BatchRow:
 
 def dump_summary(summary: BatchReport) -> str:
     """Return the summary as JSON text, with one line per model."""
-    data: dict[str, Any] = msgspec.to_builtins(summary)
-    models = ",\n    ".join(json.dumps(model) for model in data.pop("models"))
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()]
+    data = {name: getattr(summary, name) for name in summary.__struct_fields__}
+    models = ",\n    ".join(json_text(model) for model in data.pop("models"))
+    lines = [f"  {json_text(key)}: {json_text(value)}" for key, value in data.items()]
     return "{\n" + ",\n".join([*lines, f'  "models": [\n    {models}\n  ]']) + "\n}\n"
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,7 +16,6 @@ from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
-from memsched.report.values.base import Section
 from memsched.report.values.optimize import (
     AllocationSection,
     BaselinesSection,
@@ -42,7 +40,7 @@ from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
 
-__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "dump_report", "peak_tensors"]
+__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "peak_tensors"]
 
 SCHEMA_VERSION: Final = 1
 LIVE_NAMES_LIMIT = 2_000_000
@@ -388,31 +386,3 @@ def _accesses(graph: Graph, schedule: Schedule) -> tuple[list[int | None], list[
         for tensor in dict.fromkeys(graph.ops[number].inputs):
             read[tensor].append(step)
     return produced, read
-
-
-def dump_report(report: Section) -> str:
-    """Return the report as JSON text, with one line per entry of the long lists: quick to write and to read."""
-    lines = [f"  {json.dumps(key)}: {_section(value)}" for key, value in msgspec.to_builtins(report).items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _section(value: Any) -> str:
-    if isinstance(value, list | tuple) and value:
-        return "[\n    " + _entries(value) + "\n  ]"
-    if isinstance(value, dict) and value:
-        return "{\n" + _joined(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n  }"
-    return json.dumps(value)
-
-
-def _entries(values: Sequence[Any]) -> str:
-    """Return the entries of a list, one to a line, encoded at one go: entry by entry takes five times as long."""
-    text = json.dumps(values)[1:-1]
-    if not isinstance(values[0], dict) or not values[0]:
-        return ",\n    ".join(json.dumps(value) for value in values)
-    # No string can hold this: its first quote would be escaped, or would end the string before a name.
-    start = f"{{{json.dumps(next(iter(values[0])))}: "
-    return text.replace(f", {start}", f",\n    {start}")
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return ",\n".join(f"    {line}" for line in lines)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import memsched
-from memsched.report.build import dump_report
+from memsched.report.dump import dump_report
 from memsched.report.page import render_page
 from memsched.report.values.optimize import OptimizeReport
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option, positional

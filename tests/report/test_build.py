@@ -14,7 +14,8 @@ from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
 from memsched.report import build
-from memsched.report.build import Facts, build_report, dump_report
+from memsched.report.build import Facts, build_report
+from memsched.report.dump import dump_report
 from memsched.report.schema import json_schema
 from memsched.report.text import one_line, printable
 from memsched.report.values.base import Section

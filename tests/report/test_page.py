@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from memsched.errors import OutputError
-from memsched.report.build import build_report, dump_report
+from memsched.report.build import build_report
+from memsched.report.dump import dump_report
 from memsched.report.page import render_page
 from tests.report.plain import typed
 from tests.report.test_build import facts_of

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from memsched.errors import ReportError
-from memsched.report.build import build_report, dump_report
+from memsched.report.build import build_report
+from memsched.report.dump import dump_report
 from memsched.report.reading import parse_report
 from tests.report.plain import plain
 from tests.report.test_build import a_graph, facts_of

@@ -19,7 +19,7 @@ from memsched.commands.options import BatchOptions
 from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import staged_files
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
-from memsched.report.values.batch import BatchReport, SavedModel
+from memsched.report.values.batch import BatchOptionsSection, BatchReport, SavedModel
 
 __all__ = ["SUMMARIES", "BatchResult", "Event", "JobRunner", "run_batch"]
 
@@ -100,7 +100,7 @@ def run_batch(
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             runner.cancel()
-    told = {**options.keywords(), "memory_limit": options.memory_limit}
+    told = BatchOptionsSection(**options.keywords(), memory_limit=options.memory_limit)
     data = summary(run.rows, options=told, interrupted=run.stopped, seconds=time.monotonic() - started)
     with staged_files() as files:
         for name, text in zip(SUMMARIES, (dump_csv(data), dump_html(data), dump_summary(data)), strict=True):

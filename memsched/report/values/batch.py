@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from memsched.report.values.base import Amount, Count, Section, Sha256, Status
+from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Status
 
 __all__ = [
     "BatchAnswer",
     "BatchFaultRow",
     "BatchFigures",
+    "BatchOptionsSection",
     "BatchReport",
     "BatchRow",
     "BatchTotals",
@@ -127,6 +128,33 @@ class BatchRow(Section, frozen=True, kw_only=True):
     result: BatchFigures | None
 
 
+class BatchOptionsSection(Section, frozen=True, kw_only=True):
+    """What each model of a batch was optimised with, as memsched.optimize takes it.
+
+    Attributes:
+        memory_limit: Bytes that the process of each model may hold; `optimize` is not told it.
+    """
+
+    target: str | None
+    input_shapes: dict[str, tuple[int, ...]]
+    dims: dict[str, int]
+    budget: int | str | None
+    max_extra_macs: Amount
+    time_limit: Amount | None
+    effort: Amount | None
+    solver: str
+    partitions: int | Literal["auto"]
+    order_guarantee: Literal["none", "session", "pins", "default"]
+    control_dependencies: bool
+    tflm_plan: bool
+    verify: bool
+    seed: int
+    in_place: bool
+    tile: bool
+    remat: bool
+    memory_limit: Positive | None
+
+
 class BatchReport(Section, frozen=True, kw_only=True):
     """The summary of memsched batch, batch.json.
 
@@ -141,7 +169,7 @@ class BatchReport(Section, frozen=True, kw_only=True):
     schema_version: Literal[1]
     memsched_version: str
     command: Literal["batch"]
-    options: dict[str, Any]
+    options: BatchOptionsSection
     exit_code: ExitCode
     interrupted: bool
     seconds: Amount
