@@ -140,6 +140,7 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     elif default is not None:
         more |= {"default": _WRITTEN.get(said.kind, lambda value: value)(default), "show_default": True}
     if said.kind == "switch":
+        more.setdefault("default", None)
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if said.kind == "number":
         whole = required or isinstance(default, int)

@@ -135,6 +135,12 @@ class _ModelOptions(_CommandOptions):
         "budget",
         metavar="SIZE|PCT%",
     )
+    budget_for: Literal["arena", "activations"] | None = option(
+        None,
+        "Targets tflm and its kin: what a budget is for, and what is made small: the whole arena (default), or its "
+        "planned part alone.",
+        choices=("arena", "activations"),
+    )
     allow: tuple[str, ...] = option(
         BY_DEFAULT,
         "All that may be done, with commas between. reorder: permute operators; inplace: let outputs take dying "
@@ -189,7 +195,7 @@ class BatchOptions(_ModelOptions):
         choices=("none", "session", "pins", "default"),
     )
     control_dependencies: bool = option(False, "TFLite: state the order for delegates too.", "flag")
-    tflm_plan: bool = option(False, "As in optimize.", "flag")
+    tflm_plan: bool | None = option(None, "As in optimize.", "switch")
     verify: bool = option(True, "Run both models and compare outputs.", "switch")
     seed: int = option(0, "Of all that is random.", "number", metavar="N")
 
@@ -221,8 +227,11 @@ class OptimizeOptions(BatchOptions):
         "memory_limit",
         "Memory that memsched and its workers may hold, such as 2GB: a search ends there with the best so far.",
     )
-    tflm_plan: bool = _said(
-        BatchOptions, "tflm_plan", "Targets tflm and its kin: write the tensors' offsets into the model as well."
+    tflm_plan: bool | None = _said(
+        BatchOptions,
+        "tflm_plan",
+        "Targets tflm and its kin: write the tensors' offsets into the model, or do not; default: where that saves "
+        "memory.",
     )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
 

@@ -35,7 +35,7 @@ from memsched.report.values.optimize import (
     WorkspaceRow,
 )
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
-from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
+from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
@@ -92,6 +92,7 @@ class Facts:
     frontier: Sequence[FrontierRow] | None = None
     extra_macs: int = 0
     on_chip: OnChipSection | None = None
+    requirement: RequirementSection | None = None
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
@@ -111,6 +112,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         baselines=facts.baselines,
         result=_result(facts),
         budget=_budget(facts.budget_bytes, _required(facts)),
+        requirement=facts.requirement,
         order_guarantee=facts.order_guarantee,
         tflm=facts.tflm,
         verification=facts.verification,
@@ -167,8 +169,7 @@ def _required(facts: Facts) -> int:
     """
     if facts.session is not None:
         return max(facts.session[1], _shown_in_session(facts) or 0)
-    head = facts.tflm.head_bytes if facts.tflm is not None else facts.litert[1] if facts.litert is not None else None
-    return facts.allocation.arena if head is None else head
+    return facts.allocation.arena if facts.requirement is None else facts.requirement.bytes
 
 
 def _shown_in_session(facts: Facts) -> int | None:

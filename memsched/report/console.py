@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET
 
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
@@ -126,7 +127,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     rewrites = tiling_lines(report.tiling, columns, verbose=verbose)
     rewrites += remat_lines(report.remat, columns, verbose=verbose)
     refused = refusal_lines(report)
-    lines = [*refused, *_budget_lines(report)]
+    lines = [*refused, *_requirement_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
         lines.append(_saving_line(report))
         default, urgent = default_session_line(report)
@@ -167,6 +168,8 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
     if saved < 0:
         return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
+    if report.tflm is not None and report.tflm.plan_head_bytes is not None:
+        return "the file's order is kept: what is saved, a memory plan saves", None
     return "the file's order is kept: nothing better was found", None
 
 
@@ -199,7 +202,7 @@ def _bound_text(report: OptimizeReport) -> str:
 
 
 def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
-    tflm, firmware = report.tflm, report.firmware
+    tflm = report.tflm
     if tflm is None:
         return []
     heads = (
@@ -209,18 +212,24 @@ def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     )
     shown = ", ".join(f"{head:,} B {label}" for label, head in heads if head is not None)
     lines: list[tuple[str, str | None]] = [(f"TensorFlow Lite Micro's head of the arena: {shown or 'unknown'}", None)]
-    given, written = tflm.file_head_bytes, tflm.head_bytes
-    if was_rewritten(report) and firmware is not None and given is not None and written is not None:
-        # Each operator and tensor more costs bytes that stay, which may be more than the pieces save.
-        planning = firmware.file_planning_bytes_estimate.bits_32, firmware.planning_bytes_estimate.bits_32
-        before = firmware.file_persistent_bytes_estimate.bits_32 + max(given, planning[0])
-        after = firmware.persistent_bytes_estimate.bits_32 + max(written, planning[1])
-        text = (
-            f"its whole arena, what it keeps for each operator included: about {before:,} B as given, {after:,} B now"
-        )
-        worse = ": more; fewer pieces may suffice with a --budget or a lower --max-extra-macs"
-        lines.append((text + (worse if after >= before else ""), "yellow" if after >= before else None))
     return lines
+
+
+def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    """Say what TensorFlow Lite Micro's arena must hold in all, and what for."""
+    needed = report.requirement
+    if report.tflm is None or needed is None:
+        return []
+    # What stays is most of what is left; reports of one part alone have been asked for that part.
+    parts = {name.removesuffix("_bytes"): size for name, size in msgspec.to_builtins(needed.parts).items()}
+    shown = ", ".join(f"{size:,} B {name}" for name, size in parts.items() if size)
+    what = "TensorFlow Lite Micro's arena" if "persistent" in parts else "the planned part of the arena"
+    if report.command == "analyze":
+        return [(f"{what} takes {needed.bytes:,} B: {shown}", None)]
+    saved = 100 * (needed.given_bytes - needed.bytes) / needed.given_bytes if needed.given_bytes else 0.0
+    less = f", {saved:.1f} % less" if saved > 0 else ""
+    text = f"{what} takes {needed.given_bytes:,} B as given, {needed.bytes:,} B now{less}: {shown}"
+    return [(text, "green" if saved > 0 else None)]
 
 
 def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
@@ -258,21 +267,29 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
+    kept = _kept(report)
     bound = report.result.lower_bound_bytes
-    available = budget.budget_bytes
+    available = budget.budget_bytes - kept
     if was_rewritten(report):
         verdict = "no rewrite that was tried meets it"
     elif bound > available:
-        verdict = f"no order can meet it, as each has a peak of {bound:,} B or more"
+        beside = f", and {kept:,} B stay beside it" if kept else ""
+        verdict = f"no order can meet it, as each has a peak of {bound:,} B or more{beside}"
     elif report.command == "analyze":
         verdict = f"another order may meet it, as the bound is {bound:,} B: see memsched optimize"
     else:
         verdict = "it is not proven that no order can meet it"
     return (
         f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
-        f"{available:,} B are available, "
+        f"{budget.budget_bytes:,} B are available, "
         f"{budget.exceeded_bytes:,} B too many; {verdict}"
     )
+
+
+def _kept(report: OptimizeReport) -> int:
+    """Return the bytes that are required beside the activations, whatever the order."""
+    kept = UNSET if report.requirement is None else report.requirement.parts.persistent_bytes
+    return 0 if kept is UNSET else kept
 
 
 def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:

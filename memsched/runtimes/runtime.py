@@ -22,10 +22,17 @@ class Requirement:
         total: Bytes.
         parts: What they are for, such as "activations", "temporaries" or "slack", where that is known; bytes that add
             up to ``total``.
+        beside: Of ``total``, what lies beside that for which addresses are found: no better ones make it less.
     """
 
     total: int
     parts: tuple[tuple[str, int], ...] = ()
+    beside: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What is less for the better of two: the total, then that of it for which addresses are found."""
+        return self.total, self.total - self.beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +41,12 @@ class Opening:
 
     Attributes:
         guarantee: What makes ONNX Runtime keep the order.
-        memory_plan: The file holds a memory plan of our own for TensorFlow Lite Micro.
+        memory_plan: The file holds a memory plan of our own for TensorFlow Lite Micro; None: where less is required
+            with one.
     """
 
     guarantee: OrderGuarantee = "session"
-    memory_plan: bool = False
+    memory_plan: bool | None = None
 
 
 AS_TOLD: Final = Opening()
@@ -99,11 +107,14 @@ class Runtime(Protocol):
     """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
 
     Attributes:
+        name: What reports call the runtime; "" where none executes what the target describes.
         has_planner: It places tensors by rules of its own, which are known, and requires what they make of an order;
             elsewhere it requires the arena that was found.
         figure: What reports call the bytes that it requires; None where they need no name beside the arena.
     """
 
+    @property
+    def name(self) -> str: ...  # noqa: D102 - above
     @property
     def has_planner(self) -> bool: ...  # noqa: D102 - above
     @property
@@ -137,8 +148,11 @@ class Runtime(Protocol):
             ModelError: It does; the message names the first.
         """
 
-    def wants_plan(self, asked: bool) -> bool:
-        """Return whether a memory plan is to be written into the file.
+    def wants_plan(self, asked: bool | None) -> bool | None:
+        """Return whether a memory plan is to be written into the file; None: where less is required with one.
+
+        Args:
+            asked: What the user said of it; None for nothing.
 
         Raises:
             UsageError: One is asked for where the runtime takes none.
@@ -146,9 +160,6 @@ class Runtime(Protocol):
 
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
-
-    def whole_bytes(self, module: Module, required: int) -> int | None:
-        """Return an estimate of all that a process needs where that is more than what is required; None elsewhere."""
 
     def facts(self, module: Module) -> Any:
         """Return what reports say of the file as given in words of the runtime's own; None where that is nothing."""
@@ -160,15 +171,15 @@ class Runtime(Protocol):
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
-        plan: bool,
+        plan: bool | None,
         asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, Any]:
         """Return the written file with what else the runtime must find in it, and what reports say of it.
 
         Args:
-            plan: Write a memory plan.
-            asked: The user asked for the plan; otherwise the target implies it.
+            plan: Write a memory plan; None: where less is required with one.
+            asked: The user asked for the plan; otherwise the target implies it, or less is required.
             given: The model before layers of it were rewritten, if they were.
 
         Raises:

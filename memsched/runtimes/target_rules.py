@@ -30,6 +30,11 @@ class TargetRules:
     opening: Opening
 
     @property
+    def name(self) -> str:
+        """Return the name of the runtime that can verify the figures; "" where there is none."""
+        return self.target.runtime
+
+    @property
     def has_planner(self) -> bool:
         """Return False: what is required is the arena."""
         return False
@@ -70,7 +75,7 @@ class TargetRules:
     def check_kernels(self, given: Module, written: Module) -> None:
         """Pass: nothing is known of its kernels."""
 
-    def wants_plan(self, asked: bool) -> bool:
+    def wants_plan(self, asked: bool | None) -> bool | None:
         """Return False; see `Runtime.wants_plan`."""
         if asked:
             raise UsageError(
@@ -84,11 +89,6 @@ class TargetRules:
         del module, plans
         return None
 
-    def whole_bytes(self, module: Module, required: int) -> int | None:
-        """Return None: nothing is known of what it keeps beside the arena."""
-        del module, required
-        return None
-
     def facts(self, module: Module) -> Any:
         """Return None."""
         del module
@@ -100,7 +100,7 @@ class TargetRules:
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
-        plan: bool,
+        plan: bool | None,
         asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 __all__ = [
+    "BudgetFor",
     "InPlaceRule",
     "PartViewRule",
     "PipelineRules",
@@ -27,6 +28,8 @@ PartKind = Literal["concatenation", "slice", "split"]
 Kernels = Literal["", "litert"]
 Planner = Literal["", "tflm"]
 Runtime = Literal["", "litert", "onnxruntime"]
+BudgetFor = Literal["arena", "activations"]
+PointerBits = Literal[32, 64]
 Weights = Literal["flash", "ram"]
 When = Literal["always", "axis_not_last"]
 
@@ -164,6 +167,9 @@ class Target(Rules, frozen=True):
             for which a plan can be written; "" is none that is known here.
         kernels: Whose kernels need memory of their own that no file shows: "litert" is LiteRT's, without delegates; ""
             is none that is known here (TensorFlow Lite Micro's planner knows its own).
+        pointer_bits: Of the processor, on which depends what TensorFlow Lite Micro keeps for each operator.
+        budget_for: What decides, for TensorFlow Lite Micro: "arena", all that an interpreter is given; "activations",
+            the planned part alone.
         alignment_bytes: Every buffer's offset is a multiple of it, a power of two.
         align_parts: Part views must lie on multiples of it as well; where one would not, it is no part view.
         default_order: The order the runtime takes when it is not told: the file's, or ONNX Runtime's own.
@@ -188,6 +194,8 @@ class Target(Rules, frozen=True):
     runtime: Runtime = ""
     planner: Planner = ""
     kernels: Kernels = ""
+    pointer_bits: PointerBits = 32
+    budget_for: BudgetFor = "arena"
     alignment_bytes: Annotated[int, Meta(le=LARGEST)] = 1
     align_parts: bool = True
     default_order: DefaultOrder = "file"

@@ -75,7 +75,7 @@ def complete(words: list[str], **env: str) -> list[str]:
 
 def test_completion_of_commands_options_and_values() -> None:
     assert "plain,optimize" in complete(["memsched", "opt"])
-    assert complete(["memsched", "optimize", "--budg"]) == ["plain,--budget"]
+    assert complete(["memsched", "optimize", "--budg"]) == ["plain,--budget", "plain,--budget-for"]
     assert complete(["memsched", "optimize", "--target", "tf"]) == ["plain,tflm", "plain,tflm-reference"]
     assert complete(["memsched", "targets", "on"]) == ["plain,onnxruntime"]
     assert complete(["memsched", "optimize", "--target", "my"]) == ["file,my"]

@@ -93,7 +93,8 @@ def test_each_command_has_all_its_options_as_they_are_stated(name: str) -> None:
 
 
 def test_words_become_what_the_function_takes() -> None:
-    words = "--target tflm --input-shape x:1,3 --dim n=8 --budget 50% --allow reorder,tile --max-extra-macs 7%"
+    words = "--target tflm --input-shape x:1,3 --dim n=8 --budget 50% "
+    words += "--budget-for activations --allow reorder,tile --max-extra-macs 7%"
     more = (
         "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2"
     )
@@ -102,6 +103,7 @@ def test_words_become_what_the_function_takes() -> None:
         "input_shapes": {"x": (1, 3)},
         "dims": {"n": 8},
         "budget": "50%",
+        "budget_for": "activations",
         "in_place": False,
         "tile": True,
         "remat": False,

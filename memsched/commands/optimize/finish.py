@@ -27,10 +27,15 @@ def write(
     opening: Opening,
     *,
     control_dependencies: bool,
-    tflm_plan: bool,
+    asked: bool,
     promised: bool,
 ) -> tuple[ModelBytes, TflmFacts | None]:
-    """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it."""
+    """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it.
+
+    Args:
+        asked: The user asked for a memory plan.
+        promised: The session's figure was compared with a budget.
+    """
     plans, chosen = final.placed.plans, final.placed.chosen
     written = write_model(
         *(final.module, final.data, plans, options),
@@ -46,9 +51,7 @@ def write(
         written = _with_fixed_dimensions(module, written)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(
-        *(final.module, written, plans, options), plan=opening.memory_plan, asked=tflm_plan, given=given
-    )
+    return runtime.finish(*(final.module, written, plans, options), plan=opening.memory_plan, asked=asked, given=given)
 
 
 def run_both(

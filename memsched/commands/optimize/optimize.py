@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
+import msgspec
+
 from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
 from memsched.commands.optimize.finish import refuted, run_both, told_apart, write
 from memsched.commands.optimize.frontier import Frontier, find_frontier
@@ -31,13 +33,13 @@ from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.runtime import AS_TOLD, Opening
+from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
-from memsched.targets.model import Target
+from memsched.targets.model import BudgetFor, Target
 from memsched.units import Percentage, parse_budget
 
 __all__ = ["analyze", "load", "optimize", "verify"]
@@ -96,6 +98,7 @@ def analyze(
     *,
     target: str | None = _READ_ONLY.target,
     budget: int | str | None = _READ_ONLY.budget,
+    budget_for: BudgetFor | None = _READ_ONLY.budget_for,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     in_place: bool = True,
@@ -129,10 +132,12 @@ def analyze(
     asked = _budget(budget)
     options = _load_options(input_shapes, dims)
     module = load_module(*read_source(source), options)
-    prepared = _prepare(module, target, in_place)
+    rules = _rules(module, target, budget_for)
+    prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
     plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
     main = plans[0]
+    needed = required_as_given(module, prepared, AS_TOLD)
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     runtime = runtime_of(module, prepared.target)
     facts = runtime.facts(module)
@@ -145,10 +150,10 @@ def analyze(
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
-        as_given = ModulePlan(plans, allocation, None, required_as_given(module, prepared, AS_TOLD))
-        request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(False)))
-        helpful = _suggestions(target, module, prepared, as_given, options, request, asked_for)
-    figures = _figures(module, prepared, AS_TOLD, None)
+        as_given = ModulePlan(plans, allocation, None, needed)
+        request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(None)))
+        helpful = _suggestions(rules, module, prepared, as_given, options, request, asked_for)
+    figures = _figures(runtime, (needed, needed))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
         notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
@@ -157,6 +162,8 @@ def analyze(
         pools=pools,
         on_chip=_on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.rows(),
+        requirement=(needed, needed),
+        runtime=runtime.name,
         litert=figures.get("litert"),
         session=figures.get("session"),
         suggestions=helpful,
@@ -170,6 +177,7 @@ def optimize(
     *,
     target: str | None = _DEFAULT.target,
     budget: int | str | None = _DEFAULT.budget,
+    budget_for: BudgetFor | None = _DEFAULT.budget_for,
     time_limit: float | None = _DEFAULT.time_limit,
     effort: float | None = _DEFAULT.effort,
     solver: str = _DEFAULT.solver,
@@ -178,7 +186,7 @@ def optimize(
     dims: Mapping[str, int] | None = None,
     order_guarantee: OrderGuarantee = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
-    tflm_plan: bool = _DEFAULT.tflm_plan,
+    tflm_plan: bool | None = _DEFAULT.tflm_plan,
     in_place: bool = _DEFAULT.keywords()["in_place"],
     tile: bool = _DEFAULT.keywords()["tile"],
     remat: bool = _DEFAULT.keywords()["remat"],
@@ -198,6 +206,8 @@ def optimize(
         target: Name of a built-in target or path of a TOML file; by default the format's runtime.
         budget: What the arena may take, in bytes, as "256KB", or as "50%" of what the file as given requires; the
             result says whether it is met.
+        budget_for: For TensorFlow Lite Micro: what is made small, the whole "arena" or its planned part, "activations";
+            None: as the target says.
         time_limit: Seconds for the search; None for no limit.
         effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
             the same on every machine.
@@ -209,8 +219,8 @@ def optimize(
             (dependencies in the model), "default" (the best order that sessions without options can be led to) or
             "none".
         control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
-        tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; implied by a
-            target of its that lets tensors share bytes.
+        tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; None: where less
+            is required with one, and for a target of its that lets tensors share bytes.
         in_place: Permit the target's in-place rules.
         tile: Permit to compute groups of layers piece by piece.
         remat: Permit to compute values again instead of keeping them.
@@ -242,7 +252,8 @@ def optimize(
     options = _load_options(input_shapes, dims)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
-    prepared = _prepare(module, target, in_place)
+    rules = _rules(module, target, budget_for)
+    prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
     plan = runtime_of(module, prepared.target).wants_plan(tflm_plan)
     opening = Opening(order_guarantee, plan)
@@ -256,14 +267,15 @@ def optimize(
     written, facts = write(
         *(module, final, options, opening),
         control_dependencies=control_dependencies,
-        tflm_plan=tflm_plan,
+        asked=tflm_plan is True,
         promised=budget_bytes is not None,
     )
-    figures = _figures(module, prepared, opening, final.placed.required)
+    needed = required_as_given(module, prepared, opening), final.placed.requirement
+    figures = _figures(runtime_of(module, prepared.target, opening), needed)
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not final.rewritten and time_limit != 0:
         asked_for = TrialRequest(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
-        helpful = _suggestions(target, module, prepared, final.placed, options, request, asked_for)
+        helpful = _suggestions(rules, module, prepared, final.placed, options, request, asked_for)
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
@@ -294,6 +306,8 @@ def optimize(
         rewrites=final.rewrites,
         extra_macs=final.extra_macs,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
+        requirement=needed,
+        runtime=runtime_of(module, prepared.target, opening).name,
         litert=figures.get("litert"),
         session=figures.get("session"),
         suggestions=helpful,
@@ -321,7 +335,7 @@ def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = Fals
 
 
 def _suggestions(
-    target: str | None,
+    rules: Target,
     module: Module,
     prepared: TargetModule,
     placed: ModulePlan,
@@ -330,7 +344,6 @@ def _suggestions(
     asked: TrialRequest,
 ) -> tuple[SuggestionRow, ...]:
     """Return the report's section on what would help where nothing was gained."""
-    rules = load_target(target or default_target(module.format))
     return tuple(
         SuggestionRow(
             command=one.command,
@@ -344,19 +357,9 @@ def _suggestions(
     )
 
 
-def _figures(
-    module: Module, prepared: TargetModule, opening: Opening, required: int | None
-) -> Mapping[str, tuple[int, int]]:
-    """Return by the runtime's name for it what the file as given and a result require; empty where that is the arena.
-
-    Args:
-        required: By the result; None where there is none.
-    """
-    runtime = runtime_of(module, prepared.target, opening)
-    if runtime.figure is None:
-        return {}
-    given = runtime.requires_as_given(module, prepared.lowered, prepared.baselines["file_order"]).total
-    return {runtime.figure: (given, given if required is None else required)}
+def _figures(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:
+    """Return by the runtime's name for it what the file as given and a result need; empty where that is the arena."""
+    return {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
 
 
 def _search_of(run: Run) -> Run:
@@ -377,8 +380,9 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
     return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
 
 
-def _prepare(module: Module, name: str | None, in_place: bool) -> TargetModule:
-    return prepare(module, load_target(name or default_target(module.format)), in_place=in_place)
+def _rules(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
+    target = load_target(name or default_target(module.format))
+    return target if budget_for is None else msgspec.structs.replace(target, budget_for=budget_for)
 
 
 def _check_percentage(percent: float) -> None:
@@ -399,7 +403,7 @@ def _budget_bytes(
     """Return the budget in bytes, and a note that says where they come from if it was a part."""
     if not isinstance(budget, Percentage):
         return budget, ()
-    given = required_as_given(module, prepared, opening)
+    given = required_as_given(module, prepared, opening).total
     size = budget.of(given)
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 

@@ -25,7 +25,7 @@ from memsched.planning.orders import (
 from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, SearchAllowance
+from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, Requirement, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -138,14 +138,19 @@ class ModulePlan:
 
     Attributes:
         chosen: The orders that the runtime was led to, where it takes others than those found.
-        required: Bytes that a budget is compared with: what the file takes by its runtime's own planner, where that
+        requirement: What a budget is compared with: what the file takes by its runtime's own planner, where that
             is known (TensorFlow Lite Micro, LiteRT, ONNX Runtime by the order guarantee); the arena elsewhere.
     """
 
     plans: tuple[GraphPlan, ...]
     allocation: Allocation
     chosen: OrderChoice | None
-    required: int
+    requirement: Requirement
+
+    @property
+    def required(self) -> int:
+        """What is required in all, bytes."""
+        return self.requirement.total
 
 
 def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:
@@ -156,10 +161,10 @@ def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:
     return TargetModule(target, lowered, baselines(module, lowered, target, BASELINES), in_place)
 
 
-def required_as_given(module: Module, prepared: TargetModule, opening: Opening) -> int:
-    """Return the bytes that the file as given requires, as `ModulePlan.required` has them for a result."""
+def required_as_given(module: Module, prepared: TargetModule, opening: Opening) -> Requirement:
+    """Return what the file as given requires, as `ModulePlan.requirement` has it for a result."""
     given = prepared.baselines["file_order"]
-    return runtime_of(module, prepared.target, opening).requires_as_given(module, prepared.lowered, given).total
+    return runtime_of(module, prepared.target, opening).requires_as_given(module, prepared.lowered, given)
 
 
 def prepare_again(module: Module, given: TargetModule, request: Request) -> TargetModule:
@@ -207,21 +212,21 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
     )
     plans = (main, *plans[1:])
     if chosen is not None:
-        return ModulePlan(plans, allocation, chosen, chosen.required)
+        return ModulePlan(plans, allocation, chosen, Requirement(chosen.required))
     if not runtime.has_planner:
-        return ModulePlan(plans, allocation, None, allocation.arena)
+        required = required_for(module, prepared, plans, allocation, request)
+        return ModulePlan(plans, allocation, None, required or Requirement(allocation.arena))
     placed = _by_planner(module, prepared, plans, allocation, request)
     return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
 
 
 def required_for(
     module: Module, prepared: TargetModule, plans: Sequence[GraphPlan], allocation: Allocation, request: Request
-) -> int | None:
-    """Return the bytes that a file in the orders of ``plans`` requires; None where its runtime could not load it."""
+) -> Requirement | None:
+    """Return what a file in the orders of ``plans`` requires; None where its runtime could not load it."""
     allowance = dataclasses.replace(request.allowance(), reorder=True)
     runtime = runtime_of(module, prepared.target, request.opening)
-    required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)
-    return None if required is None else required.total
+    return runtime.requires(module, prepared.lowered, plans, allocation, allowance)
 
 
 def _by_planner(
@@ -230,9 +235,9 @@ def _by_planner(
     """Return ``plans`` with what their file requires, or a known order where the runtime's planner makes less of it."""
     required = required_for(module, prepared, plans, allocation, request)
     if required is None:
-        return ModulePlan(plans, allocation, None, allocation.arena)
+        return ModulePlan(plans, allocation, None, Requirement(allocation.arena))
     best = ModulePlan(plans, allocation, None, required)
-    if required <= allocation.arena or request.solver == "file":
+    if required.total - required.beside <= allocation.arena or request.solver == "file":
         return best
     main = plans[0]
     for schedule, packed in known_orders(main, prepared.baselines, prepared.target.alignment_bytes):
@@ -241,7 +246,7 @@ def _by_planner(
         plan = dataclasses.replace(main, schedule=schedule, checked=check_schedule(main.graph, schedule))
         others = (plan, *plans[1:])
         required = required_for(module, prepared, others, packed, request)
-        if required is not None and required < best.required:
+        if required is not None and required.rank < best.requirement.rank:
             check_allocation(plan.graph, schedule, packed)
             best = ModulePlan(others, packed, None, required)
     return best
@@ -254,12 +259,12 @@ def as_stored(module: Module, prepared: TargetModule, request: Request) -> Modul
     allowance = dataclasses.replace(request.allowance(), reorder=False)
     runtime = runtime_of(module, prepared.target, request.opening)
     required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)
-    return ModulePlan(plans, allocation, None, allocation.arena if required is None else required.total)
+    return ModulePlan(plans, allocation, None, required or Requirement(allocation.arena))
 
 
 def _never_worse(found: ModulePlan, stored: ModulePlan) -> ModulePlan:
     """Return ``found``, or the file's own order where that requires less, with what was proven of all orders."""
-    if stored.required >= found.required:
+    if stored.requirement.rank >= found.requirement.rank:
         return found
     plans = []
     for one, proven in zip(stored.plans, found.plans, strict=True):

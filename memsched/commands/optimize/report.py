@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from msgspec import UNSET
-
 from memsched import __version__
 from memsched.commands.results import Report
 from memsched.formats.module import Module
@@ -48,13 +46,16 @@ from memsched.report.values.runtime import (
     PlannedTensorRow,
     PredictedPeaksSection,
     RefusedOpRow,
+    RequirementParts,
+    RequirementSection,
     ScratchRow,
     TflmSection,
 )
 from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.tflm.arena import TflmFacts, whole_arena_bytes
+from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.tflm.arena import TflmFacts
 from memsched.runtimes.tflm.firmware import firmware_needs
 from memsched.runtimes.values import Verification
 from memsched.targets.pool_plan import PoolPlan
@@ -91,6 +92,8 @@ class Outcome:
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
         extra_macs: Multiply-accumulates that it has beside the model as given.
+        requirement: What the runtime requires for the file as given and for the result.
+        runtime: The runtime's name.
         litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
         session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
             with; None for another runtime.
@@ -114,6 +117,8 @@ class Outcome:
     extra_macs: int = 0
     on_chip: OnChipSection | None = None
     frontier: Sequence[FrontierRow] | None = None
+    requirement: tuple[Requirement, Requirement] | None = None
+    runtime: str = ""
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
@@ -151,6 +156,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         frontier=outcome.frontier,
         extra_macs=outcome.extra_macs,
         on_chip=outcome.on_chip,
+        requirement=_requirement_section(outcome),
         litert=outcome.litert,
         session=outcome.session,
         suggestions=outcome.suggestions,
@@ -173,6 +179,23 @@ def _baselines_section(baselines: Mapping[str, Baseline]) -> BaselinesSection:
         reverse_post_order=_figures(baselines["reverse_post_order"]),
         runtime_default_order=_figures(baselines["runtime_default_order"]),
     )
+
+
+def _requirement_section(outcome: Outcome) -> RequirementSection | None:
+    if outcome.requirement is None:
+        return None
+    given, result = outcome.requirement
+    return RequirementSection(
+        runtime=outcome.runtime,
+        given_bytes=given.total,
+        bytes=result.total,
+        given_parts=_parts(given),
+        parts=_parts(result),
+    )
+
+
+def _parts(required: Requirement) -> RequirementParts:
+    return RequirementParts(**{f"{name}_bytes": size for name, size in required.parts})
 
 
 def _figures(baseline: Baseline) -> FiguresSection:
@@ -383,35 +406,6 @@ def _notes(outcome: Outcome) -> list[str]:
     known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
     if smaller:
         notes.append(f"the {known} is used for its smaller arena: orders of no larger peak were found that need more")
-    notes += _whole_arena_notes(outcome)
     if outcome.interrupted and outcome.command == "optimize":
         notes.append("interrupted: the best order found so far is used")
     return notes
-
-
-def _whole_arena_notes(outcome: Outcome) -> list[str]:
-    """Say which of the points that the search for pieces found needs the smallest arena in all, where that is less."""
-    tiling, facts = outcome.rewrites.tiling, outcome.tflm
-    if tiling is None or not tiling.applied or facts is None or outcome.rewritten is None:
-        return []
-    head = _tflm_section(facts).head_bytes
-    if head is None:
-        return []
-    now = whole_arena_bytes(outcome.rewritten, head)
-    known = "TensorFlow Lite Micro's whole arena takes about"
-    most = float("inf") if outcome.budget_bytes is None else outcome.budget_bytes
-    rows = [
-        (row.whole_arena_bytes_estimate, row.peak_bytes, row.extra_macs_percent)
-        for row in tiling.frontier
-        if row.whole_arena_bytes_estimate is not UNSET and row.peak_bytes <= most
-    ]
-    least = min(rows, key=lambda row: row[:2], default=None)
-    given = None if facts.file_head is None else whole_arena_bytes(outcome.module, facts.file_head)
-    if given is not None and given <= now and (least is None or given <= least[0]):
-        return [f"{known} {now} B, and {given} B as given: each piece costs bytes that stay. Leave tile out of --allow"]
-    chosen = least is not None and least[2] == tiling.extra_macs_percent
-    if least is None or chosen or least[0] >= now:
-        return []
-    # No budget is named: one is met with the least work, which need not be these pieces.
-    other = f"with other pieces about {least[0]} B, with a peak of {least[1]} B"
-    return [f"{known} {now} B, {other}: each piece costs bytes that stay"]

@@ -64,7 +64,7 @@ class RewriteResult:
 def rank(placed: ModulePlan, work: Fraction | int, budget: int | None) -> tuple[bool, tuple[Fraction | int, ...]]:
     """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
     met = budget is not None and placed.required <= budget
-    least = (placed.required, placed.allocation.arena)
+    least = (*placed.requirement.rank, placed.allocation.arena)
     return (not met, (work, *least) if met else (*least, work))
 
 

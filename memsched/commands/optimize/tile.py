@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from msgspec import UNSET
-
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.errors import InternalError, ModelError
+from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.graph.dialect import Dialect
@@ -21,7 +18,6 @@ from memsched.regions.geometry import has_windows
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
-from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -134,7 +130,7 @@ class TileRewrite:
         before: Rewrites,
         used: RewritePoint[TilingGroup] | None,
         extra_macs: int,
-        read: Callable[[Graph], Module],
+        read: Callable[[Graph], Module],  # noqa: ARG002
     ) -> Rewrites:
         """Return ``before`` with the section on layers in pieces."""
         graph, found = self.graph, self._known
@@ -151,24 +147,15 @@ class TileRewrite:
             refusals=tuple(_refusal_row(name, kinds[name], reason) for name, reason in refused.items()),
             judged=found.judged,
             exhausted=found.exhausted,
-            frontier=tuple(self._frontier_rows(read)),
+            frontier=tuple(map(self._frontier_row, found.frontier)),
         )
         return replace(before, tiling=section)
 
-    def _frontier_rows(self, read: Callable[[Graph], Module]) -> Iterator[TilingPointRow]:
-        """Yield the frontier, for TensorFlow Lite Micro with estimates of the whole arena as long as there is time."""
-        runtime = runtime_of(self._base.module, self._base.prepared.target)
-        whole_is_known = runtime.whole_bytes(self._base.module, 0) is not None
-        for point in self._known.frontier:
-            whole: int | None = None
-            if whole_is_known and self._request.remaining() > 0 and not self._request.stopped():
-                with contextlib.suppress(InternalError, ModelError):
-                    whole = runtime.whole_bytes(read(self.build(point.groups)), point.peak)
-            yield TilingPointRow(
-                peak_bytes=point.peak,
-                extra_macs_percent=_percent(point.extra_macs, self.total),
-                whole_arena_bytes_estimate=UNSET if whole is None else whole,
-            )
+    def _frontier_row(self, point: FrontierPoint) -> TilingPointRow:
+        return TilingPointRow(
+            peak_bytes=point.peak,
+            extra_macs_percent=_percent(point.extra_macs, self.total),
+        )
 
 
 def _point(point: FrontierPoint) -> RewritePoint[TilingGroup]:

@@ -126,7 +126,7 @@ class RunOutcome:
 def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     """Return what was found to help, the one to name first; nothing where something was gained already."""
     module, request, placed, asked = run.module, run.request, run.placed, run.asked
-    given = required_as_given(module, run.prepared, request.opening)
+    given = required_as_given(module, run.prepared, request.opening).total
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
     ops = [op for graph in module.graphs for op in graph.ops]
     large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
@@ -177,7 +177,7 @@ class _Trials:
         """Try a memory plan in the file."""
         required = self._runtime.with_memory_plan(self._given.module, self._given.placed.plans)
         if required is not None:
-            yield self._suggest(self._given.asked.command(options=("--tflm-plan",)), required.total, "a memory plan")
+            yield self._suggest(self._given.asked.command(), required.total, "a memory plan")
 
     def _order(self) -> Iterator[Suggestion]:
         """Try other orders, where only the file's was looked at; what follows is tried in the one found."""
@@ -190,9 +190,9 @@ class _Trials:
         allocation = plan_allocation(plan, self._given.prepared.baselines["file_order"], target.alignment_bytes)
         plans = (plan, *self._given.placed.plans[1:])
         required = required_for(self._given.module, self._given.prepared, plans, allocation, self._given.request)
-        if required is not None and required < self._given.placed.required:
+        if required is not None and required.total < self._given.placed.required:
             self._given = dataclasses.replace(self._given, placed=ModulePlan(plans, allocation, None, required))
-            yield self._suggest(self._given.asked.command(add=("reorder",)), required, "another order")
+            yield self._suggest(self._given.asked.command(add=("reorder",)), required.total, "another order")
 
     def _in_place(self) -> Iterator[Suggestion]:
         """Try to let outputs take dying inputs' bytes."""
@@ -213,7 +213,7 @@ class _Trials:
         least = self._given.placed.required
         for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
             found = attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)
-            if found is None or found.placed.required >= least or not self._pays(found.module, found.placed.required):
+            if found is None or found.placed.required >= least:
                 continue
             least = found.placed.required
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
@@ -231,12 +231,6 @@ class _Trials:
         run = dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=None))
         return dataclasses.replace(self._given.request, run=run)
 
-    def _pays(self, module: Module, required: int) -> bool:
-        """Whether a file needs less in all: each piece may cost bytes that a runtime keeps beside the arena."""
-        whole = self._runtime.whole_bytes(module, required)
-        given = self._runtime.whole_bytes(self._given.module, self._given.placed.required)
-        return whole is None or given is None or whole < given
-
     def _again(self) -> Iterator[Suggestion]:
         """Try to compute values again."""
         if self._given.asked.permitted.remat or len(self._given.module.graphs[0].ops) > _REMAT_OPS:
@@ -249,7 +243,7 @@ class _Trials:
         request = dataclasses.replace(self._given.request, run=counted)
         percent = self._given.asked.permitted.extra_percent
         found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
-        if found is not None and self._pays(found.module, found.placed.required):
+        if found is not None:
             required = found.placed.required
             yield self._suggest(self._given.asked.command(add=("remat",)), required, "values computed again", percent)
 

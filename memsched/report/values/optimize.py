@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
-from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
+from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
 
 __all__ = [
@@ -154,7 +154,7 @@ class BudgetSection(Section, frozen=True, kw_only=True):
     """Whether the result fits.
 
     Attributes:
-        required_bytes: The result's arena.
+        required_bytes: What the runtime allocates for the result, as result.required_bytes.
     """
 
     budget_bytes: Count
@@ -353,6 +353,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         result: The main graph's figures; control flow's bodies are in them as the workspace of the ops that execute
             them.
         budget: null when no budget was given.
+        requirement: What the runtime allocates. Absent in reports of older versions.
         order_guarantee: null where the command writes no model.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
@@ -395,6 +396,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     baselines: BaselinesSection
     result: ResultSection
     budget: BudgetSection | None
+    requirement: RequirementSection | None = None
     order_guarantee: GuaranteeSection | None
     tflm: TflmSection | None
     verification: VerificationSection | None

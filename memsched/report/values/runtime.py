@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from memsched.report.values.base import Count, Section
 
@@ -16,6 +16,8 @@ __all__ = [
     "PlannedTensorRow",
     "PredictedPeaksSection",
     "RefusedOpRow",
+    "RequirementParts",
+    "RequirementSection",
     "ScratchRow",
     "TflmSection",
 ]
@@ -58,6 +60,46 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
     session_options: tuple[str, ...]
     pins: Count | None
     predicted_peak_bytes: PredictedPeaksSection | None
+
+
+class RequirementParts(Section, frozen=True, kw_only=True):
+    """What a runtime allocates memory for: sizes that add up, those that are known; none where nothing is.
+
+    Attributes:
+        activations_bytes: Tensors, where these and temporaries need most together.
+        temporaries_bytes: What kernels need for a moment, then.
+        slack_bytes: What lies between them.
+        planning_bytes: What TensorFlow Lite Micro's planning takes for a moment beyond all of these.
+        persistent_bytes: What stays beside them: in TensorFlow Lite Micro's arena, structures and kernels' own data.
+    """
+
+    activations_bytes: Count | UnsetType = UNSET
+    temporaries_bytes: Count | UnsetType = UNSET
+    slack_bytes: Count | UnsetType = UNSET
+    planning_bytes: Count | UnsetType = UNSET
+    persistent_bytes: Count | UnsetType = UNSET
+
+
+class RequirementSection(Section, frozen=True, kw_only=True):
+    """What the runtime allocates: what a budget is compared with, and what rewrites and orders are chosen by.
+
+    Attributes:
+        runtime: Its name; empty where none executes what the target describes.
+        given_bytes: For the model as given.
+        bytes: For the model written, or for the one given where none was.
+        given_parts: What ``given_bytes`` are for.
+        parts: What ``bytes`` are for.
+        measured_given_bytes: What the runtime was seen to allocate for the model as given; null where it was not run.
+        measured_bytes: For the model written.
+    """
+
+    runtime: str
+    given_bytes: Count
+    bytes: Count
+    given_parts: RequirementParts
+    parts: RequirementParts
+    measured_given_bytes: Count | None = None
+    measured_bytes: Count | None = None
 
 
 class RefusedOpRow(Section, frozen=True, kw_only=True):

@@ -20,9 +20,10 @@ from memsched.graph.packing import Block, BlockPart
 from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
-from memsched.runtimes.tflm.persistent import estimates
+from memsched.runtimes.tflm.persistent import unknown_kernels
 from memsched.runtimes.tflm.plan import (
     BufferRequest,
     Scratch,
@@ -37,6 +38,7 @@ from memsched.runtimes.tflm.plan import (
 )
 from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
+from memsched.runtimes.tflm.requirement import least_head, requirement, room_to_plan
 from memsched.targets.load import Target
 
 __all__ = [
@@ -44,8 +46,8 @@ __all__ = [
     "analyzed",
     "check_kernels",
     "finish",
-    "required_bytes",
-    "whole_arena_bytes",
+    "required",
+    "required_as_given",
     "with_scratch",
 ]
 
@@ -112,30 +114,60 @@ def check_kernels(given: Module, written: Module) -> None:
         raise ModelError(f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}")
 
 
-def required_bytes(module: Module, plans: Sequence[GraphPlan], *, plan: bool) -> int | None:
-    """Return the head of TFLM's arena for ``module`` written in the plans' orders, as `finish` reports it.
+def required(module: Module, plans: Sequence[GraphPlan], target: Target, *, plan: bool | None) -> Requirement | None:
+    """Return what TFLM's arena must hold for ``module`` written in the plans' orders, as `finish` writes it.
 
     Args:
-        plan: With a memory plan of our own.
+        plan: With a memory plan of our own; None: where that requires less.
 
     Returns:
-        Bytes; None where TFLM could not load that file, or it cannot be written.
+        None where TFLM could not load that file, or it cannot be written.
     """
     orders = {index: one.stored_order for index, one in enumerate(plans)}
     try:
         data, _ = drop_dead_tensors(writer.serialize(module, orders))
         model = parse(data)
         scratch = kernel_scratch(model)
-        offsets = _best_offsets(model, module, plans, scratch) if plan else None
-        return predict(model, scratch, plan=offsets).head
+        offsets = _offsets(model, module, plans, scratch, target, plan)
+        return requirement(model, scratch, predict(model, scratch, plan=offsets).head, target)
     except ModelError:
         return None
 
 
-def whole_arena_bytes(module: Module, head: int) -> int:
-    """Return an estimate of the arena, on 32 bit, with a head of so many bytes and all that TFLM keeps beside it."""
-    needs = estimates(_native(module).model)[32]
-    return needs.persistent + max(head, needs.planning)
+def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requirement:
+    """Return what TFLM's arena must hold for the file as given.
+
+    Args:
+        otherwise: Bytes of its planned part where TFLM refuses the memory plan that it brings.
+    """
+    model = _native(module).model
+    head = analyzed(module).file_head
+    try:
+        return requirement(model, kernel_scratch(model), otherwise if head is None else head, target)
+    except ModelError:
+        return Requirement(otherwise)
+
+
+def _offsets(
+    model: FileModel,
+    module: Module,
+    plans: Sequence[GraphPlan],
+    scratch: Scratch,
+    target: Target,
+    plan: bool | None,
+) -> dict[Key, int] | None:
+    """Return the memory plan to write; None for none."""
+    if plan is not None:
+        return _best_offsets(model, module, plans, scratch) if plan else None
+    if unknown_kernels(model):
+        return None
+    own = _own_head(model, scratch)
+    room = room_to_plan(model, target)
+    if own is not None and own <= max(least_head(model, scratch), room):
+        return None
+    offsets = _best_offsets(model, module, plans, scratch)
+    head = max(predict(model, scratch, plan=offsets).head, room)
+    return offsets if own is None or head < own else None
 
 
 def finish(
@@ -145,14 +177,15 @@ def finish(
     options: LoadOptions,
     target: Target,
     *,
-    plan: bool,
+    plan: bool | None,
     asked: bool,
     given: Module | None = None,
 ) -> tuple[ModelBytes, TflmFacts]:
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
-        asked: The user asked for the plan; otherwise the target implies it.
+        plan: None: where that requires less.
+        asked: The user asked for the plan; otherwise the target implies it, or less is required.
         given: The model before layers of it were rewritten, if they were.
 
     Raises:
@@ -179,7 +212,7 @@ def _finish(
     options: LoadOptions,
     target: Target,
     *,
-    plan: bool,
+    plan: bool | None,
     asked: bool,
     given: Module,
 ) -> tuple[ModelBytes, TflmFacts]:
@@ -190,21 +223,24 @@ def _finish(
     notes = [*written.notes, *_notes(model, dropped)]
     if facts.file_head is None:
         notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
-    if not plan:
+    offsets = _offsets(model, module, plans, scratch, target, plan)
+    if offsets is None:
         facts = replace(facts, order_head=_own_head(model, scratch), dropped=dropped)
         return _checked(module, data, written, plans, options, notes), facts
-    offsets = _best_offsets(model, module, plans, scratch)
+    own = predict(model, scratch, own=True).head
     data = _with_plan(data, model, encode_plan(model, offsets))
     planned = predict(parse(data), scratch)
     if check_plan(data, target, scratch, _native(given).model) != planned.head:
         raise InternalError("the written memory plan needs another arena than was planned")
     notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
-    if not asked:
+    if plan is None:
+        notes.append(f"its own planner would lay them in {own} B, not in {planned.head} B: --no-tflm-plan has it do so")
+    elif not asked:
         notes.append(f"target '{target.name}' lets tensors share bytes, which only a plan achieves: it was written")
     facts = replace(
         facts,
-        order_head=predict(model, scratch, own=True).head,
+        order_head=own,
         plan_head=planned.head,
         dropped=dropped,
         offsets=offsets,

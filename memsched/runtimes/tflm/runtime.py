@@ -19,13 +19,18 @@ __all__ = ["TensorFlowLiteMicro"]
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowLiteMicro(TargetRules):
-    """Requires the head of its arena, as its own greedy planner or a memory plan in the file lays it."""
+    """Requires all of its arena: what its own greedy planner or a memory plan in the file lays, and what stays."""
 
     @staticmethod
     def judges(module: Module, target: Target, opening: Opening) -> bool:
         """Return whether ``module`` is for TensorFlow Lite Micro's planner."""
         del opening
         return module.format == "tflite" and target.planner == "tflm"
+
+    @property
+    def name(self) -> str:
+        """Return "tflm"."""
+        return "tflm"
 
     @property
     def has_planner(self) -> bool:
@@ -42,10 +47,9 @@ class TensorFlowLiteMicro(TargetRules):
         return arena.with_scratch(module, lower_module(module, self.target))
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
-        """Return the head for the file with the plan that it brings; our arena where TFLM refuses that plan."""
+        """Return the arena of the file with the plan that it brings; with our addresses where TFLM refuses that."""
         del lowered
-        head = arena.analyzed(module).file_head
-        return Requirement(given.allocation.arena if head is None else head)
+        return arena.required_as_given(module, self.target, otherwise=given.allocation.arena)
 
     def requires(
         self,
@@ -55,28 +59,25 @@ class TensorFlowLiteMicro(TargetRules):
         allocation: Allocation,
         allowance: SearchAllowance,
     ) -> Requirement | None:
-        """Return the head for the file in the plans' orders; None where TFLM could not load it."""
+        """Return the arena of the file in the plans' orders; None where TFLM could not load it."""
         del lowered, allocation, allowance
-        return _required(arena.required_bytes(module, plans, plan=self.opening.memory_plan))
+        return arena.required(module, plans, self.target, plan=self.opening.memory_plan)
 
     def check_kernels(self, given: Module, written: Module) -> None:
         """Check that TFLM refuses no operator that was added; see `Runtime.check_kernels`."""
         arena.check_kernels(given, written)
 
-    def wants_plan(self, asked: bool) -> bool:
-        """Return whether a plan is asked for, or implied by a target that lets tensors share bytes."""
+    def wants_plan(self, asked: bool | None) -> bool | None:
+        """Return what was asked for; else True for a target that lets tensors share bytes, None for others."""
         # TFLM shares bytes only where a plan tells it to.
-        return asked or bool(self.target.views or self.target.part_views or self.target.in_place)
+        shares = self.target.views or self.target.part_views or self.target.in_place
+        return asked if asked is not None else True if shares else None
 
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
-        """Return the head with a plan in the file; None where it has one already, or none helps."""
-        if self.opening.memory_plan:
+        """Return the arena with a plan in the file where one helps; None where it was said whether to write one."""
+        if self.opening.memory_plan is not None:
             return None
-        return _required(arena.required_bytes(module, plans, plan=True))
-
-    def whole_bytes(self, module: Module, required: int) -> int | None:
-        """Return an estimate of the whole arena on 32 bit."""
-        return arena.whole_arena_bytes(module, required)
+        return arena.required(module, plans, self.target, plan=None)
 
     def facts(self, module: Module) -> arena.TflmFacts:
         """Return heads and refused operators of the file as given."""
@@ -89,13 +90,9 @@ class TensorFlowLiteMicro(TargetRules):
         plans: Sequence[GraphPlan],
         options: LoadOptions,
         *,
-        plan: bool,
+        plan: bool | None,
         asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, arena.TflmFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
         return arena.finish(module, written, plans, options, self.target, plan=plan, asked=asked, given=given)
-
-
-def _required(head: int | None) -> Requirement | None:
-    return None if head is None else Requirement(head)

@@ -18,6 +18,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.remat.cost import judge, work_of
 from memsched.remat.rewrite import rematerialise
+from memsched.runtimes.runtime import Requirement
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
@@ -168,7 +169,7 @@ def test_exact_figures_rank(base: RewriteBase) -> None:
     within = base.placed.required
     for budget in (None, over, within):
         assert rank(placed, Fraction(0), budget) < rank(placed, some, budget) < rank(placed, more, budget)
-    less = dataclasses.replace(placed, required=placed.required - 1)
+    less = dataclasses.replace(placed, requirement=Requirement(placed.required - 1))
     assert rank(less, more, None) < rank(placed, Fraction(0), None)
     assert rank(placed, Fraction(0), within) < rank(less, some, within)
     assert rank(less, more, over) < rank(placed, Fraction(0), over)

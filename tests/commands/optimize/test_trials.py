@@ -71,16 +71,24 @@ CASES = [
     ("convolutions.onnx", [], "layers in pieces"),
     ("convolutions.onnx", ["--budget", "60%"], "layers in pieces"),
     ("skip.onnx", [], "values computed again"),
-    ("chain.tflite", ["--target", "tflm"], "a memory plan"),
-    ("chain.tflite", ["--target", "tflm", "--allow=reorder"], "a memory plan"),
-    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], "a memory plan"),
     ("person detect.tflite", [], "layers in pieces"),
     ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
 ]
 
 
-@pytest.mark.parametrize("command", ["optimize", "analyze"])
-@pytest.mark.parametrize(("name", "options", "what"), CASES)
+PLANS = [
+    ("chain.tflite", ["--target", "tflm"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm", "--allow=reorder"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], "a memory plan"),
+]
+"""What ``optimize`` does by itself."""
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "options", "what"),
+    [(command, *case) for case in CASES for command in ("optimize", "analyze")]
+    + [("analyze", *case) for case in PLANS],
+)
 def test_the_printed_command_keeps_what_is_printed(
     run: Run, tmp_path: Path, command: str, name: str, options: list[str], what: str
 ) -> None:

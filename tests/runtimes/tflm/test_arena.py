@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,24 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memsched.commands.optimize import optimize as compiler
-from memsched.commands.optimize import report as sections
 from memsched.commands.results import OptimizeResult
 from memsched.errors import ModelError, UsageError
-from memsched.formats.module import Module
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.runtimes.litert import verification as litert
-from memsched.runtimes.tflm import arena as tflm
 from memsched.runtimes.tflm.plan import given_plan, kernel_scratch, predict
 from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.targets.load import load_target
-from tests.cli.test_tiling import lite_net
 from tests.formats.tflite_builder import MODELS, O, Sub, T, branches, build, int32s, options, unpack
 from tests.runtimes.tflm.emulator import run, run_apart
 from tests.runtimes.tflm.test_plan import FILE_ORDER, control_flow, three_branches
 
 
-def optimized(data: bytes, target: str = "tflm", *, plan: bool = True, verify: bool = False) -> OptimizeResult:
+def optimized(data: bytes, target: str = "tflm", *, plan: bool | None = True, verify: bool = False) -> OptimizeResult:
     return compiler.optimize(data, target=target, tflm_plan=plan, verify=verify, effort=2)
 
 
@@ -129,8 +123,10 @@ def test_analyze_says_what_the_file_needs() -> None:
 
 
 @pytest.mark.parametrize(("plan", "required"), [(False, 144), (True, 128)])
-def test_a_budget_is_compared_with_the_head(plan: bool, required: int) -> None:
-    result = compiler.optimize(build(branches()), target="tflm", tflm_plan=plan, verify=False, budget=130)
+def test_a_budget_for_activations_is_compared_with_the_head(plan: bool, required: int) -> None:
+    result = compiler.optimize(
+        build(branches()), target="tflm", tflm_plan=plan, verify=False, budget=130, budget_for="activations"
+    )
     assert result.report["result"]["arena_bytes"] == 128
     assert result.report["budget"]["required_bytes"] == required
     assert result.budget_met is plan
@@ -138,7 +134,16 @@ def test_a_budget_is_compared_with_the_head(plan: bool, required: int) -> None:
 
 def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
     fits, exceeds = (
-        compiler.optimize(build(branches()), target="tflm", verify=False, budget=budget, tile=True, effort=2)
+        compiler.optimize(
+            build(branches()),
+            target="tflm",
+            tflm_plan=False,
+            budget_for="activations",
+            verify=False,
+            budget=budget,
+            tile=True,
+            effort=2,
+        )
         for budget in (144, 130)
     )
     assert fits.report["result"]["arena_bytes"] <= 130
@@ -149,38 +154,12 @@ def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
 @pytest.mark.parametrize(("seed", "least"), [(19, 640), (93, 320), (117, 176), (146, 160)])
 def test_an_order_is_judged_by_what_the_runtimes_planner_makes_of_it(seed: int, least: int) -> None:
     """The order with the least peak needs 672, 352, 224 and 192 B there."""
-    report = compiler.optimize(random_model(seed), target="tflm", verify=False, effort=2).report
+    report = compiler.optimize(
+        random_model(seed), target="tflm", budget_for="activations", tflm_plan=False, verify=False, effort=2
+    ).report
     assert report["tflm"]["head_bytes"] == least <= report["tflm"]["file_head_bytes"]
     told = [note for note in report["notes"] if note.startswith("the reverse post order is used for its smaller arena")]
     assert len(told) == 1
-
-
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
-        (0, None),
-        (400, r"takes about 4\d{4} B, with other pieces about 3\d{4} B, with a peak of (\d+) B: each piece costs"),
-        (2000, r"B, and 4\d{4} B as given: each piece costs bytes that stay. Leave tile out of --allow"),
-    ],
-)
-def test_the_whole_arena_of_pieces(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: int, said: str | None
-) -> None:
-    """``kept``: bytes that stay for each operator."""
-
-    def arena(module: Module, head: int) -> int:
-        return kept * len(module.graphs[0].ops) + head
-
-    monkeypatch.setattr(tflm, "whole_arena_bytes", arena)
-    monkeypatch.setattr(sections, "whole_arena_bytes", arena)
-    report = compiler.optimize(lite_net(tmp_path), target="tflm", tile=True, verify=False, effort=2).report
-    rows = report["tiling"]["frontier"]
-    assert all(row["whole_arena_bytes_estimate"] >= row["peak_bytes"] for row in rows)
-    found = [found for note in report["notes"] if said and (found := re.search(said, note))]
-    assert len(found) == (said is not None)
-    assert sum("whole arena" in note for note in report["notes"]) == len(found)
-    if found and found[0].groups():
-        assert int(found[0].group(1)) in [row["peak_bytes"] for row in rows]
 
 
 def test_bodies_variables_and_subgraphs_that_nothing_executes() -> None:
@@ -222,7 +201,7 @@ def test_a_plan_needs_a_target_with_that_planner(target: str) -> None:
 
 
 def test_a_target_that_shares_bytes_implies_the_plan() -> None:
-    result = optimized(chain(), "tflm-reference", plan=False)
+    result = optimized(chain(), "tflm-reference", plan=None)
     assert given_plan(parse(result.model)) is not None
     assert any("which only a plan achieves" in note for note in result.report["notes"])
 
