@@ -68,6 +68,14 @@ def _print(console: Console, found: ModelComparison) -> None:
     ):
         if peak is not None:
             line(f"measured peak of {name}: {peak:,} B")
+    for name, arena in zip("AB", verification.arenas, strict=False):
+        text = f"arena of {name}: measured {arena.measured_head or 0:,} B head + {arena.measured_tail or 0:,} B tail"
+        if arena.as_predicted:
+            line(f"{text}, as predicted")
+        elif arena.as_predicted is False:
+            line(f"{text}, predicted {arena.predicted_head:,} + {arena.predicted_tail:,} B: please report it", "yellow")
+        else:
+            line(f"{text}; what its kernels need is not known to memsched", "yellow")
     for note in verification.notes:
         line(f"note: {note}", "dim")
     if found.same is None:

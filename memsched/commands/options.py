@@ -352,6 +352,11 @@ class VerifyOptions(_CommandOptions):
     seed: int = _said(OptimizeOptions, "seed", "Of the inputs.", least=0, most=2**31 - 1)
     input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
     dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+    runtime: Literal["onnxruntime", "litert", "tflm"] | None = option(
+        None,
+        "Where both are run; by default in ONNX Runtime or LiteRT. tflm: TensorFlow Lite Micro, arenas measured.",
+        choices=("onnxruntime", "litert", "tflm"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

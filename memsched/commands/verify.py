@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memsched.errors import RuntimeUnavailableError, UsageError
@@ -10,9 +10,10 @@ from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.runtimes.known import runner_of
+from memsched.runtimes.known import runner_named, runners_for
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import RunnerName, Verification
+from memsched.targets.model import Target
 
 __all__ = ["ModelComparison", "compare", "verify_written"]
 
@@ -37,6 +38,7 @@ def verify_written(
     data: bytes,
     written: ModelBytes,
     options: LoadOptions,
+    target: Target,
     *,
     seed: int,
     tolerance: float = 0.0,
@@ -49,19 +51,37 @@ def verify_written(
         predicted: What LiteRT should show of both models, bytes; None where the target is not LiteRT.
 
     Returns:
-        What was found, and notes for the report; None and the reason where the runtime is not installed.
+        What the target's own runtime showed or, where that is not installed or does not run the model as given, another
+        one; and notes for the report. None and the reasons where none is installed.
     """
-    try:
-        found = runner_of(module.format).verify(
-            module, data, written, options, seed=seed, tolerance=tolerance, predicted=predicted
-        )
-        return found, ()
-    except RuntimeUnavailableError as error:
-        return None, (f"not verified: {error}",)
+    found: Verification | None = None
+    notes: list[str] = []
+    for runner in runners_for(module, target):
+        try:
+            seen = runner.verify(module, data, written, options, seed=seed, tolerance=tolerance, predicted=predicted)
+        except RuntimeUnavailableError as error:
+            notes.append(f"not verified in {runner.name}: {error}")
+            continue
+        if found is not None:
+            # What the target itself says of the model comes first.
+            seen = replace(seen, notes=(f"not run in {found.runtime}: {found.reason}", *seen.notes))
+        if found is None or seen.outputs_equal is not None:
+            found = seen
+        if found.outputs_equal is not None:
+            break
+    return found, tuple(notes)
 
 
 def compare(
-    first: str | bytes, second: str | bytes, options: LoadOptions, *, runs: int, rtol: float, atol: float, seed: int
+    first: str | bytes,
+    second: str | bytes,
+    options: LoadOptions,
+    *,
+    runs: int,
+    rtol: float,
+    atol: float,
+    seed: int,
+    runtime: RunnerName | None = None,
 ) -> ModelComparison:
     """Run two models of one format on the same random inputs; see `memsched.commands.optimize.optimize.verify`."""
     (one, one_path), (other, other_path) = read_source(first), read_source(second)
@@ -72,5 +92,6 @@ def compare(
     before, after = (
         data if path == STANDARD_STREAM else Path(path) for data, path in ((one, one_path), (other, other_path))
     )
-    close, found = runner_of(given.name).compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed)
+    runner = runner_named(runtime, given.name)
+    close, found = runner.compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed)
     return ModelComparison(close, rtol, atol, found)

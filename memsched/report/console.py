@@ -14,7 +14,7 @@ from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
 from memsched.report.refusals import refusal_lines
 from memsched.report.remat import remat_lines
-from memsched.report.sessions import default_session_line, measured_text, memory_named, size_lines
+from memsched.report.sessions import arena_lines, default_session_line, measured_text, memory_named, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
@@ -150,6 +150,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
             lines.append(default)
         if report.verification is not None and report.verification.outputs_vary is False:
             lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
+        lines.extend(arena_lines(report))
         # Whoever sees the end alone must not miss it.
         lines.extend(refused[:1])
     return lines
@@ -319,6 +320,8 @@ def _surprise(verification: VerificationSection) -> str:
         (verification.measured_peak_after_bytes, verification.predicted_peak_after_bytes),
     )
     known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
+    if verification.arena_after is not None:
+        return ""
     off = max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
     if off <= _MOST_OFF:
         return ""

@@ -10,6 +10,7 @@ from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
 from memsched.report.page_data import PageData
 from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.sessions import arena_text
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, counted, shortened
 from memsched.report.values.optimize import OptimizeReport
@@ -358,6 +359,8 @@ def _verification(report: OptimizeReport) -> list[tuple[str, str]]:
         for label, before, after in peaks
         if before is not None and after is not None
     ]
+    arenas = (("of the model as given", verification.arena_before), ("of the model written", verification.arena_after))
+    rows += [(f"arena {label}", arena_text(arena)) for label, arena in arenas if arena is not None]
     rows += [
         (f"at {one.dimension} = {one.size}", " ".join(filter(None, (one.outcome, one.reason))))
         for one in verification.other_sizes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memsched.report.values.optimize import OptimizeReport
-from memsched.report.values.shared import VerificationSection
+from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
 
-__all__ = ["default_session_line", "measured_text", "memory_named", "size_lines"]
+__all__ = ["arena_lines", "arena_text", "default_session_line", "measured_text", "memory_named", "size_lines"]
 
 Line = tuple[str, str | None]
 
@@ -30,6 +30,8 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
     with_options = len(verification.measured_with) > 1
     if before is None or after is None:
         return ""
+    if verification.arena_after is not None:
+        return f"; measured arena {before:,} -> {after:,} B{_as_predicted(verification)}"
     guarantee = report.order_guarantee
     stated = guarantee is not None and guarantee.session_options
     if _unchanged(report) and verification.measured_with and not stated:
@@ -38,6 +40,37 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
     if with_options:
         where = " with the options below" if stated else " with the options of --order-guarantee session"
     return f"; measured peak{where} {before:,} -> {after:,} B"
+
+
+def _as_predicted(verification: VerificationSection) -> str:
+    known = [one.as_predicted for one in (verification.arena_before, verification.arena_after) if one is not None]
+    return " (64 bit), to the byte as predicted" if all(known) else " (64 bit)"
+
+
+def arena_lines(report: OptimizeReport) -> list[Line]:
+    """Return a warning per arena that TensorFlow Lite Micro laid otherwise than predicted."""
+    verification = report.verification
+    if verification is None:
+        return []
+    pairs = (("as given", verification.arena_before), ("written", verification.arena_after))
+    told = "warning: TensorFlow Lite Micro lays the model"
+    return [
+        (f"{told} {name} otherwise than predicted: {arena_text(arena)}; please report it", "yellow")
+        for name, arena in pairs
+        if arena is not None and arena.as_predicted is False
+    ]
+
+
+def arena_text(arena: MeasuredArenaSection) -> str:
+    """Return what was measured of an arena and what was predicted."""
+    return (
+        f"measured {_parts(arena.measured_head_bytes, arena.measured_tail_bytes)}, "
+        f"predicted {_parts(arena.predicted_head_bytes, arena.predicted_tail_bytes)}"
+    )
+
+
+def _parts(head: int | None, tail: int | None) -> str:
+    return "nothing" if head is None or tail is None else f"head {head:,} + tail {tail:,} = {head + tail:,} B"
 
 
 def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:

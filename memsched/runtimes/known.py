@@ -4,25 +4,51 @@ from __future__ import annotations
 
 from typing import Final
 
+from memsched.errors import UsageError
 from memsched.formats.module import FormatName, Module
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
-from memsched.runtimes.runner import Runner
+from memsched.runtimes.runner import RowRunner, Runner
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
 from memsched.runtimes.target_rules import TargetRules
+from memsched.runtimes.tflm.runner import TflmRunner
 from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
+from memsched.runtimes.values import RunnerName
 from memsched.targets.model import Target
 
-__all__ = ["runner_of", "runtime_of"]
+__all__ = ["RUNNERS", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
 
-_RUNNERS: Final[tuple[Runner, ...]] = (OnnxRuntimeRunner(), LiteRtRunner())
+_TFLM: Final = TflmRunner()
+_ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (OnnxRuntimeRunner(), LiteRtRunner())
+
+RUNNERS: Final[tuple[Runner, ...]] = (*_ROW_RUNNERS, _TFLM)
+"""All that there are; the first of a format runs its files where nothing else is said."""
 
 
-def runner_of(name: FormatName) -> Runner:
-    """Return what runs the files of a format."""
-    return next(one for one in _RUNNERS if one.format == name)
+def row_runner_of(name: FormatName) -> RowRunner:
+    """Return what runs the files of a format, one after another, too."""
+    return next(one for one in _ROW_RUNNERS if one.format == name)
+
+
+def runner_named(name: RunnerName | None, of: FormatName) -> Runner:
+    """Return the runner of that name, or the usual one, for files of a format.
+
+    Raises:
+        UsageError: It does not run such files.
+    """
+    found = next(one for one in RUNNERS if (one.format == of if name is None else one.name == name))
+    if found.format != of:
+        raise UsageError(f"{found.name} runs no {of.upper() if of == 'onnx' else 'TFLite'} models")
+    return found
+
+
+def runners_for(module: Module, target: Target) -> tuple[Runner, ...]:
+    """Return what can run the files of ``module`` that are for ``target``, the target's own runtime first."""
+    usual = row_runner_of(module.format)
+    own = TensorFlowLiteMicro.judges(module, target, AS_TOLD)
+    return (_TFLM, usual) if own else (usual,)
 
 
 def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Runtime:

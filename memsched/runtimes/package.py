@@ -9,7 +9,7 @@ from typing import Final
 
 from memsched.errors import RuntimeUnavailableError
 
-__all__ = ["LITERT", "ONNXRUNTIME", "RuntimePackage"]
+__all__ = ["LITERT", "ONNXRUNTIME", "TFLM", "RuntimePackage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +50,4 @@ class RuntimePackage:
 
 ONNXRUNTIME: Final = RuntimePackage("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime")
 LITERT: Final = RuntimePackage("litert", "ai-edge-litert", "ai_edge_litert", "'memsched[litert]'")
+TFLM: Final = RuntimePackage("tflite-micro", "tflite-micro", "tflite_micro", "'memsched[tflm]' (Linux on x86-64)")

@@ -8,26 +8,23 @@ from typing import Any, Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import RunnerName, Verification
 
-__all__ = ["Runner"]
+__all__ = ["RowRunner", "Runner"]
 
 
 class Runner(Protocol):
     """Runs models in child processes, compares their outputs, and measures what they need.
 
     Attributes:
+        name: In one word, as the command line has it.
         format: Of the files that it runs.
-        row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
-        other_mode: How they are run the second time, in words.
     """
 
     @property
+    def name(self) -> RunnerName: ...  # noqa: D102 - above
+    @property
     def format(self) -> FormatName: ...  # noqa: D102 - above
-    @property
-    def row(self) -> str: ...  # noqa: D102 - above
-    @property
-    def other_mode(self) -> str: ...  # noqa: D102 - above
 
     def installed(self) -> str:
         """Return the runtime's name and version.
@@ -78,6 +75,20 @@ class Runner(Protocol):
             RuntimeUnavailableError: The runtime is not installed.
             UsageError: The runtime knows no such tolerance.
         """
+
+
+class RowRunner(Runner, Protocol):
+    """Runs the segments of a model in a row as well.
+
+    Attributes:
+        row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
+        other_mode: How they are run the second time, in words.
+    """
+
+    @property
+    def row(self) -> str: ...  # noqa: D102 - above
+    @property
+    def other_mode(self) -> str: ...  # noqa: D102 - above
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return what `row` must know of the model beside its bytes."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memsched.formats.module import Module
 from memsched.runtimes.child import ChildResult, run_in_child
-from memsched.runtimes.known import runner_of
+from memsched.runtimes.known import row_runner_of
 from memsched.runtimes.values import Verification
 
 __all__ = ["run_in_a_row"]
@@ -43,7 +43,7 @@ def run_in_a_row(
     Raises:
         RuntimeUnavailableError: The runtime is not installed.
     """
-    runner = runner_of(module.format)
+    runner = row_runner_of(module.format)
     runtime = runner.installed()
     data = first if isinstance(first, bytes) else Path(first).read_bytes()
     request = {

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["OtherSize", "Verification"]
+__all__ = ["MeasuredArena", "OtherSize", "RunnerName", "Verification"]
+
+RunnerName = Literal["onnxruntime", "litert", "tflm"]
+"""What runs models, as the command line has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,42 @@ class OtherSize:
     size: int
     outcome: Literal["refused", "equal", "wrong"]
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredArena:
+    """An arena of TensorFlow Lite Micro, bytes: its planned part at one end, what stays at the other.
+
+    Attributes:
+        measured_head: None where the model was refused.
+        predicted_head: What should have been measured; None where nothing predicts it, as with unknown kernels.
+    """
+
+    measured_head: int | None
+    measured_tail: int | None
+    predicted_head: int | None
+    predicted_tail: int | None
+
+    @property
+    def measured_total(self) -> int | None:
+        """Both parts together."""
+        return _total(self.measured_head, self.measured_tail)
+
+    @property
+    def predicted_total(self) -> int | None:
+        """Both parts together."""
+        return _total(self.predicted_head, self.predicted_tail)
+
+    @property
+    def as_predicted(self) -> bool | None:
+        """Whether both parts are those predicted, to the byte; None where one was not measured or not predicted."""
+        if self.measured_total is None or self.predicted_total is None:
+            return None
+        return (self.measured_head, self.measured_tail) == (self.predicted_head, self.predicted_tail)
+
+
+def _total(head: int | None, tail: int | None) -> int | None:
+    return None if head is None or tail is None else head + tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +92,8 @@ class Verification:
         outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
             something; None when that is unknown, as with a single run.
         other_sizes: How the optimised model fares at other sizes.
+        arenas: What TensorFlow Lite Micro took for the model as given and, where it ran, for the optimised one; empty
+            for other runtimes.
     """
 
     runtime: str
@@ -73,3 +114,10 @@ class Verification:
     default_peak_before_bytes: int | None = None
     default_peak_after_bytes: int | None = None
     other_sizes: tuple[OtherSize, ...] = ()
+    arenas: tuple[MeasuredArena, ...] = ()
+
+    def within(self, atol: float) -> bool | None:
+        """Return whether no output differs by more than ``atol``; None where nothing could be run."""
+        if self.outputs_equal is None:
+            return None
+        return self.outputs_equal or (self.max_abs_error is not None and self.max_abs_error <= atol)

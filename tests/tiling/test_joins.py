@@ -112,4 +112,6 @@ def test_what_optimize_writes_for_tflm_loads_there(target: str) -> None:
     assert result.report["tiling"]["applied"]
     given, made = run_all([data, result.model])
     assert same_outputs(given, made)
+    assert given.head is not None
+    assert made.head is not None
     assert made.head < given.head

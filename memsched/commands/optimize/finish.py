@@ -74,7 +74,10 @@ def run_both(
         schedule = final.placed.plans[0].schedule
         run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)
         verification, notes = verify_written(
-            *(final.module, data, written, options), seed=seed, tolerance=tolerance, predicted=predicted
+            *(final.module, data, written, options, final.prepared.target),
+            seed=seed,
+            tolerance=tolerance,
+            predicted=predicted,
         )
     except KeyboardInterrupt:
         if not may_end:

@@ -34,7 +34,7 @@ from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import RunnerName, Verification
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -418,12 +418,15 @@ def verify(
     seed: int = _COMPARED.seed,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    runtime: RunnerName | None = None,
 ) -> ModelComparison:
     """Run two models of one format on the same random inputs in their real runtime and compare outputs and peaks.
 
     Args:
         runs: Input sets to compare on.
         rtol: Outputs may differ by ``atol + rtol * |output of the first|`` (ONNX), or by ``atol`` (TFLite).
+        runtime: "onnxruntime", "litert" or "tflm" (TensorFlow Lite Micro); by default ONNX Runtime or LiteRT, whichever
+            runs the models' format.
 
     Raises:
         ModelError: A file cannot be read.
@@ -432,4 +435,4 @@ def verify(
     """
     sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
     options = _load_options(input_shapes, dims)
-    return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed)
+    return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed, runtime=runtime)

@@ -51,13 +51,19 @@ from memsched.report.values.runtime import (
     ScratchRow,
     TflmSection,
 )
-from memsched.report.values.shared import FiguresSection, ModelSection, OtherSizeRow, VerificationSection
+from memsched.report.values.shared import (
+    FiguresSection,
+    MeasuredArenaSection,
+    ModelSection,
+    OtherSizeRow,
+    VerificationSection,
+)
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.arena import TflmFacts
 from memsched.runtimes.tflm.firmware import firmware_needs
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import MeasuredArena, Verification
 from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
@@ -386,9 +392,23 @@ def verification_section(verification: Verification) -> VerificationSection:
         default_peak_before_bytes=verification.default_peak_before_bytes,
         default_peak_after_bytes=verification.default_peak_after_bytes,
         other_sizes=tuple(OtherSizeRow(**dataclasses.asdict(one)) for one in verification.other_sizes),
+        arena_before=next(map(_arena_section, verification.arenas[:1]), None),
+        arena_after=next(map(_arena_section, verification.arenas[1:]), None),
         runs=verification.runs,
         reason=verification.reason,
         notes=tuple(verification.notes),
+    )
+
+
+def _arena_section(arena: MeasuredArena) -> MeasuredArenaSection:
+    return MeasuredArenaSection(
+        measured_head_bytes=arena.measured_head,
+        measured_tail_bytes=arena.measured_tail,
+        measured_total_bytes=arena.measured_total,
+        predicted_head_bytes=arena.predicted_head,
+        predicted_tail_bytes=arena.predicted_tail,
+        predicted_total_bytes=arena.predicted_total,
+        as_predicted=arena.as_predicted,
     )
 
 

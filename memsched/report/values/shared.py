@@ -6,7 +6,7 @@ from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 
-__all__ = ["FiguresSection", "ModelSection", "OtherSizeRow", "VerificationSection"]
+__all__ = ["FiguresSection", "MeasuredArenaSection", "ModelSection", "OtherSizeRow", "VerificationSection"]
 
 
 class ModelSection(Section, frozen=True, kw_only=True):
@@ -55,6 +55,26 @@ class OtherSizeRow(Section, frozen=True, kw_only=True):
     reason: str | None
 
 
+class MeasuredArenaSection(Section, frozen=True, kw_only=True):
+    """An arena as TensorFlow Lite Micro laid it in a process of 64 bits, with what the package's recorder keeps.
+
+    Attributes:
+        measured_head_bytes: Its planned part; null where the model was refused.
+        measured_tail_bytes: What stays at its end.
+        predicted_head_bytes: null where an operator's own needs are not known.
+        as_predicted: Whether head and tail are those predicted, to the byte; anything else is an error of memsched's.
+            null where one of them is not known.
+    """
+
+    measured_head_bytes: Count | None
+    measured_tail_bytes: Count | None
+    measured_total_bytes: Count | None
+    predicted_head_bytes: Count | None
+    predicted_tail_bytes: Count | None
+    predicted_total_bytes: Count | None
+    as_predicted: bool | None
+
+
 class VerificationSection(Section, frozen=True, kw_only=True):
     """What running the models showed.
 
@@ -65,8 +85,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         relative_error: The largest difference of any output by that output's largest magnitude; null when it could not
             be run or is infinite. Float outputs of layers in pieces may differ by 1e-5 at most, all others by nothing:
             otherwise no model is written.
-        predicted_peak_before_bytes: What should have been measured before, by the rules of ONNX Runtime's planner; null
-            for other runtimes.
+        predicted_peak_before_bytes: What should have been measured before, by the rules of the runtime's planner; null
+            where nothing predicts it.
         executed_order_matches: Whether the runtime executed the order; null when that could not be seen.
         measured_with: The lines of Python that open the sessions in which both peaks were measured; empty where the
             runtime has no such choice.
@@ -78,6 +98,9 @@ class VerificationSection(Section, frozen=True, kw_only=True):
             dimensions open and accepts them.
         outputs_vary: Whether outputs differ from input to input, so that equal ones say something; null when that is
             unknown.
+        arena_before: The whole arena of the model as given, where it was run in TensorFlow Lite Micro: the measured
+            peak is its total.
+        arena_after: That of the model written.
         runs: Random input sets that were compared.
         reason: Why something above is null or false.
     """
@@ -97,6 +120,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     default_peak_before_bytes: Count | None = None
     default_peak_after_bytes: Count | None = None
     other_sizes: tuple[OtherSizeRow, ...] = ()
+    arena_before: MeasuredArenaSection | None = None
+    arena_after: MeasuredArenaSection | None = None
     runs: Count
     reason: str | None
     notes: tuple[str, ...]

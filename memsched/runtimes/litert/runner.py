@@ -11,14 +11,15 @@ from memsched.errors import UsageError
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["LiteRtRunner"]
 
 
 class LiteRtRunner:
-    """Runs TFLite files, those for TensorFlow Lite Micro, too."""
+    """Runs TFLite files; those for TensorFlow Lite Micro, too, where that is not at hand."""
 
+    name: Final[RunnerName] = "litert"
     format: Final[FormatName] = "tflite"
     row: Final = "memsched.runtimes.litert.row:run"
     other_mode: Final = "with LiteRT's default delegates"
@@ -65,9 +66,7 @@ class LiteRtRunner:
             raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
         one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
         found = verification.verify(one, other, runs=runs, seed=seed)
-        error = found.max_abs_error
-        near = found.outputs_equal or (error is not None and error <= atol)
-        return None if found.outputs_equal is None else near, found
+        return found.within(atol), found
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return the names that segments give the tensors: those in the file may be missing or double."""

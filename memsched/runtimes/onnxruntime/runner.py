@@ -11,7 +11,7 @@ from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuaran
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["OnnxRuntimeRunner"]
 
@@ -22,6 +22,7 @@ _GUARANTEES: Mapping[str, OrderGuarantee] = {"none": "none", "pins": "pins", "de
 class OnnxRuntimeRunner:
     """Runs ONNX files."""
 
+    name: Final[RunnerName] = "onnxruntime"
     format: Final[FormatName] = "onnx"
     row: Final = "memsched.runtimes.onnxruntime.row:run"
     other_mode: Final = "with graph optimisation"

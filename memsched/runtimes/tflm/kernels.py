@@ -109,6 +109,12 @@ def _minimum_or_maximum(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...
     return () if data is None or axes is None else (4 * len(data.shape), 4 * _elements(axes))
 
 
+def _mirror_pad(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
+    # mirror_pad.cc: the elements below each dimension of the output, and of the input.
+    data, padding = operator_tensor(graph, op, 0), operator_tensor(graph, op, 1)
+    return () if data is None or padding is None else (4 * len(data.shape),) * 2
+
+
 def _add_n(_: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
     # add_n.cc: a pointer to each input.
     return (_POINTER * len(op.inputs),)
@@ -120,6 +126,7 @@ _RULES: Mapping[str, Callable[[FileSubgraph, FileOperator], tuple[int, ...]]] = 
     "DEPTHWISE_CONV_2D": _unpacked_weights,
     "FULLY_CONNECTED": _unpacked_weights,
     "MEAN": _mean_or_sum,
+    "MIRROR_PAD": _mirror_pad,
     "REDUCE_ALL": _minimum_or_maximum,
     "REDUCE_MAX": _minimum_or_maximum,
     "REDUCE_MIN": _minimum_or_maximum,

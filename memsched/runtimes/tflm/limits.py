@@ -179,10 +179,10 @@ def _with_weights() -> dict[str, KernelTrial]:
             svdf,
             frozenset(
                 {
+                    # Of 16-bit weights in time it writes a 16-bit state, whatever room that has.
                     *(
                         ("int8", "int8", one, "int32", two, "int8")
-                        for one in ("int16", "int8")
-                        for two in ("int16", "int8")
+                        for one, two in (("int8", "int8"), ("int8", "int16"), ("int16", "int16"))
                     ),
                     ("float32",) * 6,
                 }

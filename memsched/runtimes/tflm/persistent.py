@@ -3,8 +3,8 @@
 The persistent part grows from the arena's end: each allocation is aligned, and nothing is given back. This follows
 the allocations of MicroInterpreter::AllocateTensors one by one (tensorflow/lite/micro/micro_interpreter.cc,
 micro_allocator.cc and each kernel's Init and Prepare), with sizes of structures on 64 and 32 bit. Sizes of kernels'
-data were read in the kernels' headers and compared, on 64 bit, with a TFLM build of October 2026. The results are those
-of builds of August 2026 to the byte, on 64 and 32 bit; the one of October keeps 16 bytes more per FULLY_CONNECTED.
+data were read in the kernels' headers. The results are those of builds of August 2026 to the byte, on 64 and 32 bit,
+but for the options of FULLY_CONNECTED, which are larger since; and those of the package tflite-micro of October 2026.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, operator_tensor, scratch_requests
 
-__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "unknown_kernels"]
+__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "tail_in_wheel", "unknown_kernels"]
 
 ASSUMPTIONS = (
-    "TensorFlow Lite Micro of August 2026, reference kernels; no compression, resource variables or profiler",
+    "TensorFlow Lite Micro of October 2026, reference kernels; no compression, resource variables or profiler",
     "one MicroInterpreter with the default planner in an arena that begins and ends at multiples of 16",
 )
 """What must hold for the estimates."""
@@ -59,13 +59,16 @@ _PLANNED_BUFFER = 40
 _OPTIONS: Mapping[str, int] = {
     "ADD": 8, "ARG_MAX": 4, "ARG_MIN": 4, "AVERAGE_POOL_2D": 40, "BATCH_MATMUL": 3, "CALL_ONCE": 4, "CAST": 8,
     "CONCATENATION": 8, "CONV_2D": 28, "CUMSUM": 2, "DEPTHWISE_CONV_2D": 28, "DEPTH_TO_SPACE": 4, "DIV": 4,
-    "FULLY_CONNECTED": 16, "GATHER": 8, "IF": 8, "L2_NORMALIZATION": 4, "L2_POOL_2D": 40, "LEAKY_RELU": 4,
+    "GATHER": 8, "IF": 8, "L2_NORMALIZATION": 4, "L2_POOL_2D": 40, "LEAKY_RELU": 4,
     "MAX_POOL_2D": 40, "MEAN": 1, "MIRROR_PAD": 4, "MUL": 4, "PACK": 8, "REDUCE_ALL": 1, "REDUCE_MAX": 1,
     "REDUCE_MIN": 1, "RESHAPE": 36, "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SHAPE": 4, "SOFTMAX": 4,
     "SPACE_TO_DEPTH": 4, "SPLIT": 4, "SPLIT_V": 4, "SQUEEZE": 36, "STRIDED_SLICE": 24, "SUB": 8, "SUM": 1, "SVDF": 12,
-    "TRANSPOSE_CONV": 20, "UNIDIRECTIONAL_SEQUENCE_LSTM": 16, "UNPACK": 8, "VAR_HANDLE": 16, "WHILE": 8,
+    "TRANSPOSE_CONV": 20, "UNIDIRECTIONAL_SEQUENCE_LSTM": 16, "UNPACK": 8, "WHILE": 8,
 }  # fmt: skip
 """Bytes of the parsed options that each operator keeps (builtin_op_data.h); others keep none."""
+
+_OPTIONS_WITH_POINTERS: Mapping[str, tuple[int, int]] = {"FULLY_CONNECTED": (32, 24), "VAR_HANDLE": (16, 8)}
+"""The same on 64 and on 32 bit where that differs."""
 
 _DATA: Mapping[str, tuple[int, int]] = {
     **{kind: (size, size) for kind, size in {
@@ -95,6 +98,14 @@ _NAMES_WITHOUT_DATA = """
     ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX
 """
 _WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
+
+_RECORDER = 240
+"""Bytes that a RecordingMicroAllocator, as the package tflite-micro has it, takes more than a firmware's, on 64 bit."""
+
+_COMPRESSION: Mapping[str, int] = {
+    "CONCATENATION": 40, "CONV_2D": 8, "DEPTHWISE_CONV_2D": 8, "FULLY_CONNECTED": 8, "TRANSPOSE_CONV": 8,
+}  # fmt: skip
+"""Bytes that kernels' own data has more in that package, which is built with compression."""
 
 _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
@@ -147,9 +158,21 @@ def estimates(model: FileModel) -> dict[int, Estimate]:
     return found
 
 
-def _until_planning(model: FileModel, bits: int, counts: Sequence[_Counts], requests: int) -> _ArenaTail:
+def tail_in_wheel(model: FileModel) -> int:
+    """Return the bytes that stay in an arena of the package tflite-micro: a firmware's on 64 bit, and its records."""
+    counts = _quantization_counts(model)
+    tail = _until_planning(model, 64, counts, _requests(model), recorded=True)
+    _inputs_and_outputs(tail, model, _WIDTHS[64], counts[0])
+    return tail.used
+
+
+def _until_planning(
+    model: FileModel, bits: int, counts: Sequence[_Counts], requests: int, *, recorded: bool = False
+) -> _ArenaTail:
     widths = _WIDTHS[bits]
     tail = _ArenaTail()
+    if recorded:
+        tail.take(_RECORDER, widths.pointer)
     for size in widths.interpreter:
         tail.take(size, widths.pointer)
     tail.take(2 * widths.pointer * len(model.subgraphs), widths.pointer)
@@ -158,10 +181,12 @@ def _until_planning(model: FileModel, bits: int, counts: Sequence[_Counts], requ
     for subgraph in model.subgraphs:
         tail.take(widths.node * len(subgraph.operators), widths.pointer)
     # Options of all operators come first, then what kernels keep when they are made, then what they prepare.
-    for step in (_options, _init):
-        for subgraph in model.subgraphs:
-            for operator in subgraph.operators:
-                step(tail, operator, bits)
+    for subgraph in model.subgraphs:
+        for operator in subgraph.operators:
+            _options(tail, operator, bits)
+    for subgraph in model.subgraphs:
+        for operator in subgraph.operators:
+            _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0)
     for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
         for operator in subgraph.operators:
             _prepare(tail, subgraph, operator, of_subgraph, bits)
@@ -188,17 +213,19 @@ def unknown_kernels(model: FileModel) -> tuple[str, ...]:
 
 
 def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
+    pointers = _OPTIONS_WITH_POINTERS.get(operator.type)
+    if pointers is not None:
+        tail.take(pointers[0 if bits == 64 else 1], bits // 8)
+        return
     size = _OPTIONS.get(operator.type, 0)
-    if operator.type == "VAR_HANDLE":
-        size = size * bits // 64
     if size:
         tail.take(size, 4 if size % 4 == 0 else 1)
 
 
-def _init(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
+def _init(tail: _ArenaTail, operator: FileOperator, bits: int, more: int = 0) -> None:
     known = _DATA.get(operator.type)
     if known is not None:
-        tail.take(known[0 if bits == 64 else 1])
+        tail.take(known[0 if bits == 64 else 1] + more)
 
 
 def _prepare(tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:

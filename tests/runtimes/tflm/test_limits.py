@@ -54,7 +54,7 @@ def test_each_kernel_takes_what_the_table_says_and_nothing_else_that_was_tried(k
 def test_operators_without_a_kernel_are_those_that_the_package_lacks() -> None:
     kinds = [kind for kind in operator_types().values() if kind not in _NO_OPERATORS]
     models = [build(Sub([T("x"), T("y")], [O(kind, [0], [1])], [0], [1])) for kind in kinds]
-    lacking = {kind for kind, one in zip(kinds, run_all(models, runs=1), strict=True) if "Didn't find op" in one.log}
+    lacking = {kind for kind, one in zip(kinds, run_all(models, runs=1), strict=True) if "Didn't find op" in one.words}
     assert lacking == set(kinds) - BUILTIN.keys()
     said = {kind for kind, one in zip(kinds, models, strict=True) if "no kernel" in str(refusals(parse(one)))}
     assert said == lacking
@@ -83,6 +83,8 @@ def test_a_hybrid_lstm_computes_what_is_wrong() -> None:
     """All weights, inputs and biases are 1, so that all cells of a step are equal."""
     whole, hybrid = (model(HYBRID_LSTM[0], CASES[HYBRID_LSTM[0]], types) for types in LSTMS)
     (right, wrong) = run_all([whole, hybrid], runs=1)
+    assert right.outputs is not None
+    assert wrong.outputs is not None
     assert np.ptp(right.outputs[0][0], axis=-1).max() == 0
     assert np.ptp(wrong.outputs[0][0], axis=-1).max() != 0
     assert "what it computes is wrong" in refusals(parse(hybrid))[0].reason

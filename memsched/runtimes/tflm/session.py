@@ -1,0 +1,217 @@
+"""Models run in TensorFlow Lite Micro on the same random inputs: the child process's side of `verification`.
+
+A check that fails in TFLM aborts its process. So each model is run in a fork of this one, which has imported TFLM once,
+and what it wrote before it died is the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from memsched.runtimes.inputs import Draw
+
+__all__ = ["InputDraws", "Trial", "attempt", "run"]
+
+_INVOKES: Final = 2
+"""Runs in a row on one input: what the first leaves behind, the second meets."""
+
+_USUAL_RANGE, _SAFE_RANGE = 4, 1
+"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
+
+_ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
+_RECORDS = "[RecordingMicroAllocator]"
+
+
+@dataclass(frozen=True, slots=True)
+class InputDraws:
+    """How inputs are drawn: integers that are not quantised below ``high``."""
+
+    runs: int
+    seed: int
+    high: int = _USUAL_RANGE
+    draw: Draw = "noise"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What TFLM made of a model.
+
+    Attributes:
+        outputs: Per invocation the outputs; None where it was refused, or the process died.
+        words: What TFLM wrote of it, in one line; where the process died without a word, how.
+        head: Bytes of the arena's planned part; None where it was refused.
+        tail: Bytes at its end that stay, those of the wheel's recorder included.
+        seconds: The shortest invocation.
+    """
+
+    outputs: list[list[Any]] | None
+    words: str
+    head: int | None = None
+    tail: int | None = None
+    seconds: float | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it did not load, or did not run."""
+        return self.outputs is None
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the model "before", then "after", on "runs" inputs drawn with "seed", each twice in a row.
+
+    Args:
+        request: Also "arenas": bytes of the arena that each model gets.
+
+    Returns:
+        "before_error" or "after_error" (a model could not be loaded or run, in TFLM's words), or "runs", "equal",
+        "max_abs_error", "relative_error", "repeatable" (the model as given gives the same outputs twice), "steady" (the
+        second run on an input gives the outputs of the first) and "vary" (the outputs of the model as given vary from
+        input to input; None for a single one); per model that ran "head_before" and so on, "tail_..", "seconds_..".
+    """
+    from memsched.runtimes.compare import compare, relative_error
+
+    before_arena, after_arena = request["arenas"]
+    drawn, before, varies = _as_given(request["before"], before_arena, InputDraws(request["runs"], request["seed"]))
+    if before.outputs is None:
+        return {"before_error": before.words}
+    after = attempt(request["after"], after_arena, drawn)
+    measured = _measured("before", before)
+    if after.outputs is None:
+        return {"after_error": after.words, **measured}
+    expected, found = _flat(before.outputs), _flat(after.outputs)
+    equal, error = compare(expected, found)
+    again = before.outputs if equal else attempt(request["before"], before_arena, drawn).outputs
+    return {
+        "runs": drawn.runs,
+        "equal": equal,
+        "max_abs_error": error,
+        "relative_error": relative_error(expected, found),
+        "repeatable": again is not None and compare(expected, _flat(again))[0],
+        "steady": compare(_flat(after.outputs[::_INVOKES]), _flat(after.outputs[1::_INVOKES]))[0],
+        "vary": varies,
+        **measured,
+        **_measured("after", after),
+    }
+
+
+def _measured(name: str, trial: Trial) -> dict[str, Any]:
+    return {f"head_{name}": trial.head, f"tail_{name}": trial.tail, f"seconds_{name}": trial.seconds}
+
+
+def _as_given(model: bytes, arena: int, drawn: InputDraws) -> tuple[InputDraws, Trial, bool | None]:
+    """Return inputs on which a model runs, and on which its outputs vary where any do; and its run."""
+    from memsched.runtimes.compare import vary
+    from memsched.runtimes.inputs import DRAWS
+
+    first = attempt(model, arena, drawn)
+    if first.outputs is None:
+        smaller = replace(drawn, high=_SAFE_RANGE)
+        safe = attempt(model, arena, smaller)
+        if safe.outputs is None:
+            return drawn, first, None
+        drawn, first = smaller, safe
+    if drawn.runs < 2 or first.outputs is None:
+        return drawn, first, None
+    for draw in DRAWS:
+        other = replace(drawn, draw=draw)
+        trial = first if other == drawn else attempt(model, arena, other)
+        if trial.outputs is not None and vary(trial.outputs[::_INVOKES]):
+            return other, trial, True
+    return drawn, first, False
+
+
+def _flat(runs: Sequence[Sequence[Any]]) -> list[Any]:
+    return [output for run in runs for output in run]
+
+
+def attempt(model: bytes, arena: int, drawn: InputDraws, *, patience: int = 0) -> Trial:
+    """Run a model in a fork of this process.
+
+    Args:
+        arena: Bytes of its arena.
+        patience: Seconds after which it is ended; 0 waits for ever.
+    """
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if not child:
+            _child(model, arena, drawn, log, answer, patience)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.seek(0)
+        said = log.read().decode("utf-8", "replace")
+        words = " ".join(line.strip() for line in said.splitlines() if line.strip() and not line.startswith(_RECORDS))
+        if code:
+            return Trial(None, words or _end(code))
+        answer.seek(0)
+        outputs, seconds = pickle.load(answer)  # noqa: S301 - written by this module
+        parts = {name: int(size) for name, size in _ALLOCATED.findall(said)}
+        return Trial(outputs, words, parts.get("head"), parts.get("tail"), seconds)
+
+
+def _end(code: int) -> str:
+    if code > 0:
+        return f"the process ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process was ended by signal {-code}"
+
+
+def _child(model: bytes, arena: int, drawn: InputDraws, log: IO[bytes], answer: IO[bytes], patience: int) -> None:
+    """Run a model, write what it gave to ``answer``, and end this process."""
+    signal.alarm(patience)
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    code = 0
+    try:
+        pickle.dump(_outputs(model, arena, drawn), answer)
+        answer.flush()
+    except Exception as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def _outputs(model: bytes, arena: int, drawn: InputDraws) -> tuple[list[list[Any]], float]:
+    """Return all outputs of all invocations, with the state of variables reset for each input, and the least time."""
+    import numpy as np
+    from tflite_micro.python.tflite_micro import runtime
+
+    from memsched.formats.tflite.model import parse
+    from memsched.runtimes.inputs import random_values
+
+    main = parse(model).subgraphs[0]
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
+    details = [interpreter.get_input_details(index) for index in range(len(main.inputs))]
+    found, seconds = [], float("inf")
+    for number in range(drawn.runs):
+        rng = np.random.default_rng(np.random.SeedSequence([drawn.seed, number]))
+        values = []
+        for one in details:
+            quantized = len(one["quantization_parameters"]["scales"]) > 0
+            dtype, shape = one["dtype"], one["shape"]
+            values.append(random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw))
+        if number:
+            interpreter.reset()
+        for _ in range(_INVOKES):
+            # The inputs' memory is used again within a run.
+            for index, value in enumerate(values):
+                interpreter.set_input(value, index)
+            started = time.perf_counter()
+            interpreter.invoke()
+            seconds = min(seconds, time.perf_counter() - started)
+            found.append([np.array(interpreter.get_output(index)) for index in range(len(main.outputs))])
+    interpreter.print_allocations()
+    return found, seconds

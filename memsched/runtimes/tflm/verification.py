@@ -1,0 +1,153 @@
+"""Verification of TFLite models in TensorFlow Lite Micro itself: the same outputs, and the arena really used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from memsched.errors import ModelError
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.package import TFLM
+from memsched.runtimes.tflm.limits import refusals
+from memsched.runtimes.tflm.persistent import tail_in_wheel, unknown_kernels
+from memsched.runtimes.tflm.plan import kernel_scratch, predict
+from memsched.runtimes.values import MeasuredArena, Verification
+
+__all__ = ["predicted", "verify"]
+
+_SESSION: Final = "memsched.runtimes.tflm.session:run"
+_LONGEST_REASON: Final = 240
+_LEAST_ARENA: Final = 1 << 24
+_MOST_ARENA: Final = (1 << 31) - 16
+"""TFLM counts its arena's bytes in 32 bits, with a sign here and there."""
+
+_GIVEN, _WRITTEN = "before", "after"
+
+
+def verify(
+    before: bytes,
+    after: bytes,
+    *,
+    runs: int = 3,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    timeout_seconds: float | None = 600.0,
+) -> Verification:
+    """Run a model as given and as optimised in TensorFlow Lite Micro, in child processes, and compare.
+
+    Outputs must be equal bit by bit over ``runs`` random inputs, on each of which both are run twice in a row. Head
+    and tail of each arena are measured, in bytes, and stand beside those predicted.
+
+    Args:
+        before: The model's file as given.
+        after: The optimised model's file.
+        tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
+        timeout_seconds: For both models together; models that take longer count as such that could not be run.
+
+    Raises:
+        RuntimeUnavailableError: TFLM is not installed.
+        ModelError: A file is no TFLite model.
+    """
+    runtime = TFLM.require()
+    models = {_GIVEN: parse(before), _WRITTEN: parse(after)}
+    told = {name: predicted(model) for name, model in models.items()}
+    request = {
+        "before": before,
+        "after": after,
+        "arenas": [_arena(told[name]) for name in models],
+        "runs": runs,
+        "seed": seed,
+    }
+    result = run_in_child(_SESSION, request, timeout_seconds)
+    if not result.ok:
+        return _unknown(runtime, _failed(result))
+    return _judge(runtime, result.value, models, told, tolerance)
+
+
+def predicted(model: FileModel) -> tuple[int, int] | None:
+    """Return the head and the tail, bytes, that the package should show of a model's arena.
+
+    None where a kernel's needs are not known, and where TFLM would refuse the plan that the file brings.
+    """
+    if unknown_kernels(model):
+        return None
+    try:
+        return predict(model, kernel_scratch(model)).head, tail_in_wheel(model)
+    except ModelError:
+        return None
+
+
+def _arena(told: tuple[int, int] | None) -> int:
+    """Return room for a model that needs twice what was predicted, and more."""
+    return min(_MOST_ARENA, _LEAST_ARENA + 2 * sum(told or ()))
+
+
+def _failed(result: ChildResult) -> str:
+    if result.status == "timeout":
+        return f"running both models was {result.reason}"
+    return f"TensorFlow Lite Micro could not be used: {result.reason}"
+
+
+def _unknown(runtime: str, reason: str) -> Verification:
+    return Verification(runtime, 0, None, None, None, None, None, _shorten(reason))
+
+
+def _judge(
+    runtime: str,
+    found: Mapping[str, Any],
+    models: Mapping[str, FileModel],
+    told: Mapping[str, tuple[int, int] | None],
+    tolerance: float,
+) -> Verification:
+    """Make a verdict of what both models showed."""
+    if "before_error" in found:
+        return _unknown(runtime, f"it refuses the model as given: {_why(found['before_error'], models[_GIVEN])}")
+    before = _measured(_GIVEN, found, told)
+    if "after_error" in found:
+        why = _why(found["after_error"], models[_WRITTEN])
+        return _refuted(runtime, 0, None, f"it refuses the optimised model only: {why}", before)
+    after = _measured(_WRITTEN, found, told)
+    if not found["equal"]:
+        if not found["repeatable"]:
+            reason = "the model as given gives other outputs each time it is run on the same inputs"
+            return _unknown(runtime, reason)
+        if found["relative_error"] > tolerance:
+            again = "" if found["steady"] else ", and the second run on an input differs from the first"
+            error = found["max_abs_error"] if math.isfinite(found["max_abs_error"]) else None
+            return _refuted(runtime, found["runs"], error, f"outputs differ{again}", before, after)
+    return Verification(
+        runtime=runtime,
+        runs=found["runs"],
+        outputs_equal=found["equal"],
+        max_abs_error=found["max_abs_error"],
+        measured_peak_before_bytes=before.measured_total,
+        measured_peak_after_bytes=after.measured_total,
+        executed_order_matches=None,
+        reason=None,
+        predicted_peak_before_bytes=before.predicted_total,
+        predicted_peak_after_bytes=after.predicted_total,
+        relative_error=found["relative_error"],
+        outputs_vary=found["vary"],
+        arenas=(before, after),
+    )
+
+
+def _refuted(runtime: str, runs: int, error: float | None, reason: str, *arenas: MeasuredArena) -> Verification:
+    return Verification(runtime, runs, False, error, None, None, None, _shorten(reason), arenas=arenas)
+
+
+def _measured(name: str, found: Mapping[str, Any], told: Mapping[str, tuple[int, int] | None]) -> MeasuredArena:
+    head, tail = told[name] or (None, None)
+    return MeasuredArena(found[f"head_{name}"], found[f"tail_{name}"], head, tail)
+
+
+def _why(words: str, model: FileModel) -> str:
+    """Return TFLM's words, and what is known where it has none: some checks abort without any."""
+    known = refusals(model)
+    return words if not known else f"{words} ({known[0].type} '{known[0].name}': {known[0].reason})"
+
+
+def _shorten(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
