@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched.errors import OutputError
+from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
-__all__ = ["ChildResult", "read_value", "run_in_child", "temporary_folder", "write_value"]
+__all__ = ["ChildResult", "run_in_child", "temporary_folder"]
 
 _STDERR_CHARACTERS = 8000
-_DATA_ALIGNMENT = 64
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 _LEAST_ROOM: Final = 16384
-"""Free bytes of a disk on which a process that failed may have failed for want of room."""
+"""Free bytes of a disk without which a process may fail, or measure wrongly, for want of room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +60,42 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
 
     Args:
         function_path: "package.module:function".
-        payload: None, bool, int, float, str, bytes, numpy arrays (of strings too) and lists, tuples and
-            dictionaries with string keys of these; the function's result likewise.
+        payload: What a `Channel` takes, as the function's result must be.
         timeout_seconds: The child is killed after this time; None waits for ever.
 
     Raises:
-        OutputError: There is no room for the temporary files by which the two speak.
+        OutputError: There is no room for the temporary files of the child.
+        TypeError: ``payload`` cannot be sent.
     """
     with temporary_folder() as folder:
-        write_value(folder / "request", payload)
+        _check_room(folder)
         log = folder / "log"
         with log.open("wb") as stream:
-            process = start_process("memsched.runtimes.worker", function_path, folder=folder, output=stream)
-            try:
-                code = process.wait(timeout_seconds)
-            except subprocess.TimeoutExpired:
-                return _stopped(process, timeout_seconds, log)
-            finally:
-                process.kill()
-                process.wait()
-        result = _result(folder, Death(code, log))
-        if not result.ok and shutil.disk_usage(folder).free < _LEAST_ROOM:
-            # Neither the model nor the runtime is to blame, and most often neither can say what happened.
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            process, channel = start_process("memsched.runtimes.worker", folder=folder, log=stream)
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(timeout_seconds or 0.0, end)
+        try:
+            if timeout_seconds is not None:
+                timer.start()
+            answer = _conversation(channel, function_path, payload)
+            process.wait()
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+            channel.close()
+        death = Death(process.returncode, log)
+        if late.is_set():
+            said = death.last_words(_STDERR_CHARACTERS)
+            return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=said)
+        result = _result(answer, death)
+        if not result.ok:
+            _check_room(folder)
         return result
 
 
@@ -107,117 +119,31 @@ def temporary_folder() -> Iterator[Path]:
             raise _no_room(error) from None
 
 
+def _check_room(folder: Path) -> None:
+    # Neither the model nor the runtime is to blame for a profile cut short, and most often neither can say it was.
+    if shutil.disk_usage(folder).free < _LEAST_ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def _no_room(error: OSError) -> OutputError:
     reason = error.strerror or str(error)
     return OutputError(f"temporary files cannot be written: {reason}; name a folder with room for them in TMPDIR")
 
 
-def _stopped(process: subprocess.Popen[bytes], timeout_seconds: float | None, log: Path) -> ChildResult:
-    process.kill()
-    process.wait()
-    said = Death(process.returncode, log).last_words(_STDERR_CHARACTERS)
-    return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=said)
-
-
-def _result(folder: Path, end: Death) -> ChildResult:
-    """Read the child's answer from its folder."""
-    answer, stderr = folder / "response", end.last_words(_STDERR_CHARACTERS)
-    if end.code != 0 or not answer.exists():
-        how = f"ended with exit code {end.code}" if end.signal is None else f"was killed by {end.signal}"
-        return ChildResult("crash", reason=f"the process {how}", stderr=stderr)
-    response: dict[str, Any] = read_value(answer)
-    if "error" in response:
-        return ChildResult("error", reason=response["error"], error_type=response["type"], stderr=stderr)
-    return ChildResult("ok", value=response["value"], stderr=stderr)
-
-
-def write_value(path: Path, value: Any) -> None:
-    """Write a value as JSON to ``path`` and its arrays' bytes to ``path`` + ".data".
-
-    Raises:
-        TypeError: The value holds something that the format does not know.
-    """
-    with path.with_suffix(".data").open("wb") as data:
-        encoded = _encode(value, data)
-    path.write_text(json.dumps(encoded), encoding="utf-8")
-
-
-def read_value(path: Path) -> Any:
-    """Read what ``write_value`` wrote."""
-    import numpy as np
-
-    data = path.with_suffix(".data")
-    stored = np.fromfile(data, dtype=np.uint8) if data.stat().st_size else np.zeros(0, np.uint8)
-    return _decode(json.loads(path.read_text(encoding="utf-8")), stored)
-
-
-def _encode(value: Any, data: Any) -> Any:
-    """Scalars stand for themselves; everything else is a list that begins with a tag."""
-    import numpy as np
-
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return value.item()
-    if isinstance(value, bytes):
-        return ["bytes", *_store(np.frombuffer(value, np.uint8), data)]
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind in "OUS":
-            return ["strings", list(value.shape), [_text(item) for item in value.ravel().tolist()]]
-        return ["array", value.dtype.name, list(value.shape), *_store(value, data)]
-    if isinstance(value, (list, tuple)):
-        return ["tuple" if isinstance(value, tuple) else "list", [_encode(item, data) for item in value]]
-    if isinstance(value, Mapping):
-        return ["mapping", [[_key(key), _encode(item, data)] for key, item in value.items()]]
-    raise TypeError(f"a value of type {type(value).__name__} cannot be passed to a child process")
-
-
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"a key of type {type(key).__name__} cannot be passed to a child process")
-    return key
-
-
-def _text(item: Any) -> str:
-    return item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
-
-
-def _store(array: Any, data: Any) -> list[int]:
-    """Append an array's bytes; returns their place and length."""
-    import numpy as np
-
-    data.write(b"\0" * (-data.tell() % _DATA_ALIGNMENT))
-    start = data.tell()
-    data.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return [start, data.tell() - start]
-
-
-def _decode(encoded: Any, stored: Any) -> Any:
-    if not isinstance(encoded, list):
-        return encoded
-    tag, *parts = encoded
-    if tag == "bytes":
-        return stored[parts[0] : parts[0] + parts[1]].tobytes()
-    if tag == "array":
-        name, shape, start, length = parts
-        return stored[start : start + length].view(_dtype(name)).reshape(shape).copy()
-    if tag == "strings":
-        import numpy as np
-
-        return np.array(parts[1], dtype=object).reshape(parts[0])
-    if tag == "mapping":
-        return {key: _decode(item, stored) for key, item in parts[0]}
-    items = [_decode(item, stored) for item in parts[0]]
-    return tuple(items) if tag == "tuple" else items
-
-
-def _dtype(name: str) -> Any:
-    """The numpy type of a name; the names of types that numpy lacks (bfloat16, int4) come from ml_dtypes."""
-    import numpy as np
-
+def _conversation(channel: Channel, function_path: str, payload: Any) -> dict[str, Any] | None:
+    """Return the child's answer; None where it ended without one."""
     try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
+        channel.tell({"function": function_path, "payload": payload})
+        answer: dict[str, Any] = channel.hear()
+    except LostError:
+        return None
+    return answer
 
-        return np.dtype(getattr(ml_dtypes, name))
+
+def _result(answer: dict[str, Any] | None, death: Death) -> ChildResult:
+    stderr = death.last_words(_STDERR_CHARACTERS)
+    if death.code != 0 or answer is None:
+        return ChildResult("crash", reason=f"the process {death.how()}", stderr=stderr)
+    if "error" in answer:
+        return ChildResult("error", reason=answer["error"], error_type=answer["type"], stderr=stderr)
+    return ChildResult("ok", value=answer["value"], stderr=stderr)

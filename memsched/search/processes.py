@@ -6,39 +6,70 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["Death", "start_process"]
+from memsched.search.messages import Channel, LostError
+
+__all__ = ["Death", "end_with_parent", "start_process"]
 
 
 def start_process(
     module: str,
     *words: str,
     folder: Path,
-    output: IO[bytes] | int,
-    errors: IO[bytes] | int = subprocess.STDOUT,
-    spoken_to: bool = False,
+    log: IO[bytes],
     own_group: bool = False,
-) -> subprocess.Popen[bytes]:
-    """Start ``python -m module words`` that finds the modules that this process finds.
+) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start ``python -m module words number`` that finds the modules that this process finds.
+
+    No worker of multiprocessing: those run the main module again, which may be a script that calls memsched.
 
     Args:
         folder: Where it works. ``-m`` puts that first in the search path: nothing in it may be named like a module.
-        output: Where its standard output goes; a pipe with `subprocess.PIPE`.
-        spoken_to: Its standard input is a pipe, which ends when this process does; otherwise it is empty.
+        log: Where its standard output and standard error go.
         own_group: Ctrl-C in the terminal is for this process alone, and what the new one starts can be ended with it.
+
+    Returns:
+        The process and the conversation with it, whose other end it opens by ``number`` with `Channel.inherited`.
     """
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": _search_path()},
-        stdin=subprocess.PIPE if spoken_to else subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-        start_new_session=own_group,
-    )
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *words, str(theirs.fileno())],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": _search_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=own_group,
+            pass_fds=(theirs.fileno(),),
+        )
+    return process, Channel(ours)
+
+
+def end_with_parent(channel: Channel, heard: Callable[[Any], None] = lambda _: None, *, group: bool = False) -> None:
+    """End this process as soon as the one that started it is gone.
+
+    Args:
+        heard: Told what else the parent says.
+        group: End what this process has started as well, if it has a group of its own.
+    """
+
+    def listen() -> None:
+        try:
+            while True:
+                heard(channel.hear())
+        except LostError:
+            if group and hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+            os._exit(1)
+
+    threading.Thread(target=listen, name="end with parent", daemon=True).start()
 
 
 def _search_path() -> str:
@@ -67,6 +98,10 @@ class Death:
             return signal.Signals(-self.code).name
         except ValueError:
             return f"signal {-self.code}"
+
+    def how(self) -> str:
+        """Return how it ended, such as "was killed by SIGKILL"."""
+        return f"ended with exit code {self.code}" if self.signal is None else f"was killed by {self.signal}"
 
     def out_of_memory(self) -> bool:
         """Whether it may be that the system ended it for want of memory."""

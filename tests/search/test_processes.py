@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
 MODULE = """
@@ -16,21 +18,35 @@ print("the last", "line", flush=True)
 if sys.argv[1] == "kill":
     os.kill(os.getpid(), int(sys.argv[2]))
 if sys.argv[1] == "read":
-    print(sys.stdin.read(), os.getpgid(0) == os.getpid(), flush=True)
+    from memsched.search.messages import Channel
+    channel = Channel.inherited(sys.argv[3])
+    channel.tell([channel.hear(), os.getpgid(0) == os.getpid()])
+if sys.argv[1] == "wait":
+    from memsched.search.messages import Channel
+    from memsched.search.processes import end_with_parent
+    end_with_parent(Channel.inherited(sys.argv[3]), print)
+    signal.pause()
 sys.exit(int(sys.argv[2]))
 """
 
 
-def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **more: bool) -> Death:
-    """Run the module, which lies where this process finds modules and not where the new one works."""
+def begun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str, own_group: bool = False
+) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start the module, which lies where this process finds modules and not where the new one works."""
     (folder / "modules").mkdir()
     (folder / "modules" / "spoken.py").write_text(MODULE)
     (folder / "here").mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend("modules")
     with Path("log").open("wb") as log:
-        process = start_process("spoken", *words, folder=folder / "here", output=log, **more)
-    process.communicate(b"said" if more.get("spoken_to") else None, timeout=60)
+        return start_process("spoken", *words, folder=folder / "here", log=log, own_group=own_group)
+
+
+def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Death:
+    process, channel = begun(folder, monkeypatch, *words)
+    process.wait(60)
+    channel.close()
     return Death(process.returncode, folder / "log")
 
 
@@ -54,13 +70,22 @@ def test_signals_without_a_name_and_processes_without_a_word(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_what_it_is_told_ends_and_its_group_is_its_own_if_asked(
+def test_both_speak_and_its_group_is_its_own_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
-    end = ended(tmp_path, monkeypatch, "read", "0", spoken_to=True, own_group=own)
-    assert end.last_line(100) == f"said {own}"
+    process, channel = begun(tmp_path, monkeypatch, "read", "0", own_group=own)
+    channel.tell({"said": (1, b"2")})
+    assert channel.hear() == [{"said": (1, b"2")}, own]
+    with pytest.raises(LostError):
+        channel.hear()
+    assert process.wait(60) == 0
+    with pytest.raises(LostError):
+        channel.tell("more")
+    channel.close()
 
 
-def test_nobody_is_waited_for_who_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = ended(tmp_path, monkeypatch, "read", "0")
-    assert end.last_line(100).strip() == "False"
+def test_one_that_listens_ends_with_the_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, channel = begun(tmp_path, monkeypatch, "wait", "0")
+    channel.tell("wait")
+    channel.close()
+    assert process.wait(60) == 1

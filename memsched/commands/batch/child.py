@@ -1,18 +1,14 @@
-"""What runs in the process of one model of a batch: ``python -m memsched.commands.batch.child``; see `process`."""
+"""The process of one model of a batch: ``python -m memsched.commands.batch.child NUMBER``; see `process`."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
-import json
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +18,8 @@ from memsched.errors import InternalError, MemschedError
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.search.memory_limit import MemoryWatch, memory_limited
+from memsched.search.messages import Channel
+from memsched.search.processes import end_with_parent
 
 if TYPE_CHECKING:
     from memsched.commands.results import OptimizeResult
@@ -33,48 +31,31 @@ _TIMELY = 0.2
 """Seconds between two pieces of news."""
 
 
-def main() -> int:
-    """Answer the request on standard input."""
+def main(channel: Channel) -> int:
+    """Answer the request of the process that started this one."""
     gc.disable()  # as the command line does
-    request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Libraries that print must not disturb the conversation.
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    request = channel.hear()
+    end_with_parent(channel, group=True)
     into = Path(request.pop("into"))
     job = BatchJob(**{**request, "options": BatchOptions(**request["options"])})
     try:
-        with memory_limited(job.options.memory_limit, lambda error: _refuse(job, error, output)) as memory:
-            answer = _answer(job, into, _Teller(output, memory), memory)
+        with memory_limited(job.options.memory_limit, lambda error: _refuse(job, error, channel)) as memory:
+            answer = _answer(job, into, _Teller(channel, memory), memory)
     except MemschedError as error:
         answer = _failed(job, error.exit_code, str(error))
-    _send(output, {"answer": msgspec.to_builtins(answer)})
+    channel.tell({"answer": msgspec.to_builtins(answer)})
     return 0
 
 
-def _end_with_parent() -> None:
-    # Not through sys.stdin, whose lock would be held when the interpreter ends.
-    while os.read(0, 1):
-        pass
-    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():  # else the group is not its own
-        os.killpg(os.getpgid(0), signal.SIGKILL)
-    os._exit(1)
-
-
-def _refuse(job: BatchJob, error: MemschedError, output: IO[bytes]) -> None:
-    _send(output, {"answer": msgspec.to_builtins(_failed(job, error.exit_code, str(error)))})
-
-
-def _send(output: IO[bytes], message: Mapping[str, Any]) -> None:
-    output.write(json.dumps(message).encode() + b"\n")
-    output.flush()
+def _refuse(job: BatchJob, error: MemschedError, channel: Channel) -> None:
+    channel.tell({"answer": msgspec.to_builtins(_failed(job, error.exit_code, str(error)))})
 
 
 class _Teller:
     """Passes news on, but not more often than anyone can read, and says when the search has ended."""
 
-    def __init__(self, output: IO[bytes], memory: MemoryWatch) -> None:
-        self._output = output
+    def __init__(self, channel: Channel, memory: MemoryWatch) -> None:
+        self._channel = channel
         self._memory = memory
         self._last = -_TIMELY
 
@@ -84,7 +65,7 @@ class _Teller:
         if progress.seconds - self._last >= _TIMELY:
             self._last = progress.seconds
             news = JobProgress(progress.stage, progress.best_peak, progress.lower_bound)
-            _send(self._output, {"news": asdict(news)})
+            self._channel.tell({"news": asdict(news)})
 
 
 def _answer(job: BatchJob, into: Path, tell: Callable[[Progress], None], memory: MemoryWatch) -> BatchAnswer:
@@ -145,4 +126,4 @@ def _save(result: OptimizeResult, job: BatchJob, into: Path) -> SavedModel:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Channel.inherited(sys.argv[1])))

@@ -1,15 +1,13 @@
 """One model of a batch in a process of its own, which may crash or be killed without harm to the others.
 
-This is the parent's side; `child` is the other. They speak JSON, one object per line: a request to the child's
-standard input, news and one answer back. The child's input stays open as long as its parent lives; when it ends, the
-child ends itself and what it started.
+This is the parent's side; `child` is the other. It is sent a request, and sends news and one answer back. When its
+parent is gone, it ends itself and what it started.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -17,12 +15,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import temporary_folder
+from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 from memsched.typed import converted
 
@@ -105,12 +104,13 @@ class Processes:
                 target = str(Path(target).absolute())
             options = dataclasses.replace(job.options, target=target)
             request = asdict(dataclasses.replace(job, source=source, options=options))
-            with log.open("wb") as errors:
-                process = self._start(folder, errors)
+            process, channel = self._start(folder, log)
             try:
-                answer = _talk(process, {**request, "into": str(into)}, tell)
+                answer = _talk(channel, {**request, "into": str(into)}, tell)
             finally:
-                _end(process)
+                _kill(process)
+                process.wait()
+                channel.close()
                 with self._lock:
                     self._running.discard(process)
             if answer is None:
@@ -118,20 +118,13 @@ class Processes:
             files = {path.relative_to(into).as_posix(): path.read_bytes() for path in _files(into)}
             return JobResult(answer.exit_code, answer.error, files, answer.saved)
 
-    def _start(self, folder: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        with self._lock:
+    def _start(self, folder: Path, log: Path) -> tuple[subprocess.Popen[bytes], Channel]:
+        with self._lock, log.open("wb") as said:
             if self._cancelled:
                 raise ProcessDiedError("cancelled")
-            process = start_process(
-                "memsched.commands.batch.child",
-                folder=folder,
-                output=subprocess.PIPE,
-                errors=errors,
-                spoken_to=True,
-                own_group=True,
-            )
+            process, channel = start_process("memsched.commands.batch.child", folder=folder, log=said, own_group=True)
             self._running.add(process)
-            return process
+            return process, channel
 
     def cancel(self) -> None:
         """End all processes, and let none begin any more."""
@@ -141,33 +134,17 @@ class Processes:
                 _kill(process)
 
 
-def _talk(
-    process: subprocess.Popen[bytes], request: Mapping[str, Any], tell: Callable[[JobProgress], None]
-) -> BatchAnswer | None:
+def _talk(channel: Channel, request: Mapping[str, Any], tell: Callable[[JobProgress], None]) -> BatchAnswer | None:
     """Send the request, pass news on, and return the answer; None where the process ended without one."""
-    if process.stdin is None or process.stdout is None:
-        return None
     try:
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-        for line in process.stdout:
-            message = json.loads(line)
+        channel.tell(request)
+        while True:
+            message = channel.hear()
             if "answer" in message:
                 return converted(message["answer"], BatchAnswer)
             tell(JobProgress(**message["news"]))
-    except (OSError, ValueError):
+    except LostError:
         return None
-    return None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of the process behind."""
-    _kill(process)
-    for stream in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if stream is not None:
-                stream.close()
-    process.wait()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -179,10 +156,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _how_it_died(death: Death) -> str:
-    if death.signal is not None:
-        return f"its process was ended by {death.signal}{': out of memory?' if death.out_of_memory() else ''}"
-    last = death.last_line(200)
-    return f"its process ended with code {death.code}{f': {last}' if last else ''}"
+    last = "out of memory?" if death.out_of_memory() else death.last_line(200)
+    return f"its process {death.how()}{f': {last}' if last else ''}"
 
 
 def _files(folder: Path) -> list[Path]:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
-from memsched.runtimes.child import temporary_folder, write_value
+from memsched.runtimes.child import temporary_folder
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send
+from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
 if TYPE_CHECKING:
@@ -149,16 +150,13 @@ class _Team:
         self._threads, self._patience = threads, patience
         self._token = secrets.token_bytes(32)
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._control: list[socket.socket | None] = [None] * len(programs)
+        self._control: list[Channel] = []
         self._data: dict[int, socket.socket] = {}
         self._seconds: list[list[float]] = [[] for _ in programs]
         self._given = self._given_once = 0
 
     def __enter__(self) -> _Team:
-        from memsched.runtimes.devices.wire import listen
-
         try:
-            self._listener = listen()
             links = _links(self._programs)
             for device in range(len(self._programs)):
                 self._start(device, links[device])
@@ -172,9 +170,10 @@ class _Team:
             process.kill()
         for process in self._processes:
             process.wait()
-        for connection in [*self._control, *self._data.values(), self._listener]:
-            if connection is not None:
-                connection.close()
+        for channel in self._control:
+            channel.close()
+        for connection in self._data.values():
+            connection.close()
 
     @property
     def numbers(self) -> list[int]:
@@ -193,67 +192,59 @@ class _Team:
         request = {
             "device": device,
             "token": self._token,
-            "port": self._listener.getsockname()[1],
             "links": list(links),
             "threads": self._threads,
             "models": paths,
             "program": dataclasses.asdict(self._programs[device]),
         }
-        write_value(place / "request", request)
         with (place / "log").open("wb") as log:
-            process = start_process(_WORKER, folder=place, output=log)
+            process, channel = start_process(_WORKER, folder=place, log=log)
         self._processes.append(process)
+        self._control.append(channel)
+        with contextlib.suppress(LostError):  # it is found out below that the process has ended, and how
+            channel.tell(request)
 
     # Conversation ---------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Wait until all processes have loaded their models, and connect them with each other and with this one."""
-        from memsched.runtimes.devices.wire import LostError, introduce, meet, tell
+        from memsched.runtimes.devices.wire import introduce
 
         deadline = time.monotonic() + self._patience
-        self._listener.settimeout(_POLL_SECONDS)
-        while None in self._control:
-            with contextlib.suppress(TimeoutError, LostError):
-                device, connection = meet(self._listener, self._token)
-                self._control[device] = connection
-                continue
-            self._check(deadline, "starting")
         ports = {str(device): answer["port"] for device, answer in enumerate(self._all(deadline, "loading its models"))}
         try:
             for device in range(len(self._programs)):
-                tell(self._talk(device), {"ports": ports})
+                self._control[device].tell({"ports": ports})
                 self._data[device] = introduce(ports[str(device)], self._token, CALLER, self._patience)
-        except OSError:
+        except (OSError, LostError):
             self._fail("connecting")
         self._all(deadline, "connecting")
 
     def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Let every process do a step."""
-        from memsched.runtimes.devices.wire import send_array, tell
+        from memsched.runtimes.devices.wire import send_array
 
         deadline = time.monotonic() + self._patience
         try:
             for device in range(len(self._programs)):
-                tell(self._talk(device), {"step": step})
+                self._control[device].tell({"step": step})
             for one in sends:
                 array = _given_part(one.value, feeds)
                 self._given_once += array.nbytes
                 for target in one.targets:
                     self._given += send_array(self._data[target], step, one.transfer, array)
-        except OSError:
+        except (OSError, LostError):
             self._fail(f"step {step}")
         for device, answer in enumerate(self._all(deadline, f"step {step}")):
             self._seconds[device].append(answer["seconds"])
 
     def finish(self, seconds: float) -> ClusterRun:
         """Take outputs and measurements, and end all processes."""
-        from memsched.runtimes.devices.wire import LostError, tell
-
         deadline = time.monotonic() + self._patience
         outputs: dict[str, np.ndarray[Any, Any]] = {}
         try:
             for device in range(len(self._programs)):
-                tell(self._talk(device), {"finish": True})
+                self._control[device].tell({"finish": True})
             for device, program in enumerate(self._programs):
                 for name, value in program.outputs:
                     outputs[name] = _output(self._data[device], value)
@@ -264,28 +255,20 @@ class _Team:
         runtime = f"onnxruntime {answers[0]['version']}"
         return ClusterRun(outputs, devices, self._given, self._given_once, seconds, runtime)
 
-    def _talk(self, device: int) -> socket.socket:
-        connection = self._control[device]
-        if connection is None:
-            raise ClusterRunError(f"device {device} is not connected")
-        return connection
-
     def _all(self, deadline: float, doing: str) -> list[dict[str, Any]]:
         """Return the next message of every process."""
         import selectors
 
-        from memsched.runtimes.devices.wire import LostError, hear
-
         answers: dict[int, dict[str, Any]] = {}
         with selectors.DefaultSelector() as selector:
             for device in range(len(self._programs)):
-                selector.register(self._talk(device), selectors.EVENT_READ, device)
+                selector.register(self._control[device], selectors.EVENT_READ, device)
             while len(answers) < len(self._programs):
                 ready = selector.select(_POLL_SECONDS)
                 for key, _ in ready:
                     try:
-                        answers[key.data] = hear(self._talk(key.data))
-                    except (OSError, LostError):
+                        answers[key.data] = self._control[key.data].hear()
+                    except LostError:
                         self._fail(doing)
                     selector.unregister(key.fileobj)
                     if "error" in answers[key.data]:
@@ -316,8 +299,7 @@ class _Team:
     def _death(self, device: int, code: int) -> str:
         end = Death(code, self._folder / f"device_{device}" / "log")
         said = " ".join(end.last_words().split())[-_LOG_CHARACTERS:]
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"its process {how}{f': {said}' if said else ''}"
+        return f"its process {end.how()}{f': {said}' if said else ''}"
 
 
 def _links(programs: Sequence[DeviceProgram]) -> list[list[int]]:
@@ -343,7 +325,7 @@ def _given_part(value: ArrayAssembly, feeds: Mapping[str, np.ndarray[Any, Any]])
 def _output(connection: socket.socket, value: ArrayAssembly) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    from memsched.runtimes.devices.wire import LostError, read_header, receive_into
+    from memsched.runtimes.devices.wire import read_header, receive_into
 
     array = np.empty(value.shape, np.dtype(value.dtype))
     if read_header(connection)[2] != array.nbytes:

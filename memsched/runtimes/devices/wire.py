@@ -1,4 +1,7 @@
-"""How the processes of a distributed run talk: messages on one connection, frames of raw elements on the others.
+"""How the devices of a distributed run exchange values: frames of raw elements on sockets.
+
+Sockets, and no `Channel` as between a process and its parent, because they stand for the network: any two devices have
+one, what they take is counted, and elements go from and into arrays where they lie.
 
 A frame is 16 bytes that say which transfer it is, and the elements, in the machine's byte order. All connections are
 on the loopback interface, and each begins with the run's secret: no other program can take part.
@@ -6,7 +9,6 @@ on the loopback interface, and each begins with the run's secret: no other progr
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 from collections.abc import Iterator
@@ -14,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from memsched.search.messages import LostError
+
 __all__ = [
     "HEADER_BYTES",
     "HOST",
-    "LostError",
     "elements_of",
-    "hear",
     "introduce",
     "listen",
     "meet",
@@ -27,7 +29,6 @@ __all__ = [
     "receive_array",
     "receive_into",
     "send_array",
-    "tell",
 ]
 
 HOST: Final = "127.0.0.1"
@@ -36,14 +37,9 @@ TOKEN_BYTES: Final = 32
 _HEADER: Final = struct.Struct("!IIQ")
 HEADER_BYTES: Final = _HEADER.size
 _HELLO: Final = struct.Struct(f"!{TOKEN_BYTES}si")
-_LENGTH: Final = struct.Struct("!I")
 _GREETING_SECONDS: Final = 5.0
 _LEAST_CHUNK: Final = 4096
 """Bytes from which parts of an array are sent where they lie; smaller ones are copied together first."""
-
-
-class LostError(Exception):
-    """The other side has closed the connection, or is nobody of this run."""
 
 
 def listen() -> socket.socket:
@@ -85,29 +81,6 @@ def meet(listener: socket.socket, token: bytes) -> tuple[int, socket.socket]:
         raise
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return number, connection
-
-
-# Messages ---------------------------------------------------------------------------------------------------------
-
-
-def tell(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Send a message."""
-    text = json.dumps(message).encode()
-    connection.sendall(_LENGTH.pack(len(text)) + text)
-
-
-def hear(connection: socket.socket) -> dict[str, Any]:
-    """Return the next message.
-
-    Raises:
-        LostError: The connection is closed.
-    """
-    length = bytearray(_LENGTH.size)
-    receive_into(connection, memoryview(length))
-    text = bytearray(_LENGTH.unpack(length)[0])
-    receive_into(connection, memoryview(text))
-    message: dict[str, Any] = json.loads(text)
-    return message
 
 
 # Frames -----------------------------------------------------------------------------------------------------------

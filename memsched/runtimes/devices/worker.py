@@ -1,4 +1,4 @@
-"""The process of one device: ``python -m memsched.runtimes.devices.worker`` in a folder with the file "request".
+"""The process of one device: ``python -m memsched.runtimes.devices.worker NUMBER``.
 
 It does its program step by step, each when the parent says so. It ends at once when the parent is gone.
 """
@@ -20,33 +20,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from memsched.runtimes.child import read_value
 from memsched.runtimes.devices.program import CALLER
 from memsched.runtimes.devices.wire import (
     HEADER_BYTES,
-    LostError,
-    hear,
     introduce,
     listen,
     meet,
     read_header,
     receive_array,
     send_array,
-    tell,
 )
 from memsched.runtimes.onnxruntime.sessions import read_profile
+from memsched.search.messages import Channel, LostError
+from memsched.search.processes import end_with_parent
 
 __all__ = ["main", "reference"]
 
 _KIB: Final = 1024
 
 
-def main() -> None:
-    """Do what the request in the current folder says."""
+def main(channel: Channel) -> None:
+    """Do what the process that started this one says."""
     # Ctrl-C reaches the whole group of processes; the parent decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    request = read_value(Path("request"))
-    parent = _Parent(introduce(request["port"], request["token"], request["device"], None))
+    parent = _Parent(channel)
+    request = parent.wait()
     try:
         _Worker(request, parent).work()
     except LostError:
@@ -59,24 +57,14 @@ def main() -> None:
 
 
 class _Parent:
-    """The connection to the parent; the process ends when it is closed."""
+    """The conversation with the parent; the process ends when it is closed."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(None)
-        self._connection = connection
-        self._messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+    def __init__(self, channel: Channel) -> None:
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.tell = channel.tell
+        end_with_parent(channel, self._messages.put)
 
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError, LostError):
-            while True:
-                self._messages.put(hear(self._connection))
-        os._exit(1)
-
-    def tell(self, message: dict[str, Any]) -> None:
-        tell(self._connection, message)
-
-    def wait(self) -> dict[str, Any]:
+    def wait(self) -> Any:
         return self._messages.get()
 
 
@@ -344,7 +332,7 @@ def reference(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(Channel.inherited(sys.argv[1]))
     sys.stdout.flush()
     # Threads that still read have nothing more to say.
     os._exit(0)

@@ -26,6 +26,7 @@ from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, Us
 from memsched.report.batch import Status, dump_html
 from memsched.report.schema import json_schema
 from memsched.search.dask import connect
+from memsched.search.processes import start_process
 from tests import small_models
 from tests.formats import tflite_builder
 
@@ -239,7 +240,7 @@ def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
     pid = children_of(os.getpid())
     os.kill(pid, signal.SIGKILL)
     thread.join(300)
-    assert caught == ["its process was ended by SIGKILL: out of memory?"]
+    assert caught == ["its process was killed by SIGKILL: out of memory?"]
     processes.cancel()
     with pytest.raises(ProcessDiedError):
         processes.run(job, lambda _: None)
@@ -249,16 +250,13 @@ def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
     """Also while it waits for something that never comes: here a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "model.onnx")
     job = BatchJob(str(tmp_path / "model.onnx"), "model", "out", "a.onnx", "a.json", "a", QUICK)
-    request = json.dumps({**asdict(job), "into": str(tmp_path)})
-    command = [sys.executable, "-m", "memsched.commands.batch.child"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:
-        assert child.stdin is not None
-        child.stdin.write(request.encode() + b"\n")
-        child.stdin.flush()
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(1.0)
-        child.stdin.close()
-        assert child.wait(300) == -signal.SIGKILL
+    with (tmp_path / "log").open("wb") as log:
+        child, channel = start_process("memsched.commands.batch.child", folder=tmp_path, log=log, own_group=True)
+    channel.tell({**asdict(job), "into": str(tmp_path)})
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(1.0)
+    channel.close()
+    assert child.wait(300) == -signal.SIGKILL
 
 
 def children_of(parent: int) -> int:
