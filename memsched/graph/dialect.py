@@ -12,11 +12,26 @@ from dataclasses import dataclass
 
 from memsched.graph.model import AttributeValue, Op
 
-__all__ = ["CONSTANT_SHAPE", "Attributes", "Dialect", "Pads"]
+__all__ = ["CONSTANT_SHAPE", "Attributes", "Dialect", "LoopWords", "Pads"]
 
 Attributes = Mapping[str, AttributeValue]
 Pads = tuple[tuple[int, int], ...]
 """Per spatial axis (before, after) in elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWords:
+    """What the ops of a loop are called.
+
+    Attributes:
+        type: Operator that runs a body: it reads (counter, output's memory, padded input) and makes as many.
+        reshape: Operator that shows bytes in another shape.
+        counter: The counter's element type.
+    """
+
+    type: str
+    reshape: str
+    counter: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,7 @@ class Dialect:
         copy_attributes: (op, number of the copy) -> attributes that keep a duplicate of an op alive in the
             runtime's optimiser.
         most_joined: Inputs of one concatenation that the runtime takes; None for any number.
+        loop: How a loop over tiles is written; None where the format has none, or the runtime runs none.
     """
 
     slice_type: str
@@ -50,6 +66,7 @@ class Dialect:
     pads_by_size: Callable[[Op], bool]
     copy_attributes: Callable[[Op, int], Attributes]
     most_joined: int | None = None
+    loop: LoopWords | None = None
 
 
 CONSTANT_SHAPE = "constant_shape_"

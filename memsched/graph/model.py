@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from memsched.graph.loop import Loop
+
 __all__ = [
     "Allocation",
     "AttributeValue",
@@ -93,6 +95,7 @@ class Op:
         macs: Multiply-accumulates of this op; 0 where it has none or they are unknown.
         origin: Name of the op in the source model that this one comes from; None when it is that op itself.
         region: The part of the origin's output that this op computes; None for all of it.
+        loop: What the body of this op computes tile by tile; None for other ops and for loops that were read.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Op:
     origin: str | None = None
     region: Region | None = None
     view_offsets: tuple[int, ...] = ()
+    loop: Loop | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ class TfliteConstants:
     """New constant tensors; equal ones are made once.
 
     Attributes:
-        buffers: The contents of the buffers to be added behind the file's, whose tensors count on that order.
+        buffers: The contents of the buffers to be added behind the file's, whose tensors count on that order; given
+            where several subgraphs add to one list.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class TfliteConstants:
         subgraph: FileSubgraph,
         tables: Sequence[FlatbufferTable],
         add_tensor: Callable[[Item], int],
+        *,
+        buffers: list[bytes] | None = None,
     ) -> None:
         self._model, self._subgraph, self._tables, self._add_tensor = model, subgraph, tables, add_tensor
         self._made: dict[tuple[object, ...], int] = {}
-        self.buffers: list[bytes] = []
+        self.buffers: list[bytes] = [] if buffers is None else buffers
 
     def integers(self, values: Sequence[AttributeValue], shape: Sequence[int]) -> int:
         """Return the index of a tensor of int32."""
@@ -58,6 +61,19 @@ class TfliteConstants:
                 }
             )
             self._made[key] = self._add_tensor(item)
+        return self._made[key]
+
+    def of_type(self, tensor: int, shape: Sequence[int], data: bytes) -> int:
+        """Return the index of a tensor of the type and the quantisation of the subgraph's ``tensor``."""
+        key = ("of type", tensor, data, *shape)
+        if key not in self._made:
+            fields: dict[int, Scalar | Item] = {
+                TensorSlot.SHAPE: Numbers("int32", shape),
+                TensorSlot.BUFFER: self._buffer(data),
+                TensorSlot.NAME: Text(f"memsched/values{len(self._made)}".encode()),
+            }
+            without = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
+            self._made[key] = self._add_tensor(copied(self._tables[tensor], "Tensor", fields, without))
         return self._made[key]
 
     def like(self, tensor: int, values: Sequence[AttributeValue]) -> int:
@@ -159,5 +175,7 @@ class TfliteConstants:
         return copied(table, "QuantizationParameters", fields)
 
     def _buffer(self, data: bytes) -> Scalar:
+        if data in self.buffers:
+            return Scalar("uint32", len(self._model.buffers) + self.buffers.index(data))
         self.buffers.append(data)
         return Scalar("uint32", len(self._model.buffers) + len(self.buffers) - 1)

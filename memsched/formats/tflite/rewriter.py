@@ -27,6 +27,7 @@ from memsched.formats.tflite.assembly import (
 )
 from memsched.formats.tflite.constants import TfliteConstants
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
+from memsched.formats.tflite.loop_bodies import LoopSource, loop_subgraphs
 from memsched.formats.tflite.model import FileModel, FileSubgraph
 from memsched.formats.tflite.options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
 from memsched.formats.tflite.package import field, number_of
@@ -38,19 +39,31 @@ from memsched.formats.tflite.schema import (
     OperatorSlot,
     SubgraphSlot,
     TensorSlot,
+    type_code,
 )
 from memsched.formats.tflite.tables import copied, moved_root
-from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect, Pads
+from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect, LoopWords, Pads
+from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
 
 __all__ = ["dialect", "serialize"]
 
+_LAST_OLD_CODE: Final = 127
+"""What the field for codes of 8 bits says of later operators."""
+
 _WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
 # The first version of each operator that takes a type; version 1 takes float32, uint8, int32 and int64.
 _VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
+    "ADD": {},
     "CONCATENATION": {"int8": 2, "int16": 3},
+    "DYNAMIC_UPDATE_SLICE": {},
+    "LESS": {},
+    "MAXIMUM": {"int8": 2, "int16": 4},
+    "MINIMUM": {"int8": 2, "int16": 4},
     "PAD": {"int8": 2, "int16": 3},
+    "RESHAPE": {},
     "SLICE": {"int8": 2, "int16": 4},
+    "WHILE": {},
 }
 
 
@@ -68,6 +81,7 @@ def dialect(module: Module) -> Dialect:
         pads_by_size=lambda op: op.type in _WINDOWED and op.attributes.get("padding") == "SAME",
         # No optimiser of a TFLite runtime merges operators.
         copy_attributes=lambda op, _: op.attributes,
+        loop=LoopWords("WHILE", "RESHAPE", "int32"),
     )
 
 
@@ -130,6 +144,20 @@ class _Rewriter:
         self._new_codes: dict[tuple[str, int], int] = {}
         self._index, self._free = self._existing(native.mappings[0].tensors)
         self._constants = TfliteConstants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
+        self._bodies: list[TableItem] = []
+        self._subgraph_count = len(native.model.subgraphs)
+        names = [tensor.name for tensor in self._given.tensors]
+        self._all = dict(zip(names, native.mappings[0].tensors, strict=True))
+        self._loop_source = LoopSource(
+            native.model,
+            self._subgraph,
+            self._tensor_tables,
+            self._operator_tables,
+            self._all,
+            {op.name: self._steps[number] for number, op in enumerate(self._given.ops)},
+            self._code,
+            self._constants.buffers,
+        )
         # Per index of a new tensor the tensor of the file whose type and quantisation it has.
         self._like: dict[int, int] = {}
 
@@ -152,7 +180,7 @@ class _Rewriter:
             "SubGraph",
             {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)},
         )
-        others = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
+        others: list[Item] = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
         buffers = [OldObject(buffer.table) for buffer in self._model.buffers]
         new_buffers = [TableItem({BufferSlot.DATA: Blob(data)}) for data in self._constants.buffers]
         root = copied(
@@ -160,7 +188,7 @@ class _Rewriter:
             "Model",
             {
                 ModelSlot.OPERATOR_CODES: References(self._codes),
-                ModelSlot.SUBGRAPHS: References([subgraph, *others]),
+                ModelSlot.SUBGRAPHS: References([subgraph, *others, *self._bodies]),
                 ModelSlot.BUFFERS: References([*buffers, *new_buffers]),
                 **self._metadata(),
             },
@@ -245,6 +273,8 @@ class _Rewriter:
         """Return an operator that the file does not have: a slice, a concatenation or a pad."""
         if op.type not in _VERSIONS:
             raise InternalError(f"op '{op.name}' of type {op.type} cannot be added")
+        if op.loop is not None:
+            return self._while(op, op.loop)
         inputs = [self._read(op, tensor) for tensor in op.inputs]
         made = self._place(op.outputs[0], like=self._like.get(inputs[0], inputs[0]))
         fields: dict[int, Scalar | Item] = {
@@ -264,8 +294,51 @@ class _Rewriter:
                 raise InternalError(f"op '{op.name}' has no {name}")
             rank = len(self._graph.tensors[op.inputs[0]].shape or ())
             inputs.append(self._constants.integers(value, (rank, 2) if name == "paddings" else (rank,)))
+        if op.type == "RESHAPE":
+            shape = self._graph.tensors[op.outputs[0]].shape or ()
+            inputs.append(self._constants.integers(shape, (len(shape),)))
         fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
         return TableItem(fields)
+
+    def _while(self, op: Op, loop: Loop) -> Item:
+        """Return the operator of a loop, and add its two subgraphs."""
+        begun, padded = (self._read(op, tensor) for tensor in op.inputs)
+        counter, output, left = op.outputs
+        made = [
+            self._number(counter),
+            self._place(output, like=self._all[loop.names[loop.output]]),
+            self._place(left, like=self._all[loop.names[loop.input]]),
+        ]
+        shape = self._graph.tensors[op.inputs[1]].shape or ()
+        first = self._subgraph_count + len(self._bodies)
+        self._bodies += loop_subgraphs(self._loop_source, loop, shape, loop.names[loop.output])
+        condition, body = (field("WhileOptions", name).slot for name in ("cond_subgraph_index", "body_subgraph_index"))
+        return TableItem(
+            {
+                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._code(op.type, "int32")),
+                OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), begun, padded]),
+                OperatorSlot.OUTPUTS: Numbers("int32", made),
+                OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "WhileOptions")),
+                OperatorSlot.OPTIONS: TableItem(
+                    {condition: Scalar("int32", first), body: Scalar("int32", first + 1)}
+                ),
+            }
+        )
+
+    def _number(self, tensor: int) -> int:
+        """Add a tensor of numbers that are not quantised."""
+        value = self._graph.tensors[tensor]
+        self._index[value.name] = self._add_tensor(
+            TableItem(
+                {
+                    TensorSlot.SHAPE: Numbers("int32", value.shape or ()),
+                    TensorSlot.TYPE: Scalar("int8", type_code(value.dtype)),
+                    TensorSlot.BUFFER: Scalar("uint32", 0),
+                    TensorSlot.NAME: Text(value.name.encode()),
+                }
+            )
+        )
+        return self._index[value.name]
 
     def _code(self, kind: str, dtype: str) -> int:
         """Return the index of an operator code, added where the file has none of the version."""
@@ -282,7 +355,7 @@ class _Rewriter:
             self._codes.append(
                 TableItem(
                     {
-                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", code),
+                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", min(code, _LAST_OLD_CODE)),
                         OperatorCodeSlot.VERSION: Scalar("int32", version),
                         OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", code),
                     }

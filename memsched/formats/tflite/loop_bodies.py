@@ -1,0 +1,313 @@
+"""The two subgraphs of a WHILE that computes a group of layers tile by tile.
+
+The body reads where its tile begins from tables of int32: each has one row per tile, and a SLICE that begins at the
+counter takes the row. So tiles may lie anywhere, and no other arithmetic is needed. A body sees nothing but what it is
+handed: the counter, the output's memory and the padded input, which it hands on untouched.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memsched.errors import ModelError
+from memsched.formats.tflite.assembly import Item, Numbers, References, Scalar, TableItem, Text
+from memsched.formats.tflite.constants import TfliteConstants
+from memsched.formats.tflite.flatbuffer import FlatbufferTable
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
+from memsched.formats.tflite.options import with_padding
+from memsched.formats.tflite.package import number_of
+from memsched.formats.tflite.schema import (
+    OperatorSlot,
+    QuantizationSlot,
+    SubgraphSlot,
+    TensorSlot,
+    element_types,
+    type_code,
+)
+from memsched.formats.tflite.tables import copied
+from memsched.graph.loop import Loop, LoopRead, LoopStep
+
+__all__ = ["LoopSource", "loop_subgraphs"]
+
+_COUNTER: Final = "int32"
+_LIMITS: Final[Mapping[str, tuple[str, float, float]]] = {
+    "int8": ("b", -128, 127),
+    "int16": ("h", -(1 << 15), (1 << 15) - 1),
+    "uint8": ("B", 0, 255),
+    "float32": ("f", -struct.unpack("<f", b"\xff\xff\x7f\x7f")[0], struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]),
+}
+"""Per type of activations its code, its least value and its largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSource:
+    """The subgraph whose layers go into bodies, and what new subgraphs share with the rest of the new file.
+
+    Attributes:
+        tensors: Per name of a tensor of the graph its index in the subgraph.
+        operators: Per name of an op of the graph its index in the subgraph.
+        code: Returns the index of an operator's code for a type of data.
+        buffers: The contents of buffers to be added behind the file's.
+    """
+
+    model: FileModel
+    subgraph: FileSubgraph
+    tensor_tables: Sequence[FlatbufferTable]
+    operator_tables: Sequence[FlatbufferTable]
+    tensors: Mapping[str, int]
+    operators: Mapping[str, int]
+    code: Callable[[str, str], int]
+    buffers: list[bytes]
+
+
+def loop_subgraphs(
+    source: LoopSource, loop: Loop, padded: Sequence[int], name: str
+) -> tuple[TableItem, TableItem]:
+    """Return the subgraphs of the condition and of the body.
+
+    Args:
+        padded: The shape of the padded input.
+        name: Begins the names of both.
+
+    Raises:
+        ModelError: The data are of a type for which no mask is known.
+    """
+    return (
+        _SubgraphBuilder(source, loop, padded).condition(f"{name}/condition"),
+        _SubgraphBuilder(source, loop, padded).body(f"{name}/body"),
+    )
+
+
+class _SubgraphBuilder:
+    def __init__(self, source: LoopSource, loop: Loop, padded: Sequence[int]) -> None:
+        self._source, self._loop, self._padded = source, loop, tuple(padded)
+        self._index = {tensor: source.tensors[name] for tensor, name in loop.names.items()}
+        self._tensors: list[Item] = []
+        self._operators: list[Item] = []
+        self._constants = TfliteConstants(
+            source.model, source.subgraph, source.tensor_tables, self._add, buffers=source.buffers
+        )
+        self._weights: dict[int, int] = {}
+        self._rank = len(self._padded)
+        self._carried = (
+            self._number("count", (1,), _COUNTER),
+            self._like(loop.output, self._given(loop.output).shape, "output"),
+            self._like(loop.input, self._padded, "input"),
+        )
+
+    def condition(self, name: str) -> TableItem:
+        """Return the subgraph that tells whether a tile is left."""
+        end = self._constants.integers((self._loop.count * self._rank,), (1,))
+        made = self._number("more", (1,), "bool")
+        self._operator("LESS", _COUNTER, [self._carried[0], end], made)
+        return self._subgraph(name, [made])
+
+    def body(self, name: str) -> TableItem:
+        """Return the subgraph that computes a tile and lays it into the output."""
+        loop = self._loop
+        held: dict[int, int] = {}
+        shift = [before for before, _ in loop.pads]
+        begins = [[at + by for at, by in zip(begin, shift, strict=True)] for begin in loop.begins(loop.input)]
+        held[loop.input] = self._slice(
+            self._carried[2], self._row(begins), loop.input, loop.parts[loop.input].sizes, "slab", self._padded
+        )
+        for step in loop.steps:
+            made = self._layer(step, [self._cropped(read, held) for read in step.reads])
+            if step.output in loop.masked:
+                made = self._masked(step.output, made)
+            held[step.output] = made
+        output = self._like(loop.output, self._given(loop.output).shape, "output.next")
+        row = self._row([list(begin) for begin in loop.begins(loop.output)])
+        dtype = self._given(loop.output).dtype
+        self._operator("DYNAMIC_UPDATE_SLICE", dtype, [self._carried[1], held[loop.output], row], output)
+        count = self._number("count.next", (1,), _COUNTER)
+        self._operator("ADD", _COUNTER, [self._carried[0], self._constants.integers((self._rank,), (1,))], count)
+        return self._subgraph(name, [count, output, self._carried[2]])
+
+    # Steps ---------------------------------------------------------------------------------------------------------
+
+    def _layer(self, step: LoopStep, reads: Sequence[int]) -> int:
+        number = self._source.operators[step.name]
+        table, operator = self._source.operator_tables[number], self._source.subgraph.operators[number]
+        inputs = [self._constant(tensor) if tensor >= 0 else -1 for tensor in self._without(operator, step)]
+        for read, made in zip(step.reads, reads, strict=True):
+            inputs[read.position] = made
+        made = self._part(step.output, self._loop.parts[step.output].sizes, "part")
+        fields: dict[int, Scalar | Item] = {
+            OperatorSlot.INPUTS: Numbers("int32", inputs),
+            OperatorSlot.OUTPUTS: Numbers("int32", [made]),
+        }
+        options = table.table(OperatorSlot.OPTIONS)
+        if "padding" in operator.attributes and options is not None:
+            fields[OperatorSlot.OPTIONS] = with_padding(operator.type, options, "VALID")
+        self._operators.append(copied(table, "Operator", fields))
+        return made
+
+    @staticmethod
+    def _without(operator: FileOperator, step: LoopStep) -> list[int]:
+        """Return an operator's inputs but for its activations."""
+        read = {read.position for read in step.reads}
+        return [-1 if position in read else tensor for position, tensor in enumerate(operator.inputs)]
+
+    def _cropped(self, read: LoopRead, held: Mapping[int, int]) -> int:
+        part = self._loop.parts[read.tensor]
+        if read.sizes == part.sizes:
+            return held[read.tensor]
+        begin = [0] * self._rank
+        for axis, offset in zip(self._loop.axes, read.offsets, strict=True):
+            begin[axis] = offset
+        start = self._constants.integers(begin, (self._rank,))
+        return self._slice(held[read.tensor], start, read.tensor, read.sizes, "crop", self._given(read.tensor).shape)
+
+    def _slice(
+        self, source: int, begin: int, like: int, sizes: Sequence[int], name: str, whole: Sequence[int]
+    ) -> int:
+        shape = self._cut(whole, sizes)
+        made = self._like(like, shape, name)
+        size = self._constants.integers(shape, (self._rank,))
+        self._operator("SLICE", self._given(like).dtype, [source, begin, size], made)
+        return made
+
+    def _row(self, begins: Sequence[Sequence[int]]) -> int:
+        """Return the tensor that holds where the tile's part begins, per axis; constant where all begin alike."""
+        rows = []
+        for begin in begins:
+            row = [0] * self._rank
+            for axis, at in zip(self._loop.axes, begin, strict=True):
+                row[axis] = at
+            rows.append(tuple(row))
+        if len(set(rows)) == 1:
+            return self._constants.integers(rows[0], (self._rank,))
+        flat = [at for row in rows for at in row]
+        table = self._constants.integers(flat, (len(flat),))
+        made = self._number("begin", (self._rank,), _COUNTER)
+        size = self._constants.integers((self._rank,), (1,))
+        self._operator("SLICE", _COUNTER, [table, self._carried[0], size], made)
+        return made
+
+    def _masked(self, tensor: int, made: int) -> int:
+        """Put what padding means into what of a tensor's part lies past its ends: its zero point."""
+        dtype, zero = self._given(tensor).dtype, self._zero_point(tensor)
+        if dtype not in _LIMITS:
+            raise ModelError(f"tensor '{self._given(tensor).name}' ({dtype}) cannot be masked in a loop")
+        _, least, most = _LIMITS[dtype]
+        if zero != most:
+            made = self._mask(tensor, made, "MINIMUM", most, zero)
+        if zero != least:
+            made = self._mask(tensor, made, "MAXIMUM", least, zero)
+        return made
+
+    def _mask(self, tensor: int, made: int, kind: str, inside: float, outside: float) -> int:
+        """Return a part with a mask over it that changes nothing inside the tensor."""
+        loop, part = self._loop, self._loop.parts[tensor]
+        begins, ends = loop.begins(tensor), loop.outside(tensor)
+        first = [begin if any(pair) else 0 for begin, pair in zip(map(min, zip(*begins, strict=True)), ends, strict=True)]
+        last = [
+            max(at + size for at in ats) if any(pair) else 1
+            for ats, size, pair in zip(zip(*begins, strict=True), part.sizes, ends, strict=True)
+        ]
+        sizes = [size if any(pair) else 1 for size, pair in zip(part.sizes, ends, strict=True)]
+        values = [outside] * ((last[0] - first[0]) * (last[1] - first[1])) if len(first) == 2 else []
+        lengths = [
+            length if any(pair) else 1 for length, pair in zip(loop.lengths[tensor], ends, strict=True)
+        ]
+        width = last[1] - first[1]
+        for row in range(max(0, first[0]), min(last[0], lengths[0])):
+            for column in range(max(0, first[1]), min(last[1], lengths[1])):
+                values[(row - first[0]) * width + column - first[1]] = inside
+        dtype = self._given(tensor).dtype
+        shape = self._cut([1] * self._rank, [end - begin for begin, end in zip(first, last, strict=True)])
+        data = struct.pack(f"<{len(values)}{_LIMITS[dtype][0]}", *values)
+        mask = self._constants.of_type(self._index[tensor], shape, data)
+        rows = [
+            [at - base if any(pair) else 0 for at, base, pair in zip(begin, first, ends, strict=True)]
+            for begin in begins
+        ]
+        if any(row != rows[0] for row in rows):
+            cut = self._like(tensor, self._cut([1] * self._rank, sizes), "mask")
+            begin = self._row(rows)
+            size = self._constants.integers(self._cut([1] * self._rank, sizes), (self._rank,))
+            self._operator("SLICE", dtype, [mask, begin, size], cut)
+            mask = cut
+        result = self._part(tensor, part.sizes, "masked")
+        self._operator(kind, dtype, [made, mask], result)
+        return result
+
+    def _zero_point(self, tensor: int) -> int:
+        table = self._source.tensor_tables[self._index[tensor]].table(TensorSlot.QUANTIZATION)
+        vector = None if table is None else table.vector(QuantizationSlot.ZERO_POINT, 8)
+        if vector is None or not vector.count:
+            return 0
+        return int(struct.unpack_from("<q", self._source.model.data, vector.start)[0])
+
+    # Tables --------------------------------------------------------------------------------------------------------
+
+    def _given(self, tensor: int) -> FileTensor:
+        return self._source.subgraph.tensors[self._index[tensor]]
+
+    def _cut(self, whole: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+        shape = list(whole)
+        for axis, size in zip(self._loop.axes, sizes, strict=True):
+            shape[axis] = size
+        return tuple(shape)
+
+    def _part(self, tensor: int, sizes: Sequence[int], name: str) -> int:
+        return self._like(tensor, self._cut(self._given(tensor).shape, sizes), name)
+
+    def _add(self, item: Item) -> int:
+        self._tensors.append(item)
+        return len(self._tensors) - 1
+
+    def _number(self, name: str, shape: Sequence[int], dtype: str) -> int:
+        return self._add(
+            TableItem(
+                {
+                    TensorSlot.SHAPE: Numbers("int32", shape),
+                    TensorSlot.TYPE: Scalar("int8", type_code(dtype)),
+                    TensorSlot.BUFFER: Scalar("uint32", 0),
+                    TensorSlot.NAME: Text(f"memsched/{name}{len(self._tensors)}".encode()),
+                }
+            )
+        )
+
+    def _like(self, tensor: int, shape: Sequence[int], name: str) -> int:
+        """Add a tensor of the type and the quantisation of a tensor of the loop."""
+        given = self._given(tensor).name
+        fields: dict[int, Scalar | Item] = {
+            TensorSlot.SHAPE: Numbers("int32", shape),
+            TensorSlot.BUFFER: Scalar("uint32", 0),
+            TensorSlot.NAME: Text(f"{given}/{name}".encode()),
+        }
+        without = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
+        return self._add(copied(self._source.tensor_tables[self._index[tensor]], "Tensor", fields, without))
+
+    def _constant(self, tensor: int) -> int:
+        """Return a constant of the source's, which shares its buffer."""
+        if tensor not in self._weights:
+            self._weights[tensor] = self._add(copied(self._source.tensor_tables[tensor], "Tensor", {}))
+        return self._weights[tensor]
+
+    def _operator(self, kind: str, dtype: str, inputs: Sequence[int], output: int) -> None:
+        fields: dict[int, Scalar | Item] = {
+            OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._source.code(kind, dtype)),
+            OperatorSlot.INPUTS: Numbers("int32", inputs),
+            OperatorSlot.OUTPUTS: Numbers("int32", [output]),
+        }
+        if kind == "ADD":
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "AddOptions"))
+            fields[OperatorSlot.OPTIONS] = TableItem({})
+        self._operators.append(TableItem(fields))
+
+    def _subgraph(self, name: str, outputs: Sequence[int]) -> TableItem:
+        return TableItem(
+            {
+                SubgraphSlot.TENSORS: References(self._tensors),
+                SubgraphSlot.INPUTS: Numbers("int32", self._carried),
+                SubgraphSlot.OUTPUTS: Numbers("int32", outputs),
+                SubgraphSlot.OPERATORS: References(self._operators),
+                SubgraphSlot.NAME: Text(name.encode()),
+            }
+        )

@@ -1,0 +1,131 @@
+"""A group of layers that one body computes tile by tile, as numbers: no format and no runtime is in it.
+
+Tiles are cut out of the group's one output; all have one size, so that one body serves them all. Where the output's
+length is no multiple of it, the last tile begins earlier and some elements are computed twice. The part of a tensor
+that a tile needs begins at ``stride * (the tile's begin) + offset`` and may reach past the tensor's ends, where layers
+want padding: there the group's input is padded once before the loop, and inner tensors are masked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Loop", "LoopPart", "LoopRead", "LoopStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPart:
+    """The part of a tensor that one tile needs, in elements per cut axis.
+
+    Attributes:
+        strides: Elements by which it moves when the tile moves by one.
+        offsets: Where it begins for a tile that begins at 0.
+        sizes: Its length.
+    """
+
+    strides: tuple[int, ...]
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def begin(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Return where it begins for the tile that begins at ``tile``; below 0 where that is padding."""
+        return tuple(
+            stride * at + offset for stride, at, offset in zip(self.strides, tile, self.offsets, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRead:
+    """What a step reads at one of its op's positions.
+
+    Attributes:
+        tensor: Of the graph given.
+        offsets: Where in the tensor's part that begins, per cut axis.
+        sizes: Its length, per cut axis.
+    """
+
+    position: int
+    tensor: int
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """One op of the body.
+
+    Attributes:
+        op: Of the graph given.
+        name: Of the op in the model, whose options and constants it has.
+        output: The tensor of which it makes a part.
+        reads: Its activations, in the order of the op's inputs.
+        macs: Multiply-accumulates of one tile.
+    """
+
+    op: int
+    name: str
+    output: int
+    reads: tuple[LoopRead, ...]
+    macs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Consecutive ops with one input and one output, computed tile by tile.
+
+    Attributes:
+        ops: Of the graph given, ascending; those that only pad take no step.
+        axes: The axes that are cut, such as rows and columns.
+        tiles: Per axis where tiles begin in the output.
+        input: The tensor read.
+        output: The tensor made.
+        names: Per tensor of ``parts`` its name.
+        parts: Per tensor, ``input``, ``output`` and those made inside, the part that a tile needs.
+        lengths: Per tensor its lengths along the cut axes.
+        masked: Inner tensors whose part may reach past their ends, where a later layer wants padding.
+        pads: Per cut axis the padding before and after the input.
+        steps: The body.
+    """
+
+    ops: tuple[int, ...]
+    axes: tuple[int, ...]
+    tiles: tuple[tuple[int, ...], ...]
+    input: int
+    output: int
+    names: Mapping[int, str]
+    parts: Mapping[int, LoopPart]
+    lengths: Mapping[int, tuple[int, ...]]
+    masked: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    steps: tuple[LoopStep, ...]
+
+    @property
+    def count(self) -> int:
+        """How often the body runs."""
+        return math.prod(map(len, self.tiles))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all tiles."""
+        return self.count * sum(step.macs for step in self.steps)
+
+    def each(self) -> Iterator[tuple[int, ...]]:
+        """Yield where each tile begins in the output, in the order of execution."""
+        return itertools.product(*self.tiles)
+
+    def begins(self, tensor: int) -> list[tuple[int, ...]]:
+        """Return per tile where its part of a tensor begins, per cut axis."""
+        part = self.parts[tensor]
+        return [part.begin(tile) for tile in self.each()]
+
+    def outside(self, tensor: int) -> tuple[tuple[int, int], ...]:
+        """Return per cut axis how far parts reach past a tensor's begin and its end."""
+        found = []
+        for axis, tiles in enumerate(self.tiles):
+            part, length = self.parts[tensor], self.lengths[tensor][axis]
+            begins = [part.strides[axis] * at + part.offsets[axis] for at in (tiles[0], tiles[-1])]
+            found.append((max(0, -begins[0]), max(0, begins[1] + part.sizes[axis] - length)))
+        return tuple(found)

@@ -1,0 +1,246 @@
+"""Groups of layers as loops: which part of every tensor one tile needs, and what the body does with it.
+
+Unlike the pieces of `memsched.tiling.pieces`, all tiles are alike, so that one body serves them all: tiles at a border
+read padding that was added before the loop, or that a mask puts into inner tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.graph.dialect import Dialect
+from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
+from memsched.graph.model import Graph, Op
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, Window
+from memsched.tiling.pieces import members_of
+
+__all__ = ["LoopGroup", "plan_loop"]
+
+_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "SLICE", "STRIDED_SLICE", "TRANSPOSE_CONV"})
+"""Ops that are told the shape, or the range, of what they make."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopGroup:
+    """Consecutive ops to be computed in a loop.
+
+    Attributes:
+        ops: Indices into the graph, consecutive and ascending.
+        axes: The axes that are cut.
+        sizes: Lengths of a tile along them.
+        lead: Rows of padding before the input's first, which let the output lie over what was read.
+    """
+
+    ops: tuple[int, ...]
+    axes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    lead: int = 0
+
+
+def plan_loop(
+    graph: Graph,
+    group: LoopGroup,
+    dialect: Dialect,
+    geometries: Mapping[int, Geometry | Refusal] | None = None,
+    readers: Sequence[Sequence[int]] | None = None,
+) -> Loop | Refusal:
+    """Return ``group`` as a loop, or why it cannot be one.
+
+    Args:
+        geometries: What `describe` gives for the group's ops, where the caller has it already.
+        readers: Per tensor the ops that read it, where the caller has them.
+    """
+    try:
+        return _LoopPlanner(graph, group, dialect, geometries or {}, readers).plan()
+    except RefusedError as error:
+        return Refusal(str(error))
+
+
+class _LoopPlanner:
+    def __init__(
+        self,
+        graph: Graph,
+        group: LoopGroup,
+        dialect: Dialect,
+        geometries: Mapping[int, Geometry | Refusal],
+        readers: Sequence[Sequence[int]] | None,
+    ) -> None:
+        self._graph, self._group, self._dialect = graph, group, dialect
+        members = members_of(graph, group.ops, readers)
+        if len(members.inputs) != 1 or len(members.outputs) != 1:
+            raise RefusedError(f"a loop has one input and one output, not {len(members.inputs)} and "
+                               f"{len(members.outputs)}")
+        self._input, self._output = members.inputs[0], members.outputs[0]
+        if graph.ops[group.ops[-1]].outputs != (self._output,):
+            raise RefusedError("its output is not made last")
+        given, made = graph.tensors[self._input], graph.tensors[self._output]
+        if given.dtype != made.dtype or not given.sized or given.shape is None or made.shape is None:
+            raise RefusedError("its input and its output are of different types")
+        tied = {op for pair in graph.dependencies for op in pair}
+        if tied & set(group.ops) or {self._input, self._output} & set(graph.variables):
+            raise RefusedError("an op of the group works on a state")
+        self._geometries = {op: self._geometry(op, geometries) for op in group.ops}
+        # Per tensor what its readers need of it: a begin per cut axis and an end, at one stride.
+        self._needs: dict[int, list[LoopPart]] = {}
+        self._windowed: set[int] = set()
+
+    def _geometry(self, op: int, known: Mapping[int, Geometry | Refusal]) -> Geometry:
+        found = known[op] if op in known else describe(self._graph, op)
+        if isinstance(found, Refusal):
+            raise RefusedError(found.reason)
+        value = self._graph.ops[op]
+        if value.type in _SHAPED or len(value.outputs) != 1:
+            raise RefusedError(f"op '{value.name}' ({value.type}): it is not written into loops")
+        if self._pads(op) and any(
+            not isinstance(one.rule, Pointwise)
+            for axis, one in enumerate(found.operands[0])
+            if axis not in self._group.axes
+        ):
+            raise RefusedError(f"op '{value.name}' ({value.type}): it pads along an axis that is not cut")
+        return found
+
+    def plan(self) -> Loop:
+        shape = self._shape(self._output)
+        group = self._group
+        if any(axis >= len(shape) or not 0 < size <= shape[axis]
+               for axis, size in zip(group.axes, group.sizes, strict=True)):
+            raise RefusedError("its tiles do not fit its output")
+        ones, zeros = (1,) * len(group.axes), (0,) * len(group.axes)
+        self._needs[self._output] = [LoopPart(ones, zeros, group.sizes)]
+        parts: dict[int, LoopPart] = {}
+        reads: dict[int, tuple[LoopRead, ...]] = {}
+        for op in reversed(group.ops):
+            tensor = self._graph.ops[op].outputs[0]
+            if tensor not in self._needs:
+                raise RefusedError("an op of the group makes what nothing reads")
+            parts[tensor] = _hull(self._needs[tensor])
+            reads[op] = self._reads(op, parts[tensor])
+        parts[self._input] = _hull(self._needs[self._input])
+        return self._loop(parts, reads)
+
+    def _loop(self, parts: Mapping[int, LoopPart], reads: Mapping[int, tuple[LoopRead, ...]]) -> Loop:
+        graph, group = self._graph, self._group
+        tiles = tuple(
+            _begins(self._shape(self._output)[axis], size) for axis, size in zip(group.axes, group.sizes, strict=True)
+        )
+        aliases = {graph.ops[op].outputs[0]: graph.ops[op].inputs[0] for op in group.ops if self._pads(op)}
+        steps = tuple(
+            self._step(op, parts, [self._crop(read, parts, aliases) for read in reads[op]])
+            for op in group.ops
+            if not self._pads(op)
+        )
+        lengths = {tensor: tuple(self._shape(tensor)[axis] for axis in group.axes) for tensor in parts}
+        loop = Loop(
+            group.ops, group.axes, tiles, self._input, self._output,
+            {tensor: graph.tensors[tensor].name for tensor in parts if tensor not in aliases},
+            {tensor: part for tensor, part in parts.items() if tensor not in aliases},
+            lengths, (), (), steps,
+        )
+        inner = [step.output for step in steps if step.output != self._output]
+        masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
+        pads = [list(pair) for pair in loop.outside(self._input)]
+        pads[0][0] += group.lead
+        return _with(loop, masked, tuple((before, after) for before, after in pads))
+
+    def _pads(self, op: int) -> bool:
+        return self._graph.ops[op].type == self._dialect.pad_type
+
+    def _crop(self, read: LoopRead, parts: Mapping[int, LoopPart], aliases: Mapping[int, int]) -> LoopRead:
+        """Return a read of what the body holds: what a pad makes is what it reads, seen from elsewhere."""
+        tensor, begin = read.tensor, read.offsets
+        while tensor in aliases:
+            op = next(op for op in self._group.ops if self._graph.ops[op].outputs[0] == tensor)
+            rules = [self._geometries[op].operands[0][axis].rule for axis in self._group.axes]
+            begin = tuple(
+                at - (rule.pad_before if isinstance(rule, Window) else 0)
+                for at, rule in zip(begin, rules, strict=True)
+            )
+            tensor = aliases[tensor]
+        part = parts[tensor]
+        offsets = tuple(at - offset for at, offset in zip(begin, part.offsets, strict=True))
+        return LoopRead(read.position, tensor, offsets, read.sizes)
+
+    def _step(self, op: int, parts: Mapping[int, LoopPart], reads: Sequence[LoopRead]) -> LoopStep:
+        value = self._graph.ops[op]
+        shape = self._shape(value.outputs[0])
+        whole = math.prod(shape[axis] for axis in self._group.axes)
+        part = parts[value.outputs[0]]
+        macs = value.macs * math.prod(part.sizes) // whole if whole else 0
+        return LoopStep(op, value.origin or value.name, value.outputs[0], tuple(reads), macs)
+
+    def _reads(self, op: int, part: LoopPart) -> tuple[LoopRead, ...]:
+        """Return what an op reads for a part of its output; its offsets are those of the tensor, not of a part."""
+        value, geometry = self._graph.ops[op], self._geometries[op]
+        self._check_constants(value, geometry)
+        found = []
+        for position, tensor in zip(value.positions, value.inputs, strict=True):
+            needed = self._needed(value, geometry, position, part)
+            self._needs.setdefault(tensor, []).append(needed)
+            found.append(LoopRead(position, tensor, needed.offsets, needed.sizes))
+        return tuple(found)
+
+    def _needed(self, op: Op, geometry: Geometry, position: int, part: LoopPart) -> LoopPart:
+        strides, offsets, sizes = [], [], []
+        maps = geometry.operands[position]
+        for place, axis in enumerate(self._group.axes):
+            one = maps[axis] if axis < len(maps) else None
+            stride, offset, size = part.strides[place], part.offsets[place], part.sizes[place]
+            if one is None or one.output != axis:
+                raise RefusedError(f"op '{op.name}' ({op.type}): axis {axis} of what it reads is not that of its output")
+            if isinstance(one.rule, Window):
+                self._check_window(op, one.rule)
+                stride, offset = stride * one.rule.stride, offset * one.rule.stride - one.rule.pad_before
+                size = (size - 1) * one.rule.stride + (one.rule.kernel - 1) * one.rule.dilation + 1
+                if one.rule.kernel > 1 or one.rule.pad_before or one.rule.pad_after:
+                    tensor = op.inputs[op.positions.index(position)]
+                    self._windowed.add(tensor)
+            elif not isinstance(one.rule, Pointwise):
+                raise RefusedError(f"op '{op.name}' ({op.type}): it is no layer with a window or on single elements")
+            strides.append(stride)
+            offsets.append(offset)
+            sizes.append(size)
+        if any(
+            other.output in self._group.axes and axis not in self._group.axes for axis, other in enumerate(maps)
+        ):
+            raise RefusedError(f"op '{op.name}' ({op.type}): it moves an axis that is cut")
+        return LoopPart(tuple(strides), tuple(offsets), tuple(sizes))
+
+    def _check_window(self, op: Op, rule: Window) -> None:
+        if "POOL" in op.type.upper() and (rule.pad_before or rule.pad_after):
+            raise RefusedError(f"op '{op.name}' ({op.type}): a pool's padding is no value")
+
+    def _check_constants(self, op: Op, geometry: Geometry) -> None:
+        given = set(op.positions)
+        for position, maps in geometry.operands.items():
+            if position not in given and any(one.output in self._group.axes for one in maps):
+                raise RefusedError(f"op '{op.name}' ({op.type}): a constant of it varies along an axis that is cut")
+
+    def _shape(self, tensor: int) -> tuple[int, ...]:
+        shape = self._graph.tensors[tensor].shape
+        if shape is None:
+            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
+        return shape
+
+
+def _with(loop: Loop, masked: tuple[int, ...], pads: tuple[tuple[int, int], ...]) -> Loop:
+    return Loop(loop.ops, loop.axes, loop.tiles, loop.input, loop.output, loop.names, loop.parts, loop.lengths, masked,
+                pads, loop.steps)
+
+
+def _begins(length: int, size: int) -> tuple[int, ...]:
+    """Return where tiles of one size begin that cover a length; the last ends where it does."""
+    return tuple(min(at, length - size) for at in range(0, length, size))
+
+
+def _hull(needs: Sequence[LoopPart]) -> LoopPart:
+    """Return the smallest part that holds all of ``needs``."""
+    strides = needs[0].strides
+    if any(one.strides != strides for one in needs):
+        raise RefusedError("its readers move through a tensor at different paces")
+    axes = range(len(strides))
+    offsets = tuple(min(one.offsets[axis] for one in needs) for axis in axes)
+    ends = [max(one.offsets[axis] + one.sizes[axis] for one in needs) for axis in axes]
+    return LoopPart(strides, offsets, tuple(end - begin for begin, end in zip(offsets, ends, strict=True)))
