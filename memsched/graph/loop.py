@@ -32,9 +32,7 @@ class LoopPart:
 
     def begin(self, tile: Sequence[int]) -> tuple[int, ...]:
         """Return where it begins for the tile that begins at ``tile``; below 0 where that is padding."""
-        return tuple(
-            stride * at + offset for stride, at, offset in zip(self.strides, tile, self.offsets, strict=True)
-        )
+        return tuple(stride * at + offset for stride, at, offset in zip(self.strides, tile, self.offsets, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ __all__ = ["dialect_of", "plain", "read_back", "with_origins"]
 
 def dialect_of(module: Module, target: Target) -> Dialect:
     """Return how the module's format says what rewrites add, within what the target's runtime takes."""
-    return dataclasses.replace(format_of(module).dialect(module), most_joined=target.most_join_inputs)
+    words = format_of(module).dialect(module)
+    loop = words.loop if target.loops else None
+    return dataclasses.replace(words, most_joined=target.most_join_inputs, loop=loop)
 
 
 def plain(module: Module) -> Module:
@@ -57,7 +59,7 @@ def read_back(
     found = again.graphs[0]
     check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
     ops = tuple(
-        dataclasses.replace(op, origin=made.origin, region=made.region)
+        dataclasses.replace(op, origin=made.origin, region=made.region, macs=made.macs if made.loop else op.macs)
         for op, made in zip(found.ops, graph.ops, strict=True)
     )
     return dataclasses.replace(again, graphs=(dataclasses.replace(found, ops=ops), *again.graphs[1:])), data

@@ -23,6 +23,7 @@ Constant = Literal["any", "channels", "scalar", "zero_pads"]
 ViewMatch = Literal["bytes", "type"]
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
+Loops = Literal["", "while"]
 Match = Literal["bytes", "shape", "stated_shape"]
 PartKind = Literal["concatenation", "slice", "split"]
 Kernels = Literal["", "litert"]
@@ -182,6 +183,11 @@ class Target(Rules, frozen=True):
         dead_tensors_allocated: Tensors that no op names are given memory too.
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
         most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
+    loops: Loops = ""
+    bytes_per_op: Position = 0
+        loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
+            place; "" not at all.
+        bytes_per_op: What the runtime keeps for each op of a file all the time, roughly: searches weigh it.
         on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
         bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
@@ -207,6 +213,8 @@ class Target(Rules, frozen=True):
     dead_tensors_allocated: bool = False
     int4_bytes_per_element: float = 0.5
     most_join_inputs: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
+    loops: Loops = ""
+    bytes_per_op: Position = 0
     on_chip_bytes: Size = 0
     bandwidth_bytes_per_second: Rate = 0.0
     flops_per_second: Rate = 0.0

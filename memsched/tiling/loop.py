@@ -71,11 +71,14 @@ class _LoopPlanner:
         self._graph, self._group, self._dialect = graph, group, dialect
         members = members_of(graph, group.ops, readers)
         if len(members.inputs) != 1 or len(members.outputs) != 1:
-            raise RefusedError(f"a loop has one input and one output, not {len(members.inputs)} and "
-                               f"{len(members.outputs)}")
+            raise RefusedError(
+                f"a loop has one input and one output, not {len(members.inputs)} and {len(members.outputs)}"
+            )
         self._input, self._output = members.inputs[0], members.outputs[0]
         if graph.ops[group.ops[-1]].outputs != (self._output,):
             raise RefusedError("its output is not made last")
+        if self._pads(group.ops[-1]):
+            raise RefusedError("its output is padding")
         given, made = graph.tensors[self._input], graph.tensors[self._output]
         if given.dtype != made.dtype or not given.sized or given.shape is None or made.shape is None:
             raise RefusedError("its input and its output are of different types")
@@ -105,8 +108,10 @@ class _LoopPlanner:
     def plan(self) -> Loop:
         shape = self._shape(self._output)
         group = self._group
-        if any(axis >= len(shape) or not 0 < size <= shape[axis]
-               for axis, size in zip(group.axes, group.sizes, strict=True)):
+        if any(
+            axis >= len(shape) or not 0 < size <= shape[axis]
+            for axis, size in zip(group.axes, group.sizes, strict=True)
+        ):
             raise RefusedError("its tiles do not fit its output")
         ones, zeros = (1,) * len(group.axes), (0,) * len(group.axes)
         self._needs[self._output] = [LoopPart(ones, zeros, group.sizes)]
@@ -134,10 +139,17 @@ class _LoopPlanner:
         )
         lengths = {tensor: tuple(self._shape(tensor)[axis] for axis in group.axes) for tensor in parts}
         loop = Loop(
-            group.ops, group.axes, tiles, self._input, self._output,
+            group.ops,
+            group.axes,
+            tiles,
+            self._input,
+            self._output,
             {tensor: graph.tensors[tensor].name for tensor in parts if tensor not in aliases},
             {tensor: part for tensor, part in parts.items() if tensor not in aliases},
-            lengths, (), (), steps,
+            lengths,
+            (),
+            (),
+            steps,
         )
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
@@ -155,8 +167,7 @@ class _LoopPlanner:
             op = next(op for op in self._group.ops if self._graph.ops[op].outputs[0] == tensor)
             rules = [self._geometries[op].operands[0][axis].rule for axis in self._group.axes]
             begin = tuple(
-                at - (rule.pad_before if isinstance(rule, Window) else 0)
-                for at, rule in zip(begin, rules, strict=True)
+                at - (rule.pad_before if isinstance(rule, Window) else 0) for at, rule in zip(begin, rules, strict=True)
             )
             tensor = aliases[tensor]
         part = parts[tensor]
@@ -189,7 +200,9 @@ class _LoopPlanner:
             one = maps[axis] if axis < len(maps) else None
             stride, offset, size = part.strides[place], part.offsets[place], part.sizes[place]
             if one is None or one.output != axis:
-                raise RefusedError(f"op '{op.name}' ({op.type}): axis {axis} of what it reads is not that of its output")
+                raise RefusedError(
+                    f"op '{op.name}' ({op.type}): axis {axis} of what it reads is not that of its output"
+                )
             if isinstance(one.rule, Window):
                 self._check_window(op, one.rule)
                 stride, offset = stride * one.rule.stride, offset * one.rule.stride - one.rule.pad_before
@@ -202,9 +215,7 @@ class _LoopPlanner:
             strides.append(stride)
             offsets.append(offset)
             sizes.append(size)
-        if any(
-            other.output in self._group.axes and axis not in self._group.axes for axis, other in enumerate(maps)
-        ):
+        if any(other.output in self._group.axes and axis not in self._group.axes for axis, other in enumerate(maps)):
             raise RefusedError(f"op '{op.name}' ({op.type}): it moves an axis that is cut")
         return LoopPart(tuple(strides), tuple(offsets), tuple(sizes))
 
@@ -226,8 +237,19 @@ class _LoopPlanner:
 
 
 def _with(loop: Loop, masked: tuple[int, ...], pads: tuple[tuple[int, int], ...]) -> Loop:
-    return Loop(loop.ops, loop.axes, loop.tiles, loop.input, loop.output, loop.names, loop.parts, loop.lengths, masked,
-                pads, loop.steps)
+    return Loop(
+        loop.ops,
+        loop.axes,
+        loop.tiles,
+        loop.input,
+        loop.output,
+        loop.names,
+        loop.parts,
+        loop.lengths,
+        masked,
+        pads,
+        loop.steps,
+    )
 
 
 def _begins(length: int, size: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
 from memsched.commands.optimize.rewritten import apply, rank
 from memsched.formats.module import LoadOptions, Module
+from memsched.planning.rewrite import dialect_of
 from memsched.planning.values import TargetModule
 
 __all__ = ["MOST_EXTRA_MACS", "FinalModel", "Permissions", "find"]
@@ -31,6 +32,9 @@ _FREE_SHARE = 0.4
 
 _MIX_SHARE = 0.5
 """Of what is left, for each mix of pieces and repetitions."""
+
+_LOOP_SHARE = 0.5
+"""Of the time for pieces, for loops: their search ends by itself long before, nearly always."""
 
 _TILING_SHARE = 0.6
 """Of what is left then, for pieces, when values may be computed again as well."""
@@ -158,10 +162,17 @@ def _met(final: FinalModel, budget: int | None) -> bool:
 def _tiled(
     final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
 ) -> FinalModel:
+    from memsched.commands.optimize.loops import LoopRewrite
     from memsched.commands.optimize.tile import TileRewrite
 
     request = request.within(_TILING_SHARE) if permitted.remat else request
-    return _rewritten(TileRewrite, final, options, request, budget, permitted)
+    if dialect_of(final.module, final.prepared.target).loop is None:
+        return _rewritten(TileRewrite, final, options, request, budget, permitted)
+    looped = _rewritten(LoopRewrite, final, options, request.within(_LOOP_SHARE), budget, permitted)
+    if _met(looped, budget):
+        return looped
+    pieces = _rewritten(TileRewrite, final, options, request, budget, permitted)
+    return min(looped, pieces, key=lambda one: rank(one.placed, one.extra_work, budget))
 
 
 def _recomputed(

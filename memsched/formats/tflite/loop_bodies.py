@@ -63,9 +63,7 @@ class LoopSource:
     buffers: list[bytes]
 
 
-def loop_subgraphs(
-    source: LoopSource, loop: Loop, padded: Sequence[int], name: str
-) -> tuple[TableItem, TableItem]:
+def loop_subgraphs(source: LoopSource, loop: Loop, padded: Sequence[int], name: str) -> tuple[TableItem, TableItem]:
     """Return the subgraphs of the condition and of the body.
 
     Args:
@@ -162,9 +160,7 @@ class _SubgraphBuilder:
         start = self._constants.integers(begin, (self._rank,))
         return self._slice(held[read.tensor], start, read.tensor, read.sizes, "crop", self._given(read.tensor).shape)
 
-    def _slice(
-        self, source: int, begin: int, like: int, sizes: Sequence[int], name: str, whole: Sequence[int]
-    ) -> int:
+    def _slice(self, source: int, begin: int, like: int, sizes: Sequence[int], name: str, whole: Sequence[int]) -> int:
         shape = self._cut(whole, sizes)
         made = self._like(like, shape, name)
         size = self._constants.integers(shape, (self._rank,))
@@ -204,16 +200,16 @@ class _SubgraphBuilder:
         """Return a part with a mask over it that changes nothing inside the tensor."""
         loop, part = self._loop, self._loop.parts[tensor]
         begins, ends = loop.begins(tensor), loop.outside(tensor)
-        first = [begin if any(pair) else 0 for begin, pair in zip(map(min, zip(*begins, strict=True)), ends, strict=True)]
+        first = [
+            begin if any(pair) else 0 for begin, pair in zip(map(min, zip(*begins, strict=True)), ends, strict=True)
+        ]
         last = [
             max(at + size for at in ats) if any(pair) else 1
             for ats, size, pair in zip(zip(*begins, strict=True), part.sizes, ends, strict=True)
         ]
         sizes = [size if any(pair) else 1 for size, pair in zip(part.sizes, ends, strict=True)]
         values = [outside] * ((last[0] - first[0]) * (last[1] - first[1])) if len(first) == 2 else []
-        lengths = [
-            length if any(pair) else 1 for length, pair in zip(loop.lengths[tensor], ends, strict=True)
-        ]
+        lengths = [length if any(pair) else 1 for length, pair in zip(loop.lengths[tensor], ends, strict=True)]
         width = last[1] - first[1]
         for row in range(max(0, first[0]), min(last[0], lengths[0])):
             for column in range(max(0, first[1]), min(last[1], lengths[1])):

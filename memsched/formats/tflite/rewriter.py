@@ -319,9 +319,7 @@ class _Rewriter:
                 OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), begun, padded]),
                 OperatorSlot.OUTPUTS: Numbers("int32", made),
                 OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "WhileOptions")),
-                OperatorSlot.OPTIONS: TableItem(
-                    {condition: Scalar("int32", first), body: Scalar("int32", first + 1)}
-                ),
+                OperatorSlot.OPTIONS: TableItem({condition: Scalar("int32", first), body: Scalar("int32", first + 1)}),
             }
         )
 

@@ -40,6 +40,7 @@ class GroupRow(Section, frozen=True, kw_only=True):
         padded_ops: Ops whose pieces have an op before them that pads, as the format cannot state the pads of a piece.
         extra_macs: Multiply-accumulates beside those of the same ops as a whole.
         peak_bytes: The largest footprint from the first of the group's steps to the last.
+        form: "pieces" are ops of their own each; in a "loop" one body computes all.
     """
 
     ops: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -50,6 +51,7 @@ class GroupRow(Section, frozen=True, kw_only=True):
     padded_ops: tuple[str, ...]
     extra_macs: int
     peak_bytes: Count
+    form: Literal["pieces", "loop"] = "pieces"
 
 
 class TilingPointRow(Section, frozen=True, kw_only=True):

@@ -1,0 +1,415 @@
+"""Which groups to compute in loops, and in what tiles: the least memory that is needed in all, under a limit of work.
+
+What counts is the bytes of the step that needs most, and what each op that a loop adds keeps all the time. Every
+interval between places where little is live is judged in every tile of a ladder; then, for each size that the largest
+step might have, a dynamic program over the order picks the intervals that bring all steps below it and keep least.
+Around what is best, borders and tiles are moved until nothing gets better.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memsched.graph.dialect import Dialect
+from memsched.graph.loop import Loop
+from memsched.graph.model import Graph
+from memsched.regions.rules import Refusal
+from memsched.targets.model import Target
+from memsched.tiling.local import Intervals
+from memsched.tiling.loop import LoopGroup, plan_loop
+
+__all__ = ["LoopCost", "LoopPoint", "LoopSearch", "body_bytes", "lead_rows"]
+
+_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+_MOST_TILES = 400
+"""Of one loop: with more, what a tile costs in time outweighs the little memory that they save."""
+
+_MOST_OPS = 40
+"""In a loop: the halos of more cost too much work."""
+
+_WORK_PER_SECOND = 2_500
+"""Loops that an idle machine judges in a second."""
+
+_LEVELS_UNDERWAY = 48
+"""Sizes of the largest step for which loops are chosen while the search goes on."""
+
+_ALIGNMENT = 16
+_COUNTERS = 4
+"""Small buffers of a loop: its counter, before and after, and begins of slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCost:
+    """A loop with what it costs.
+
+    Attributes:
+        peak: Largest footprint of the steps from its padding to its end, bytes.
+        added: Ops that the file then has more.
+        extra_macs: Multiply-accumulates that are done more than once.
+    """
+
+    group: LoopGroup
+    peak: int
+    added: int
+    extra_macs: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPoint:
+    """Loops with what the graph then needs.
+
+    Attributes:
+        peak: Largest footprint, bytes.
+        required: The same with what added ops keep.
+    """
+
+    peak: int
+    required: int
+    extra_macs: int
+    groups: tuple[LoopGroup, ...]
+
+
+def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool) -> int:
+    """Return the most bytes that a body's own tensors take at one of its steps, beside what the loop carries.
+
+    Args:
+        element: Per tensor the bytes of one position along the cut axes.
+        in_place: A mask is laid over what it masks.
+    """
+
+    def size(tensor: int, lengths: Sequence[int]) -> int:
+        return _up(math.ceil(element[tensor] * math.prod(lengths)))
+
+    parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
+    last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
+    live = {loop.input: parts[loop.input]}
+    most = sum(live.values())
+    for number, step in enumerate(loop.steps):
+        held = sum(live.values())
+        cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
+        crops = 0
+        for read in cut:
+            crops += size(read.tensor, read.sizes)
+            most = max(most, held + crops)
+        direct = {read.tensor for read in step.reads if read not in cut}
+        # A tensor of which only crops are read is gone when the last is made.
+        gone = sum(live[t] for t in live if last[t] == number and t not in direct)
+        most = max(most, held - gone + crops + parts[step.output])
+        for tensor in [tensor for tensor in live if last[tensor] == number]:
+            del live[tensor]
+        live[step.output] = parts[step.output]
+        if step.output in loop.masked:
+            mask = _up(
+                math.prod(
+                    n
+                    for n, pair in zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
+                    if any(pair)
+                )
+            )
+            most = max(most, sum(live.values()) + mask + (0 if in_place else parts[step.output]))
+        if step.output == loop.output:
+            last[step.output] = len(loop.steps)
+    return most
+
+
+def lead_rows(loop: Loop, row: int, padded_row: int) -> int | None:
+    """Return how many more rows of padding let the output lie from the padded input's begin on; None for no number.
+
+    The rows that a tile writes must end before the first row that any later tile reads.
+
+    Args:
+        row: Bytes of a row of the output.
+        padded_row: Bytes of a row of the padded input.
+    """
+    part, (before, _) = loop.parts[loop.input], loop.pads[0]
+    needed = 0
+    tiles = loop.tiles[0]
+    several = any(len(others) > 1 for others in loop.tiles[1:])
+    for number, at in enumerate(tiles):
+        end = (at + loop.parts[loop.output].sizes[0]) * row
+        later = [at] if several else []
+        later += tiles[number + 1 : number + 2]
+        for other in later:
+            first = (part.strides[0] * other + part.offsets[0] + before) * padded_row
+            needed = max(needed, -(-(end - first) // padded_row))
+    return needed
+
+
+def _up(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+class LoopSearch:
+    """A search for loops in ``graph``, which is in order of execution and not lowered.
+
+    Args:
+        price: Bytes that each op that is added keeps.
+        most_macs: Extra multiply-accumulates permitted.
+    """
+
+    def __init__(self, graph: Graph, target: Target, dialect: Dialect, *, price: int, most_macs: int) -> None:
+        self._graph, self._dialect = graph, dialect
+        self._intervals = Intervals(graph, target, dialect)
+        self._price, self._most = price, most_macs
+        self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
+        self._footprints = self._intervals.footprints
+        self._known: dict[LoopGroup, LoopCost | None] = {}
+        self._curves: dict[tuple[int, int], list[LoopCost]] = {}
+        self._whole: set[tuple[int, int]] = set()
+        self._refusals: dict[int, str] = {}
+        self.judged = 0
+        self.exhausted = False
+        self._dropped: set[LoopGroup] = set()
+
+    @property
+    def refusals(self) -> Mapping[int, str]:
+        """Per op that no loop can hold the reason."""
+        return self._refusals
+
+    def drop(self, groups: Sequence[LoopGroup]) -> None:
+        """Forget groups that cannot be written."""
+        self._dropped.update(groups)
+        for group in groups:
+            pair = group.ops[0], group.ops[-1]
+            self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group not in self._dropped]
+
+    def run(self, most: float, over: Callable[[], bool]) -> tuple[LoopPoint, ...]:
+        """Search and return points with rising work and falling requirements; the first has no loops.
+
+        Args:
+            most: Work, about as much as an idle machine does in so many seconds.
+            over: Asked often; True ends the search.
+        """
+        limit = self.judged + most * _WORK_PER_SECOND
+        self.exhausted = False
+        for group in self._proposals():
+            self._judge(group)
+            if self.judged >= limit or over():
+                return self._frontier()
+        self.exhausted = True
+        return self._frontier()
+
+    # What is tried -------------------------------------------------------------------------------------------------
+
+    def _proposals(self) -> Iterator[LoopGroup]:
+        while self._footprints:
+            points = self._frontier(_LEVELS_UNDERWAY)
+            best = min(points, key=lambda point: (point.required, point.extra_macs))
+            groups = list(self._hot_groups(best))
+            if not groups:
+                used = dict.fromkeys((*best.groups, *(group for point in points for group in point.groups)))
+                groups = [near for group in used for near in self._near(group) if near not in self._known]
+            if not groups:
+                return
+            yield from dict.fromkeys(groups)
+
+    def _hot_groups(self, best: LoopPoint) -> Iterator[LoopGroup]:
+        """Yield the ways of computing intervals that hold a step as large as the best point's largest."""
+        for pair in self._intervals_around(best):
+            if pair not in self._whole:
+                self._whole.add(pair)
+                yield from self._ladder(*pair)
+
+    def _boundaries(self) -> list[int]:
+        residues, count = self._intervals.residues, len(self._footprints)
+        low = [0, count]
+        for place in range(1, count):
+            before, here, after = residues[place - 1 : place + 2]
+            if here <= before and here <= after:
+                low.append(place)
+        for op in range(count):
+            if isinstance(self._intervals.geometries[op], Refusal):
+                low += [op, op + 1]
+        return sorted(set(low))
+
+    def _intervals_around(self, best: LoopPoint) -> list[tuple[int, int]]:
+        """Return the intervals between boundaries that hold a step as large as the best point's largest."""
+        boundaries = self._boundaries()
+        inside = {op: group for group in best.groups for op in group.ops}
+        hot = [op for op, size in enumerate(self._footprints) if size >= best.peak and op not in inside]
+        for group in best.groups:
+            cost = self._known.get(group)
+            if cost is not None and cost.peak >= best.peak:
+                hot += [group.ops[0], group.ops[-1]]
+        found = {}
+        for op in hot[:8]:
+            at = bisect.bisect_right(boundaries, op)
+            for first in boundaries[:at]:
+                for end in boundaries[at:]:
+                    if end - first <= _MOST_OPS and self._floor(first, end - 1) < best.peak:
+                        found[first, end - 1] = None
+        return sorted(found, key=lambda pair: (pair[1] - pair[0], pair))
+
+    def _floor(self, first: int, last: int) -> int:
+        interval = self._intervals.interval(first, last)
+        read = [t for op in range(first, last + 1) for t in self._graph.ops[op].inputs]
+        made = {t for op in range(first, last + 1) for t in self._graph.ops[op].outputs}
+        given = max((self._graph.tensors[t].size for t in read if t not in made), default=0)
+        return interval.base + given
+
+    def _ladder(self, first: int, last: int) -> Iterator[LoopGroup]:
+        output = self._graph.ops[last].outputs[0]
+        shape = self._graph.tensors[output].shape or ()
+        axes = self._axes(first, last)
+        if axes is None or len(shape) <= max(axes):
+            return
+        rows, columns = shape[axes[0]], shape[axes[1]]
+        probe = LoopGroup(tuple(range(first, last + 1)), axes, (1, columns))
+        if self._judge(probe) is None:
+            return
+        for height in (n for n in _LENGTHS if n < rows or n == 1):
+            for parts in (1, 2, 3, 4, 6):
+                width = -(-columns // parts)
+                if math.ceil(rows / height) * parts <= _MOST_TILES and (height < rows or parts > 1):
+                    yield replace(probe, sizes=(height, width))
+
+    def _axes(self, first: int, last: int) -> tuple[int, int] | None:
+        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+        return (
+            (1, 2)
+            if len(shape) == 4
+            and not any(isinstance(self._intervals.geometries[op], Refusal) for op in range(first, last + 1))
+            else None
+        )
+
+    def _near(self, group: LoopGroup) -> Iterator[LoopGroup]:
+        shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
+        limits = [shape[axis] for axis in group.axes if axis < len(shape)]
+        for place, limit in enumerate(limits):
+            for size in sorted({group.sizes[place] - 1, group.sizes[place] + 1}):
+                if 0 < size <= limit:
+                    yield replace(group, sizes=(*group.sizes[:place], size, *group.sizes[place + 1 :]))
+            count = -(-limit // group.sizes[place])
+            for other in {count - 1, count + 1}:
+                if 0 < other <= limit:
+                    yield replace(group, sizes=(*group.sizes[:place], -(-limit // other), *group.sizes[place + 1 :]))
+        first, last = group.ops[0], group.ops[-1]
+        for begin, end in ((first - 1, last), (first + 1, last), (first, last - 1), (first, last + 1)):
+            if 0 <= begin < end < len(self._graph.ops) and end - begin < _MOST_OPS:
+                again = self._graph.tensors[self._graph.ops[end].outputs[0]].shape or ()
+                if len(again) == len(shape):
+                    sizes = tuple(min(size, again[axis]) for size, axis in zip(group.sizes, group.axes, strict=True))
+                    yield LoopGroup(tuple(range(begin, end + 1)), group.axes, sizes)
+
+    # What it costs -------------------------------------------------------------------------------------------------
+
+    def _judge(self, group: LoopGroup) -> LoopCost | None:
+        if group not in self._known:
+            self.judged += 1
+            cost = self._cost(group)
+            self._known[group] = cost
+            if cost is not None and group not in self._dropped:
+                pair = group.ops[0], group.ops[-1]
+                self._curves[pair] = _undominated([*self._curves.get(pair, ()), cost])
+        return self._known[group]
+
+    def _cost(self, group: LoopGroup) -> LoopCost | None:
+        bare = replace(group, lead=0)
+        loop = plan_loop(self._graph, bare, self._dialect, self._intervals.geometries, self._intervals.readers)
+        if isinstance(loop, Refusal):
+            self._refusals.setdefault(group.ops[0], loop.reason)
+            return None
+        given = sum(self._graph.ops[op].macs for op in group.ops)
+        interval = self._intervals.interval(group.ops[0], group.ops[-1])
+        element = {tensor: self._element(tensor, group.axes) for tensor in loop.parts}
+        rows = [length + sum(pads) for length, pads in zip(loop.lengths[loop.input], loop.pads, strict=True)]
+        padded_row = math.ceil(element[loop.input] * math.prod(rows[1:]))
+        row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
+        padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
+        lead = lead_rows(loop, row, padded_row)
+        together = math.inf if lead is None else padded + lead * padded_row
+        if made > together:
+            together = math.inf
+        apart = _up(padded) + _up(made)
+        block = int(min(_up(int(together)) if together < apart else apart, apart))
+        used = lead or 0 if together < apart else 0
+        # What is read again after the loop, or is the caller's, lies beside its padded copy.
+        beside = 0 if self._dies(loop.input, group.ops[-1]) else _up(self._graph.tensors[loop.input].size)
+        inner = body_bytes(loop, element, in_place=self._in_place)
+        peak = interval.base + beside + block + inner + _COUNTERS * _ALIGNMENT
+        return LoopCost(replace(group, lead=used), peak, _added(loop), loop.macs - given)
+
+    def _dies(self, tensor: int, last: int) -> bool:
+        return tensor not in self._graph.outputs and all(op <= last for op in self._intervals.readers[tensor])
+
+    def _element(self, tensor: int, axes: Sequence[int]) -> float:
+        value = self._graph.tensors[tensor]
+        shape = value.shape or ()
+        return value.size / max(1, math.prod(shape[axis] for axis in axes))
+
+    # What is chosen ------------------------------------------------------------------------------------------------
+
+    def _frontier(self, most: int | None = None) -> tuple[LoopPoint, ...]:
+        """Return points with rising work and falling requirements.
+
+        Args:
+            most: Sizes of the largest step that are looked at; None for all.
+        """
+        base = max(self._footprints, default=0)
+        found = [LoopPoint(base, base, 0, ())]
+        sizes = {*self._footprints, *(one.peak for curve in self._curves.values() for one in curve)}
+        levels = sorted(size for size in sizes if size < base)
+        if most is not None and len(levels) > most:
+            levels = [levels[at * (len(levels) - 1) // (most - 1)] for at in range(most)]
+        for level in levels:
+            found.extend(self._least(level))
+        result: list[LoopPoint] = []
+        for point in sorted(found, key=lambda point: (point.extra_macs, point.required)):
+            if not result or point.required < result[-1].required:
+                result.append(point)
+        return tuple(result)
+
+    def _least(self, level: int) -> list[LoopPoint]:
+        """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
+        count = len(self._footprints)
+        # Per place between ops the ways to get there: (ops added, extra work, the groups, largest peak).
+        ways: list[list[tuple[int, int, tuple[LoopGroup, ...], int]]] = [[] for _ in range(count + 1)]
+        ways[0] = [(0, 0, (), 0)]
+        by_first: dict[int, list[LoopCost]] = {}
+        for (first, _), curve in self._curves.items():
+            by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
+        for place in range(count):
+            here = _pareto(ways[place])
+            if not here:
+                continue
+            if self._footprints[place] <= level:
+                ways[place + 1] += [(a, w, g, max(p, self._footprints[place])) for a, w, g, p in here]
+            for one in by_first.get(place, ()):
+                end = one.group.ops[-1] + 1
+                ways[end] += [
+                    (a + one.added, w + one.extra_macs, (*g, one.group), max(p, one.peak))
+                    for a, w, g, p in here
+                    if w + one.extra_macs <= self._most
+                ]
+        return [
+            LoopPoint(peak, peak + added * self._price, work, groups)
+            for added, work, groups, peak in _pareto(ways[count])
+        ]
+
+
+def _undominated(costs: Sequence[LoopCost]) -> list[LoopCost]:
+    """Return the ways of one interval that no other is as good as in all respects."""
+    found: list[LoopCost] = []
+    for one in sorted(costs, key=lambda cost: (cost.peak, cost.extra_macs, cost.added)):
+        if not any(other.extra_macs <= one.extra_macs and other.added <= one.added for other in found):
+            found.append(one)
+    return found
+
+
+def _pareto(
+    ways: Sequence[tuple[int, int, tuple[LoopGroup, ...], int]],
+) -> list[tuple[int, int, tuple[LoopGroup, ...], int]]:
+    found: list[tuple[int, int, tuple[LoopGroup, ...], int]] = []
+    for way in sorted(ways, key=lambda way: way[:2]):
+        if not found or way[1] < found[-1][1]:
+            found.append(way)
+    return found
+
+
+def _added(loop: Loop) -> int:
+    """Return how many ops a loop adds to a file: padding, views and the loop, and in the body slices and masks."""
+    crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
+    return 5 + 2 + 5 + crops + 3 * len(loop.masked)

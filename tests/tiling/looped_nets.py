@@ -1,0 +1,134 @@
+"""Random small quantised networks with convolutions, pools and residual sums, for loops."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+
+__all__ = ["looped_net"]
+
+_KINDS = {"INT8": (np.int8, -128, 127), "INT16": (np.int16, -32768, 32767), "FLOAT32": (np.float32, 0, 0)}
+
+
+@dataclass
+class _Net:
+    rng: random.Random
+    dtype: str
+    tensors: list[T] = field(default_factory=list)
+    ops: list[O] = field(default_factory=list)
+
+    def value(self, shape: Sequence[int], scale: float, zero: int) -> int:
+        scales = () if self.dtype == "FLOAT32" else (scale,)
+        self.tensors.append(T(f"t{len(self.tensors)}", shape, self.dtype, scales=scales, zero_point=zero))
+        return len(self.tensors) - 1
+
+    def zero(self) -> int:
+        return self.rng.choice([-128, -128, -3, 0, 127]) if self.dtype == "INT8" else 0
+
+    def weights(self, shape: Sequence[int], scale: float, channels: int, axis: int) -> tuple[int, int]:
+        numbers = np.random.default_rng(self.rng.randrange(1 << 30))
+        if self.dtype == "FLOAT32":
+            data, bias = numbers.normal(size=shape).astype(np.float32), numbers.normal(size=channels).astype(np.float32)
+            self.tensors.append(T(f"w{len(self.tensors)}", shape, "FLOAT32", data.tobytes()))
+            self.tensors.append(T(f"b{len(self.tensors)}", (channels,), "FLOAT32", bias.tobytes()))
+        else:
+            scales = [float(np.float32(one)) for one in numbers.uniform(0.005, 0.02, channels)]
+            whole = numbers.integers(-127, 128, shape).astype(np.int8)
+            wide = np.int64 if self.dtype == "INT16" else np.int32
+            bias = numbers.integers(-500, 500, channels).astype(wide)
+            self.tensors.append(T(f"w{len(self.tensors)}", shape, "INT8", whole.tobytes(), scales=scales, axis=axis))
+            kind = "INT64" if self.dtype == "INT16" else "INT32"
+            bias_scales = [one * scale for one in scales]
+            self.tensors.append(T(f"b{len(self.tensors)}", (channels,), kind, bias.tobytes(), scales=bias_scales))
+        return len(self.tensors) - 2, len(self.tensors) - 1
+
+
+def looped_net(seed: int, layers: int = 6) -> bytes:
+    """Return a random network of so many layers or a few more."""
+    rng = random.Random(seed)
+    net = _Net(rng, rng.choice(["INT8", "INT8", "INT8", "INT16", "FLOAT32"]))
+    shape = [1, rng.randint(8, 20), rng.randint(8, 20), rng.randint(1, 4)]
+    given = net.value(shape, 0.05, net.zero())
+    current = given
+    for _ in range(layers):
+        current = _layer(net, current)
+    return build(Sub(net.tensors, net.ops, (given,), (current,)))
+
+
+def _layer(net: _Net, current: int) -> int:
+    kind = net.rng.choice(["conv", "conv", "depthwise", "depthwise", "pointwise", "residual", "pool", "pad", "relu"])
+    shape = net.tensors[current].shape
+    if min(shape[1:3]) < 4 and kind in {"conv", "depthwise", "pool"}:
+        kind = "pointwise"
+    if kind == "residual":
+        inner = _convolution(net, current, depthwise=False, kernel=(1, 1), stride=1, channels=shape[3] * 2)
+        inner = _convolution(net, inner, depthwise=True, kernel=(3, 3), stride=1, channels=shape[3] * 2, same=True)
+        inner = _convolution(net, inner, depthwise=False, kernel=(1, 1), stride=1, channels=shape[3])
+        made = net.value(shape, 0.07, net.zero())
+        net.ops.append(O("ADD", (current, inner), (made,), options("AddOptions")))
+        return made
+    if kind == "pool":
+        made = _like(net, current, [1, shape[1] // 2, shape[2] // 2, shape[3]])
+        stated = options("Pool2DOptions", padding=1, strideH=2, strideW=2, filterHeight=2, filterWidth=2)
+        net.ops.append(O(net.rng.choice(["MAX_POOL_2D", "AVERAGE_POOL_2D"]), (current,), (made,), stated))
+        return made
+    if kind == "pad":
+        pads = [0, 0, *(net.rng.randint(0, 2) for _ in range(4)), 0, 0]
+        made = _like(net, current, [1, shape[1] + pads[2] + pads[3], shape[2] + pads[4] + pads[5], shape[3]])
+        net.tensors.append(T(f"p{len(net.tensors)}", (4, 2), "INT32", int32s(*pads)))
+        net.ops.append(O("PAD", (current, len(net.tensors) - 1), (made,), options("PadOptions")))
+        return made
+    if kind == "relu" and net.dtype != "INT16":
+        made = _like(net, current, shape)
+        net.ops.append(O("RELU", (current,), (made,)))
+        return made
+    small = kind in {"pointwise", "relu"}
+    kernel = (1, 1) if small else net.rng.choice([(3, 3), (3, 3), (1, 3), (5, 3)])
+    stride = 1 if small else net.rng.choice([1, 1, 2])
+    depthwise = kind == "depthwise"
+    channels = shape[3] * net.rng.choice([1, 1, 2]) if depthwise else net.rng.randint(1, 6)
+    return _convolution(net, current, depthwise=depthwise, kernel=kernel, stride=stride, channels=channels)
+
+
+def _like(net: _Net, current: int, shape: Sequence[int]) -> int:
+    given = net.tensors[current]
+    return net.value(shape, given.scales[0] if given.scales else 0.0, given.zero_point)
+
+
+def _convolution(
+    net: _Net,
+    current: int,
+    *,
+    depthwise: bool,
+    kernel: tuple[int, int],
+    stride: int,
+    channels: int,
+    same: bool | None = None,
+) -> int:
+    given = net.tensors[current]
+    shape = given.shape
+    if same is None:
+        same = kernel == (1, 1) or net.rng.random() < 0.8 or min(shape[1:3]) < 6
+    lengths = [
+        -(-size // stride) if same else (size - window) // stride + 1
+        for size, window in zip(shape[1:3], kernel, strict=True)
+    ]
+    form = (1, *kernel, channels) if depthwise else (channels, *kernel, shape[3])
+    scale = given.scales[0] if given.scales else 1.0
+    weights, bias = net.weights(form, scale, channels, 3 if depthwise else 0)
+    made = net.value([1, *lengths, channels], 0.05, net.zero())
+    stated = {"padding": 0 if same else 1, "strideH": stride, "strideW": stride}
+    stated |= {"dilationHFactor": 1, "dilationWFactor": 1}
+    if net.dtype != "INT16":
+        stated["fusedActivationFunction"] = net.rng.choice([0, 1, 3])
+    if depthwise:
+        stated["depthMultiplier"] = channels // shape[3]
+    table = "DepthwiseConv2DOptions" if depthwise else "Conv2DOptions"
+    kind = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
+    net.ops.append(O(kind, (current, weights, bias), (made,), options(table, **stated)))
+    return made
