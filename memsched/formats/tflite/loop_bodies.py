@@ -24,7 +24,6 @@ from memsched.formats.tflite.schema import (
     QuantizationSlot,
     SubgraphSlot,
     TensorSlot,
-    element_types,
     type_code,
 )
 from memsched.formats.tflite.tables import copied
