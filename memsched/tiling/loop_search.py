@@ -234,7 +234,7 @@ class LoopSearch:
             cost = self._known.get(group)
             if cost is not None and cost.peak >= best.peak:
                 hot += [group.ops[0], group.ops[-1]]
-        found = {}
+        found: dict[tuple[int, int], None] = {}
         for op in hot[:8]:
             at = bisect.bisect_right(boundaries, op)
             for first in boundaries[:at]:

@@ -7,6 +7,7 @@ handed: the counter, the output's memory and the padded input, which it hands on
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ _LIMITS: Final[Mapping[str, tuple[str, float, float]]] = {
     "float32": ("f", -struct.unpack("<f", b"\xff\xff\x7f\x7f")[0], struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]),
 }
 """Per type of activations its code, its least value and its largest."""
+
+
+_MOST_MARGIN: Final = 64
+"""Elements that a mask may begin earlier so that another table of begins serves it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class _SubgraphBuilder:
             source.model, source.subgraph, source.tensor_tables, self._add, buffers=source.buffers
         )
         self._weights: dict[int, int] = {}
+        # Per tile where parts begin, to the tensor that holds it.
+        self._rows: dict[tuple[tuple[int, ...], ...], int] = {}
         self._rank = len(self._padded)
         self._carried = (
             self._number("count", (1,), _COUNTER),
@@ -108,6 +115,7 @@ class _SubgraphBuilder:
         held: dict[int, int] = {}
         shift = [before for before, _ in loop.pads]
         begins = [[at + by for at, by in zip(begin, shift, strict=True)] for begin in loop.begins(loop.input)]
+        output_row = self._row(loop.begins(loop.output))
         held[loop.input] = self._slice(
             self._carried[2], self._row(begins), loop.input, loop.parts[loop.input].sizes, "slab", self._padded
         )
@@ -117,9 +125,8 @@ class _SubgraphBuilder:
                 made = self._masked(step.output, made)
             held[step.output] = made
         output = self._like(loop.output, self._given(loop.output).shape, "output.next")
-        row = self._row([list(begin) for begin in loop.begins(loop.output)])
         dtype = self._given(loop.output).dtype
-        self._operator("DYNAMIC_UPDATE_SLICE", dtype, [self._carried[1], held[loop.output], row], output)
+        self._operator("DYNAMIC_UPDATE_SLICE", dtype, [self._carried[1], held[loop.output], output_row], output)
         count = self._number("count.next", (1,), _COUNTER)
         self._operator("ADD", _COUNTER, [self._carried[0], self._constants.integers((self._rank,), (1,))], count)
         return self._subgraph(name, [count, output, self._carried[2]])
@@ -168,6 +175,12 @@ class _SubgraphBuilder:
 
     def _row(self, begins: Sequence[Sequence[int]]) -> int:
         """Return the tensor that holds where the tile's part begins, per axis; constant where all begin alike."""
+        key = tuple(tuple(begin) for begin in begins)
+        if key not in self._rows:
+            self._rows[key] = self._table(key)
+        return self._rows[key]
+
+    def _table(self, begins: Sequence[Sequence[int]]) -> int:
         rows = []
         for begin in begins:
             row = [0] * self._rank
@@ -198,38 +211,49 @@ class _SubgraphBuilder:
     def _mask(self, tensor: int, made: int, kind: str, inside: float, outside: float) -> int:
         """Return a part with a mask over it that changes nothing inside the tensor."""
         loop, part = self._loop, self._loop.parts[tensor]
-        begins, ends = loop.begins(tensor), loop.outside(tensor)
-        first = [
-            begin if any(pair) else 0 for begin, pair in zip(map(min, zip(*begins, strict=True)), ends, strict=True)
-        ]
-        last = [
-            max(at + size for at in ats) if any(pair) else 1
-            for ats, size, pair in zip(zip(*begins, strict=True), part.sizes, ends, strict=True)
-        ]
-        sizes = [size if any(pair) else 1 for size, pair in zip(part.sizes, ends, strict=True)]
-        values = [outside] * ((last[0] - first[0]) * (last[1] - first[1])) if len(first) == 2 else []
-        lengths = [length if any(pair) else 1 for length, pair in zip(loop.lengths[tensor], ends, strict=True)]
-        width = last[1] - first[1]
-        for row in range(max(0, first[0]), min(last[0], lengths[0])):
-            for column in range(max(0, first[1]), min(last[1], lengths[1])):
-                values[(row - first[0]) * width + column - first[1]] = inside
+        cut = [any(pair) for pair in loop.outside(tensor)]
+        first, rows = self._begins_of_mask(tensor, cut)
+        spans = []
+        for axis, masked in enumerate(cut):
+            ends = [row[axis] + first[axis] + part.sizes[axis] for row in rows]
+            length = loop.lengths[tensor][axis] if masked else 1
+            spans.append([0 <= at < length for at in range(first[axis], max(ends))] if masked else [True])
+        values = [inside if all(place) else outside for place in itertools.product(*spans)]
         dtype = self._given(tensor).dtype
-        shape = self._cut([1] * self._rank, [end - begin for begin, end in zip(first, last, strict=True)])
         data = struct.pack(f"<{len(values)}{_LIMITS[dtype][0]}", *values)
-        mask = self._constants.of_type(self._index[tensor], shape, data)
-        rows = [
-            [at - base if any(pair) else 0 for at, base, pair in zip(begin, first, ends, strict=True)]
-            for begin in begins
-        ]
+        mask = self._constants.of_type(self._index[tensor], self._cut([1] * self._rank, [*map(len, spans)]), data)
         if any(row != rows[0] for row in rows):
-            cut = self._like(tensor, self._cut([1] * self._rank, sizes), "mask")
-            begin = self._row(rows)
-            size = self._constants.integers(self._cut([1] * self._rank, sizes), (self._rank,))
-            self._operator("SLICE", dtype, [mask, begin, size], cut)
-            mask = cut
+            shape = self._cut([1] * self._rank, [n if masked else 1 for n, masked in zip(part.sizes, cut, strict=True)])
+            taken = self._like(tensor, shape, "mask")
+            size = self._constants.integers(shape, (self._rank,))
+            self._operator("SLICE", dtype, [mask, self._row(rows), size], taken)
+            mask = taken
         result = self._part(tensor, part.sizes, "masked")
         self._operator(kind, dtype, [made, mask], result)
         return result
+
+    def _begins_of_mask(self, tensor: int, cut: Sequence[bool]) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Return where a mask begins in a tensor, and per tile where in the mask its part begins.
+
+        Where a larger mask lets parts begin where those of another tensor do, their table serves both.
+        """
+        begins = self._loop.begins(tensor)
+        least = [min(axis) if masked else 0 for axis, masked in zip(zip(*begins, strict=True), cut, strict=True)]
+        rows = [
+            tuple(at - base if masked else 0 for at, base, masked in zip(begin, least, cut, strict=True))
+            for begin in begins
+        ]
+        for known in self._rows:
+            shifts = {
+                tuple(there - here for there, here in zip(other, row, strict=True))
+                for other, row in zip(known, rows, strict=True)
+            }
+            shift = shifts.pop()
+            if not shifts and all(
+                by == 0 or (masked and 0 < by <= _MOST_MARGIN) for by, masked in zip(shift, cut, strict=True)
+            ):
+                return [base - by for base, by in zip(least, shift, strict=True)], list(known)
+        return least, rows
 
     def _zero_point(self, tensor: int) -> int:
         table = self._source.tensor_tables[self._index[tensor]].table(TensorSlot.QUANTIZATION)

@@ -37,6 +37,7 @@ from memsched.formats.tflite.schema import (
     ModelSlot,
     OperatorCodeSlot,
     OperatorSlot,
+    QuantizationSlot,
     SubgraphSlot,
     TensorSlot,
     type_code,
@@ -145,6 +146,8 @@ class _Rewriter:
         self._index, self._free = self._existing(native.mappings[0].tensors)
         self._constants = TfliteConstants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
         self._bodies: list[TableItem] = []
+        # Old numbers of tensors to new ones, where tensors were left out.
+        self._moved: dict[int, int] = {}
         self._subgraph_count = len(native.model.subgraphs)
         names = [tensor.name for tensor in self._given.tensors]
         self._all = dict(zip(names, native.mappings[0].tensors, strict=True))
@@ -175,11 +178,7 @@ class _Rewriter:
         operators += [self._operator(self._graph.ops[number]) for number in order]
         self._bury_the_rest()
         # The constants of pieces were added on the way, so the lists are complete only now.
-        subgraph = copied(
-            self._table,
-            "SubGraph",
-            {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)},
-        )
+        subgraph = copied(self._table, "SubGraph", self._lists(operators))
         others: list[Item] = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
         buffers = [OldObject(buffer.table) for buffer in self._model.buffers]
         new_buffers = [TableItem({BufferSlot.DATA: Blob(data)}) for data in self._constants.buffers]
@@ -191,10 +190,71 @@ class _Rewriter:
                 ModelSlot.SUBGRAPHS: References([subgraph, *others, *self._bodies]),
                 ModelSlot.BUFFERS: References([*buffers, *new_buffers]),
                 **self._metadata(),
+                **self._signatures(),
             },
         )
         front, shift = assemble(root, self._model.data)
         return moved_root(self._model, front, shift)
+
+    def _lists(self, operators: Sequence[Item]) -> dict[int, Item]:
+        """Return the new subgraph's lists, without tensors that only bodies use now: runtimes keep bytes for each."""
+        named = [item for item in operators if isinstance(item, TableItem)]
+        movable = len(named) == len(operators) and not any(OperatorSlot.INTERMEDIATES in item.fields for item in named)
+        if not self._bodies or not movable or self._has_details():
+            return {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)}
+        used = {*self._subgraph.inputs, *self._subgraph.outputs}
+        for item in named:
+            for slot in (OperatorSlot.INPUTS, OperatorSlot.OUTPUTS):
+                numbers = item.fields.get(slot)
+                used.update(int(one) for one in numbers.values) if isinstance(numbers, Numbers) else None
+        kept = sorted(used - {-1})
+        self._moved = {old: new for new, old in enumerate(kept)}
+        return {
+            SubgraphSlot.TENSORS: References([self._tensors[old] for old in kept]),
+            SubgraphSlot.OPERATORS: References([self._renumbered(item) for item in named]),
+            SubgraphSlot.INPUTS: self._numbers(self._subgraph.inputs),
+            SubgraphSlot.OUTPUTS: self._numbers(self._subgraph.outputs),
+        }
+
+    def _has_details(self) -> bool:
+        """Whether the quantisation of a tensor names other tensors."""
+        quantizations = (table.table(TensorSlot.QUANTIZATION) for table in self._tensor_tables)
+        return any(one is not None and one.place(QuantizationSlot.DETAILS) is not None for one in quantizations)
+
+    def _renumbered(self, item: TableItem) -> TableItem:
+        changed = {
+            slot: self._numbers([int(one) for one in numbers.values])
+            for slot in (OperatorSlot.INPUTS, OperatorSlot.OUTPUTS)
+            if isinstance(numbers := item.fields.get(slot), Numbers)
+        }
+        return TableItem({**item.fields, **changed})
+
+    def _numbers(self, tensors: Sequence[int]) -> Numbers:
+        return Numbers("int32", [self._moved.get(one, -1) for one in tensors])
+
+    def _signatures(self) -> dict[int, Item]:
+        """Return the signatures of the file, which name tensors by their numbers, where these have changed."""
+        tables = self._root.tables(ModelSlot.SIGNATURE_DEFS)
+        if not self._moved or not tables:
+            return {}
+        which, number = field("SignatureDef", "subgraph_index"), field("TensorMap", "tensor_index")
+        items: list[Item] = []
+        for table in tables:
+            if table.number(which.slot, "uint32"):
+                items.append(OldObject(table.position))
+                continue
+            lists = {
+                slot: References(
+                    [
+                        copied(one, "TensorMap", {number.slot: Scalar("uint32", self._moved[old])})
+                        for one in table.tables(slot)
+                        if (old := one.number(number.slot, "uint32")) in self._moved
+                    ]
+                )
+                for slot in (field("SignatureDef", name).slot for name in ("inputs", "outputs"))
+            }
+            items.append(copied(table, "SignatureDef", lists))
+        return {ModelSlot.SIGNATURE_DEFS: References(items)}
 
     def _metadata(self) -> dict[int, Item]:
         stale = {tflite_metadata.OFFLINE_PLAN, tflite_metadata.CONTROL_DEPENDENCIES}
