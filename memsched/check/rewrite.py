@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from memsched.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
+from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
 
 __all__ = ["check_rewrite", "check_written"]
@@ -34,7 +35,9 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             _check_piece(before, after, op, given.get(op.origin))
         elif op.name in given:
             _check_untouched(before, after, op, given[op.name])
-        elif op.macs and op.loop is None:
+        elif op.loop is not None:
+            _check_loop(before, after, op, op.loop)
+        elif op.macs:
             raise InternalError(f"op '{op.name}' computes something that the model does not")
     made = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
     for tensor in after.tensors:
@@ -94,6 +97,31 @@ def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None
     )
     if not inside or made.shape != tuple(end - begin for begin, end in spans) or made.dtype != whole.dtype:
         raise InternalError(f"op '{op.name}' does not compute the region of '{op.origin}' that it states")
+
+
+def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
+    """Check that a loop runs ops of ``before`` once each, on tiles that cover what they make, for what it is handed."""
+    name = loop.names[loop.output]
+    makers = {before.tensors[tensor].name: number for number, op in enumerate(before.ops) for tensor in op.outputs}
+    if name not in makers or name not in {after.tensors[tensor].name for tensor in op.outputs}:
+        raise InternalError(f"loop '{op.name}' does not make '{name}'")
+    known = {given.name: given for given in before.ops}
+    names = [step.name for step in loop.steps]
+    if len(set(names)) != len(names) or not known.keys() >= set(names):
+        raise InternalError(f"loop '{op.name}' runs ops that the model does not have, or runs one twice")
+    shape = before.tensors[before.ops[makers[name]].outputs[0]].shape or ()
+    for axis, tiles, size in zip(loop.axes, loop.tiles, loop.parts[loop.output].sizes, strict=True):
+        covered = {at for begin in tiles for at in range(begin, begin + size)}
+        if covered != set(range(shape[axis])):
+            raise InternalError(f"the tiles of loop '{op.name}' do not cover '{name}' along axis {axis}")
+    padded = after.tensors[op.inputs[-1]].shape or ()
+    part = loop.parts[loop.input]
+    for place, axis in enumerate(loop.axes):
+        begins = [begin[place] + loop.pads[place][0] for begin in loop.begins(loop.input)]
+        if min(begins) < 0 or max(begins) + part.sizes[place] > padded[axis]:
+            raise InternalError(f"a tile of loop '{op.name}' reads past its padded input along axis {axis}")
+    if sum(step.macs for step in loop.steps) * loop.count != op.macs:
+        raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
 
 
 def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: bool = True) -> None:

@@ -43,7 +43,7 @@ def _looped(seed: int) -> tuple[bytes, list[bytes], list[str]]:
 @needs_tflm
 def test_loops_compute_what_the_layers_do() -> None:
     files, wholes, reasons = [], [], Counter[str]()
-    for seed in range(200):
+    for seed in range(80):
         data, made, why = _looped(seed)
         files += made
         wholes += [data] * len(made)
@@ -56,6 +56,6 @@ def test_loops_compute_what_the_layers_do() -> None:
         if not known[data].refused and not same_outputs(known[data], one)
     ]
     ran = sum(not one.refused for one in known.values())
-    assert ran > 150, [one.log for one in known.values() if one.refused][:3]
+    assert ran > 60, [one.log for one in known.values() if one.refused][:3]
     assert not wrong, (len(wrong), len(files), looped[wrong[0]].log)
-    assert len(files) > 400, reasons
+    assert len(files) > 160, reasons
