@@ -355,8 +355,10 @@ class _Rewriter:
             rank = len(self._graph.tensors[op.inputs[0]].shape or ())
             inputs.append(self._constants.integers(value, (rank, 2) if name == "paddings" else (rank,)))
         if op.type == "RESHAPE":
-            shape = self._graph.tensors[op.outputs[0]].shape or ()
-            inputs.append(self._constants.integers(shape, (len(shape),)))
+            # Stated in the options: a constant would be one more tensor.
+            shape = Numbers("int32", self._graph.tensors[op.outputs[0]].shape or ())
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ReshapeOptions"))
+            fields[OperatorSlot.OPTIONS] = TableItem({field("ReshapeOptions", "new_shape").slot: shape})
         fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
         return TableItem(fields)
 
