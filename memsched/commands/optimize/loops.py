@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from msgspec import UNSET
-
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
@@ -51,7 +49,10 @@ class LoopRewrite:
         self.total = sum(op.macs for op in self.graph.ops)
         target = base.prepared.target
         self._most = int(self.total * percent / 100)
-        self._search = LoopSearch(self.graph, target, self._dialect, price=target.bytes_per_op, most_macs=self._most)
+        beside = base.placed.requirement.beside
+        price = target.bytes_per_op if beside else 0
+        self._search = LoopSearch(self.graph, target, self._dialect, price=price, most_macs=self._most)
+        self._beside = beside
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[str, str] = {}
 
@@ -71,7 +72,10 @@ class LoopRewrite:
         pause = self._request.within(_SEARCH_SHARE).deadline()
         clock, stop = self._request.run.clock, self._request.run.stop
         self._points = self._search.run(_EFFORT if effort is None else effort, lambda: stop() or clock() >= pause)
-        return [_point(one) for one in self._points if one.groups]
+        return [self._point(one) for one in self._points if one.groups]
+
+    def _point(self, point: LoopPoint) -> RewritePoint[LoopGroup]:
+        return RewritePoint(point.required + self._beside, point.extra_macs, point.extra_macs, point.groups)
 
     def goes_on(self, *, met: bool, seconds: float) -> bool:
         """Return False: all that may be found is found at once."""
@@ -133,7 +137,6 @@ class LoopRewrite:
                 TilingPointRow(
                     peak_bytes=point.peak,
                     extra_macs_percent=self._share_of(point.extra_macs),
-                    whole_arena_bytes_estimate=UNSET,
                 )
                 for point in self._points or ()
             ),
@@ -158,7 +161,3 @@ class LoopRewrite:
 
     def _share_of(self, macs: int) -> float:
         return round(100 * macs / self.total, 3) if self.total else 0.0
-
-
-def _point(point: LoopPoint) -> RewritePoint[LoopGroup]:
-    return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
