@@ -99,13 +99,16 @@ _NAMES_WITHOUT_DATA = """
 """
 _WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
 
-_RECORDER = 240
+_RECORDER = 232
 """Bytes that a RecordingMicroAllocator, as the package tflite-micro has it, takes more than a firmware's, on 64 bit."""
 
 _COMPRESSION: Mapping[str, int] = {
     "CONCATENATION": 40, "CONV_2D": 8, "DEPTHWISE_CONV_2D": 8, "FULLY_CONNECTED": 8, "TRANSPOSE_CONV": 8,
 }  # fmt: skip
 """Bytes that kernels' own data has more in that package, which is built with compression."""
+
+_COMPRESSED_SUBGRAPH = 8
+"""Bytes that each subgraph's record has more there: a pointer to its compressed tensors."""
 
 _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
@@ -175,7 +178,8 @@ def _until_planning(
         tail.take(_RECORDER, widths.pointer)
     for size in widths.interpreter:
         tail.take(size, widths.pointer)
-    tail.take(2 * widths.pointer * len(model.subgraphs), widths.pointer)
+    record = 2 * widths.pointer + (_COMPRESSED_SUBGRAPH if recorded else 0)
+    tail.take(record * len(model.subgraphs), widths.pointer)
     for subgraph in model.subgraphs:
         tail.take(widths.eval_tensor * len(subgraph.tensors), widths.pointer)
     for subgraph in model.subgraphs:
