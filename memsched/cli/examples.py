@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Two models for two accelerators", "memsched pipeline model.tflite --stages 2"),
         ("Cut here", "memsched pipeline model.tflite --stages 2 --cut-at add_7"),
     ),
+    "relay": (
+        ("As many files as help, and C++ that runs them", "memsched relay model.tflite -o firmware"),
+        ("Fit 48 KB with the fewest files", "memsched relay model.tflite -o firmware --allow all --budget 48KB"),
+    ),
     "distribute": (("One model per device", "memsched distribute model.onnx --cluster cluster.toml -o out"),),
     "targets": (
         ("Which there are", "memsched targets"),
@@ -83,6 +87,7 @@ _POSSIBLE_EXIT_CODES = {
     "verify": ("0", "1", "2", "4", "130"),
     "allocate": ("0", "1", "2", "3", "130"),
     "pipeline": ("0", "1", "2", "4", "130"),
+    "relay": ("0", "1", "2", "3", "4", "130"),
     "distribute": ("0", "1", "2", "3", "4", "130"),
 }
 

@@ -31,6 +31,7 @@ _COMMANDS = {
     "analyze": ("memsched.cli.analyze", "What a model needs as it stands: peak, bound, who is to blame."),
     "allocate": ("memsched.cli.allocate", "Addresses alone, for buffers from a CSV file."),
     "pipeline": ("memsched.cli.pipeline", "Cut a model into one model per accelerator of a row."),
+    "relay": ("memsched.cli.relay", "Cut a model into files that run in turn in one arena, with a C++ runner."),
     "report": ("memsched.cli.report", "A report as a page with pictures, for a browser."),
     "distribute": ("memsched.cli.distribute", "Share the work on every operator out to the devices of a cluster."),
     "batch": ("memsched.cli.batch", "A whole zoo: many models, and one summary."),

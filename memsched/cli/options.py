@@ -142,8 +142,8 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     if said.kind == "switch":
         more.setdefault("default", None)
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    if said.kind == "number":
-        whole = required or isinstance(default, int)
+    if said.kind in {"number", "count"}:
+        whole = required or said.kind == "count" or isinstance(default, int)
         more["type"] = int if whole else float
         if said.least is not None:
             more["type"] = (click.IntRange if whole else click.FloatRange)(said.least, said.most)  # type: ignore[arg-type]

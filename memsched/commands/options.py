@@ -17,6 +17,7 @@ __all__ = [
     "DistributeOptions",
     "OptimizeOptions",
     "PipelineOptions",
+    "RelayOptions",
     "Shown",
     "VerifyOptions",
     "option",
@@ -40,10 +41,12 @@ Kind = Literal[
     "shapes",
     "dims",
     "number",
+    "count",
     "flag",
     "switch",
 ]
-"""How the command line writes a value; "texts": several of them, "switch": a flag with its opposite."""
+"""How the command line writes a value; "texts": several of them, "count": a whole number or none, "switch": a flag with
+its opposite."""
 
 _REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
@@ -300,6 +303,40 @@ class PipelineOptions(_CommandOptions):
     verify: bool = _said(OptimizeOptions, "verify", "Run the segments and compare the outputs.")
     seed: int = _said(OptimizeOptions, "seed")
     workers: int = _said(OptimizeOptions, "workers", "Processes that search.")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayOptions(_CommandOptions):
+    """What `memsched.commands.relay.relay.relay` is told."""
+
+    target: str | None = _said(
+        _ModelOptions, "target", "Memory rules of a runtime that is given one block of memory.", default="tflm"
+    )
+    input_shapes: Mapping[str, tuple[int, ...]] = _said(_ModelOptions, "input_shapes")
+    dims: Mapping[str, int] = _said(_ModelOptions, "dims")
+    allow: tuple[str, ...] = _said(_ModelOptions, "allow")
+    stages: int | None = option(
+        None, "As many files at most; by default as many as help.", "count", metavar="N", least=1
+    )
+    budget: int | str | None = _said(
+        _ModelOptions,
+        "budget",
+        "What the block may take, such as 64KB, or 50% of what MODEL requires: the fewest files that fit, with the "
+        "least extra work; exit code 3 when that is not enough.",
+    )
+    max_extra_macs: float = _said(
+        BatchOptions,
+        "max_extra_macs",
+        "With tile or remat in --allow: multiply-accumulates that each stage may do on top, in percent of its own.",
+    )
+    time_limit: float | None = _said(OptimizeOptions, "time_limit")
+    effort: float | None = _said(OptimizeOptions, "effort")
+    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
+    tflm_plan: bool | None = _said(
+        OptimizeOptions, "tflm_plan", "Write the tensors' offsets into each stage's file; by default where that helps."
+    )
+    verify: bool = _said(BatchOptions, "verify", "Run the stages one after the other and compare the outputs.")
+    seed: int = _said(BatchOptions, "seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

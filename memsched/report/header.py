@@ -16,7 +16,7 @@ from memsched.report.refusals import refusal_lines
 from memsched.report.values.optimize import OptimizeReport, PoolRow
 from memsched.report.values.runtime import FirmwareSection
 
-__all__ = ["arena_header"]
+__all__ = ["arena_header", "comment_text", "identifier"]
 
 _LONGEST_NAME = 120
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.,:;/#@()\[\]<>=+-]")
@@ -38,18 +38,18 @@ def arena_header(report: OptimizeReport, file_name: str) -> str:
     model = report.model.path if named is None else named
     file = PurePath(file_name).name
     # No macro below ends in an underscore, so the guard is none of them.
-    guard = f"{_identifier(file, 'HEADER')}_"
+    guard = f"{identifier(file, 'HEADER')}_"
     stem = report.model.path if report.model.path != "-" else file_name
-    name = _identifier(PurePath(stem).stem, "MODEL")
+    name = identifier(PurePath(stem).stem, "MODEL")
     refused = refusal_lines(report)
     sections = [
-        [f"/* Written by memsched {_comment(report.memsched_version)}; do not edit. */"],
+        [f"/* Written by memsched {comment_text(report.memsched_version)}; do not edit. */"],
         [f"#ifndef {guard}", f"#define {guard}"],
         ["#include <stddef.h>", "#include <stdint.h>"],
         [
-            f"/* {_comment(PurePath(model).name)}, target {_comment(report.target.name)} */",
+            f"/* {comment_text(PurePath(model).name)}, target {comment_text(report.target.name)} */",
             f'#define {name}_MODEL_SHA256 "{_hexadecimal(report.model.sha256 if written is None else written.sha256)}"',
-            f'#define {name}_MEMSCHED_VERSION "{_comment(report.memsched_version)}"',
+            f'#define {name}_MEMSCHED_VERSION "{comment_text(report.memsched_version)}"',
         ],
         *(_stated(report, name) if not refused else [[f'#error "{_HARMLESS.sub("_", refused[0][0])}"']]),
         [f"#endif /* {guard} */"],
@@ -61,13 +61,13 @@ def _stated(report: OptimizeReport, name: str) -> list[list[str]]:
     return [_sizes(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
 
 
-def _identifier(text: str, default: str) -> str:
+def identifier(text: str, default: str) -> str:
     """Return ``text`` as a macro's name: no underscore first and none doubled, as those are the compiler's."""
     name = re.sub(r"[^A-Z0-9]+", "_", text.upper(), flags=re.ASCII).strip("_")
     return f"M_{name}" if name[:1].isdigit() else name or default
 
 
-def _comment(text: str) -> str:
+def comment_text(text: str) -> str:
     """Return a name so that no comment and no string can end in it."""
     shown = _HARMLESS.sub("_", text)
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 3]}..."
@@ -96,7 +96,7 @@ def _sizes(report: OptimizeReport, name: str) -> list[str]:
         "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
         f"#define {name}_ACTIVATION_BYTES {_size(head)}",
         "/* Estimates: the persistent part (its tail), and the room that planning takes for a moment. They hold for:",
-        *(f" * - {_comment(assumption)}" for assumption in firmware.assumptions),
+        *(f" * - {comment_text(assumption)}" for assumption in firmware.assumptions),
         " */",
     ]
     kept, planning = firmware.persistent_bytes_estimate, firmware.planning_bytes_estimate
@@ -127,8 +127,8 @@ def _resolver(firmware: FirmwareSection, name: str) -> list[str]:
     calls, lacking = firmware.resolver_calls, firmware.unsupported_operators
     return [
         "/* What a MicroMutableOpResolver must be told of:",
-        *(f" * {_comment(call)};" for call in calls),
-        *([f" * TensorFlow Lite Micro does not have {_comment(', '.join(lacking))}."] if lacking else ()),
+        *(f" * {comment_text(call)};" for call in calls),
+        *([f" * TensorFlow Lite Micro does not have {comment_text(', '.join(lacking))}."] if lacking else ()),
         " */",
         f"#define {name}_RESOLVER_SIZE {len(calls)}",
     ]
@@ -177,7 +177,7 @@ def _pools(report: OptimizeReport, name: str) -> list[str]:
         f"/* What each of the target's memories must hold; {name}_ARENA_BYTES is what a single one for all would. */",
         f"#define {name}_POOLS {len(pools)}",
         *(
-            f"#define {name}_POOL_{number}_BYTES {_size(pool.used_bytes or 0)} /* {_comment(pool.name)} */"
+            f"#define {name}_POOL_{number}_BYTES {_size(pool.used_bytes or 0)} /* {comment_text(pool.name)} */"
             for number, pool in enumerate(pools)
         ),
     ]
@@ -204,7 +204,7 @@ def _tensors(report: OptimizeReport, name: str) -> list[str]:
         f"}} {name.lower()}_tensors[{name}_TENSORS] = {{",
         *(
             f"    {{{_size(pools.index(pool)) + ', ' if pools else ''}{_size(offset)}, {_size(size)}}}, "
-            f"/* {number}: {_comment(tensor)}{' in ' + _comment(pool) if pools else ''} */"
+            f"/* {number}: {comment_text(tensor)}{' in ' + comment_text(pool) if pools else ''} */"
             for number, (tensor, pool, offset, size) in enumerate(rows)
         ),
         "};",

@@ -23,6 +23,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),
     "pipeline": ("memsched.report.values.pipeline", "PipelineReport"),
+    "relay": ("memsched.report.values.relay", "RelayReport"),
     "target": ("memsched.targets.model", "TargetFile"),
     "cluster": ("memsched.targets.cluster", "ClusterTable"),
 }

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.formats.segment import Segment
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.values import Verification
 
-__all__ = ["AS_TOLD", "Opening", "OrderChoice", "OrderInFile", "Requirement", "Runtime", "SearchAllowance"]
+__all__ = [
+    "AS_TOLD",
+    "ArenaNeeds",
+    "Opening",
+    "OrderChoice",
+    "OrderInFile",
+    "RelayRules",
+    "Requirement",
+    "Runtime",
+    "SearchAllowance",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,80 @@ class OrderChoice(Protocol):
         """Return ``guarantee`` with what was predicted."""
 
 
+@dataclass(frozen=True, slots=True)
+class ArenaNeeds:
+    """What the arena of an interpreter must hold for a file, bytes.
+
+    Attributes:
+        head: What is planned: activations, and the kernels' own buffers.
+        persistent: What stays beside it, by bits of a pointer.
+        planning: What planning takes for a moment where the head lies later, by bits of a pointer.
+    """
+
+    head: int
+    persistent: Mapping[int, int]
+    planning: Mapping[int, int]
+
+    def total(self, bits: int) -> int:
+        """Return all of it."""
+        return self.persistent[bits] + max(self.head, self.planning[bits])
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRun:
+    """What running stages one after the other showed.
+
+    Attributes:
+        twice_equal: Each input gave the same outputs a second time; None where nothing could be run.
+        arenas: Per stage the measured head, and whether head and the rest are what they should be, to the byte; empty
+            where nothing could be run.
+    """
+
+    verification: Verification
+    twice_equal: bool | None = None
+    arenas: tuple[tuple[int, bool], ...] = ()
+
+
+class RelayRules(Protocol):
+    """Says what a runtime takes of one block of memory in which it executes several files one after the other.
+
+    Attributes:
+        bits: Of a pointer of the target's processor.
+    """
+
+    @property
+    def bits(self) -> int: ...  # noqa: D102 - above
+
+    def check(self, module: Module) -> None:
+        """Check that nothing of ``module`` outlives its stage, and that all that it needs is known.
+
+        Raises:
+            ModelError: It is not so.
+        """
+
+    def needs(self, data: bytes) -> ArenaNeeds:
+        """Return what the arena of a file must hold.
+
+        Raises:
+            ModelError: The runtime would refuse it.
+        """
+
+    def least_kept(self, module: Module) -> tuple[int, ...]:
+        """Return per op of the main graph bytes that its stage keeps for it, or more."""
+
+    def execute(
+        self, module: Module, whole: bytes, segments: Sequence[Segment], files: Sequence[bytes], *, seed: int
+    ) -> RelayRun:
+        """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
+
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+        """
+
+    def resolver_calls(self, files: Sequence[bytes]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the calls that register the operators of all files, and the custom operators that it does not have."""
+
+
 class Runtime(Protocol):
     """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
 
@@ -186,3 +272,6 @@ class Runtime(Protocol):
             ModelError: The file is laid out so that it cannot be done.
             InternalError: The written file does not read back as planned.
         """
+
+    def relay_rules(self) -> RelayRules | None:
+        """Return what it takes of one block of memory; None where it takes memory as it goes."""

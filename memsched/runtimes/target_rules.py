@@ -11,7 +11,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
 from memsched.targets.model import Target
 
 __all__ = ["TargetRules"]
@@ -87,6 +87,10 @@ class TargetRules:
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return None: the runtime takes no plan."""
         del module, plans
+        return None
+
+    def relay_rules(self) -> RelayRules | None:
+        """Return None: nothing is known of blocks of memory that it is given."""
         return None
 
     def facts(self, module: Module) -> Any:

@@ -22,6 +22,7 @@ from memsched.commands.options import (
     DistributeOptions,
     OptimizeOptions,
     PipelineOptions,
+    RelayOptions,
     VerifyOptions,
     shown,
 )
@@ -33,6 +34,7 @@ COMMANDS = {
     "analyze": AnalyzeOptions,
     "pipeline": PipelineOptions,
     "distribute": DistributeOptions,
+    "relay": RelayOptions,
     "allocate": AllocateOptions,
     "verify": VerifyOptions,
     "diff": DiffOptions,

@@ -18,7 +18,7 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, operator_tensor, scratch_requests
 
-__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "tail_in_wheel", "unknown_kernels"]
+__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "least_kept", "tail_in_wheel", "unknown_kernels"]
 
 ASSUMPTIONS = (
     "TensorFlow Lite Micro of October 2026, reference kernels; no compression, resource variables or profiler",
@@ -214,6 +214,18 @@ def unknown_kernels(model: FileModel) -> tuple[str, ...]:
     """Return the operators whose kernels' own data is not known, so that an estimate lacks it, sorted."""
     kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
     return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA))
+
+
+def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
+    """Return per operator of ``graph`` bytes that any model keeps that holds it: of itself and of what it makes."""
+    widths, found = _WIDTHS[bits], []
+    for operator in graph.operators:
+        tail = _ArenaTail()
+        _options(tail, operator, bits)
+        _init(tail, operator, bits)
+        _prepare(tail, graph, operator, {}, bits)
+        found.append(tail.used + widths.node + widths.eval_tensor * len(operator.outputs))
+    return tuple(found)
 
 
 def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:

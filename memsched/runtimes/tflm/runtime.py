@@ -9,9 +9,10 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm import arena
+from memsched.runtimes.tflm.relay import TflmRelay
 from memsched.targets.model import Target
 
 __all__ = ["TensorFlowLiteMicro"]
@@ -78,6 +79,10 @@ class TensorFlowLiteMicro(TargetRules):
         if self.opening.memory_plan is not None:
             return None
         return arena.required(module, plans, self.target, plan=None)
+
+    def relay_rules(self) -> RelayRules | None:
+        """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
+        return TflmRelay(self.target.pointer_bits)
 
     def facts(self, module: Module) -> arena.TflmFacts:
         """Return heads and refused operators of the file as given."""

@@ -89,6 +89,7 @@ def shared_folder() -> Iterator[Path]:
         "analyze net.onnx --report out.json",
         "pipeline net.onnx --stages 2 --no-verify",
         "distribute net.onnx --cluster pi4x4 --no-run",
+        f"relay {MODELS / 'hello_world_int8.tflite'} --no-verify -o .",
         "batch net.onnx --no-verify",
     ],
 )
@@ -205,6 +206,7 @@ def test_no_command_needs_a_network(tmp_path: Path) -> None:
         ["diff", "net.json", "net_memsched.json"],
         ["verify", "net.onnx", "net_memsched.onnx"],
         ["pipeline", "net.onnx", "--stages", "2"],
+        ["relay", str(MODELS / "hello_world_int8.tflite"), "-o", "."],
         ["distribute", "net.onnx", "--cluster", "pi4x4", "--no-run"],
         ["batch", "net.onnx", "-o", "batch"],
         ["allocate", "net.csv"],

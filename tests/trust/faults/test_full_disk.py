@@ -59,6 +59,7 @@ COMMANDS = {
     "optimize": "optimize net.onnx --no-verify -o disk/net.onnx --html disk/net.html --header disk/net.h",
     "analyze": "analyze net.onnx --report disk/net.json --html disk/net.html --frontier --plot disk/net.svg",
     "pipeline": "pipeline net.onnx --stages 2 --no-verify -o disk",
+    "relay": f"relay {ROOT / 'models/hello_world_int8.tflite'} --no-verify -o disk",
     "distribute": "distribute net.onnx --cluster pi4x4 --method even --no-run -o disk/plan",
     "allocate": "allocate net.csv -o disk/net.csv --report disk/net.json",
     "report": "report net.json -o disk/net.html",
@@ -143,6 +144,7 @@ TEMPORARY = {
     "optimize": ["optimize", "net.onnx", "-o", "out.onnx"],
     "verify": ["verify", "net.onnx", "net.onnx"],
     "pipeline": ["pipeline", "net.onnx", "--stages", "2"],
+    "relay": ["relay", str(ROOT / "models/hello_world_int8.tflite"), "-o", "."],
     "distribute": ["distribute", "net.onnx", "--cluster", "pi4x4", "--method", "even", "--run", "-o", "out"],
     "batch": ["batch", "net.onnx", "-o", "out", "--no-verify"],
 }

@@ -36,6 +36,13 @@ COMMANDS = {
         ["pipeline", "net.onnx", "--stages", "2", "--no-verify", "-o", "out"],
         ["net_segment_1_of_2.onnx", "net_segment_2_of_2.onnx", "net_pipeline.onnx", "net_pipeline.json"],
     ),
+    "relay": (
+        ["relay", str(ROOT / "models/micro_speech_quantized.tflite"), "--no-verify", "-o", "out"],
+        [
+            *("micro_speech_quantized_stage_1_of_2.tflite", "micro_speech_quantized_stage_2_of_2.tflite"),
+            *("micro_speech_quantized_relay.h", "micro_speech_quantized_relay.cc", "micro_speech_quantized_relay.json"),
+        ],
+    ),
     "distribute": (
         ["distribute", "net.onnx", "--cluster", "pi4x4", "--method", "single", "--no-run", "-o", "out"],
         ["net_device_0_step_0.onnx", "plan.json"],

@@ -1,0 +1,1 @@
+"""``memsched relay``: a model as several files that are executed one after the other in one block of memory."""

@@ -1,0 +1,237 @@
+"""The pipeline behind ``memsched relay``: consecutive files that are executed one after the other in one block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memsched.commands.optimize.place import prepare
+from memsched.commands.options import RelayOptions
+from memsched.commands.relay.stages import RelayStageCosts, StageFile
+from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
+from memsched.formats.files import load_module, read_source
+from memsched.formats.known import format_of
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.segments import check_segments
+from memsched.planning.orders import plan_module
+from memsched.planning.values import TargetModule
+from memsched.relay.cuts import RelayCuts
+from memsched.relay.layout import RelayLayout, lay_out
+from memsched.relay.search import RelaySplit, search
+from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.known import runtime_of
+from memsched.runtimes.runtime import RelayRules, RelayRun
+from memsched.runtimes.segments import run_in_a_row
+from memsched.search.limits import Limits
+from memsched.search.progress import Progress
+from memsched.search.run import Run
+from memsched.targets.load import load_target
+from memsched.targets.model import Target
+from memsched.units import Percentage, parse_budget
+
+__all__ = ["RelayModel", "relay"]
+
+_ORDER_SHARE = 0.1
+"""Of the time, for the order of the whole model."""
+
+_CUT_SHARE = 0.75
+"""Of the time, for the stages; the rest optimizes those that were chosen."""
+
+_MOST_PLACES = 1_000
+"""Where a model can be cut at more, those at which most is handed over are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayModel:
+    """A model as stages.
+
+    Attributes:
+        given: What the arena of the file as given must hold, bytes.
+        single: The least that is known for one file.
+        block: What the block must hold for all stages, by bits of a pointer.
+        bound: No stages in the orders that were tried need less, where layers are not rewritten; else an estimate.
+        looked_at: Stages that were found out.
+        finished: The search ended by itself.
+    """
+
+    module: Module
+    target: Target
+    options: RelayOptions
+    rules: RelayRules
+    cuts: RelayCuts
+    layout: RelayLayout
+    stages: tuple[StageFile, ...]
+    given: int
+    single: int
+    block: dict[int, int]
+    budget: int | None
+    bound: int
+    looked_at: int
+    finished: bool
+    verification: RelayRun | None
+    notes: tuple[str, ...]
+    interrupted: bool
+    seconds: float
+
+    @property
+    def needed(self) -> int:
+        """What the block must hold on the target's processor, bytes."""
+        return self.block[self.rules.bits]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What was found in one order."""
+
+    costs: RelayStageCosts
+    split: RelaySplit
+
+
+def relay(
+    source: str | bytes,
+    options: RelayOptions,
+    *,
+    stop: Callable[[], bool] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RelayModel:
+    """Cut a model into files that run one after the other in one block of memory, and run them against the whole.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, operator or option is at fault.
+    """
+    started = time.monotonic()
+    limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
+    run = Run.of(limits, started, stop=stop, on_progress=on_progress)
+    asked = parse_budget(options.budget) if isinstance(options.budget, str) else options.budget
+    data, path = read_source(source)
+    module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
+    target = load_target(options.target or "tflm")
+    rules = runtime_of(module, target).relay_rules()
+    if rules is None:
+        raise UsageError(
+            f"'{module.path}' for target '{target.name}' is not executed in one block of memory: give a TFLite model "
+            "and --target tflm, or a target like it"
+        )
+    rules.check(module)
+    if not module.graphs[0].ops:
+        raise ModelError(f"'{module.path}' has no operators: there is nothing to cut")
+    prepared = prepare(module, target, in_place="inplace" in options.allow)
+    given = rules.needs(data).total(rules.bits)
+    budget = asked.of(given) if isinstance(asked, Percentage) else asked
+    best = _best(module, prepared, rules, options, run, budget)
+    files, layout = _optimized(best, run, budget)
+    check_segments(module, [one.segment for one in files])
+    single = min(given, best.costs.needed((0, len(best.costs.cuts.order))))
+    block = {
+        bits: layout.block_bytes([one.needs.total(bits) for one in files], [one.needs.head for one in files])
+        for bits in files[0].needs.persistent
+    }
+    verification: RelayRun | None = None
+    notes: tuple[str, ...] = ("verification was not asked for",)
+    interrupted = run.stop()
+    if options.verify:
+        verification, notes = _verified(module, data, files, rules, options)
+    return RelayModel(
+        module=module,
+        target=target,
+        options=options,
+        rules=rules,
+        cuts=best.costs.cuts,
+        layout=layout,
+        stages=files,
+        given=given,
+        single=single,
+        block=block,
+        budget=budget,
+        bound=min(best.split.bound, block[rules.bits]),
+        looked_at=best.split.looked_at,
+        finished=best.split.bound >= best.split.needed,
+        verification=verification,
+        notes=notes,
+        interrupted=interrupted,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _best(
+    module: Module, prepared: TargetModule, rules: RelayRules, options: RelayOptions, run: Run, budget: int | None
+) -> _Candidate:
+    """Return the best stages of all orders."""
+    orders = _orders(module, prepared, options, run)
+    together, cutter = format_of(module).together(module), format_of(module).cutter(module)
+    rewriting = bool({"tile", "remat"} & set(options.allow))
+    found: list[_Candidate] = []
+    for number, order in enumerate(orders):
+        cuts = RelayCuts.of(module.graphs[0], order, together)
+        part = run.until(_CUT_SHARE).within(1 / (len(orders) - number))
+        if found and part.over():
+            break
+        costs = RelayStageCosts(module, prepared.lowered[0].graph, cuts, rules, options, part, cutter)
+        split = search(_places(cuts), costs, part, most=options.stages, enough=budget)
+        if rewriting and split.needed > (budget or 0):
+            # What the order alone does is known in a moment, and the best so far while layers are rewritten.
+            costs.rewriting = True
+            split = search(_places(cuts), costs, part, most=options.stages, enough=budget)
+        found.append(_Candidate(costs, split))
+    return min(found, key=lambda one: (max(one.split.needed, budget or 0), len(one.split.stages), one.split.needed))
+
+
+def _places(cuts: RelayCuts) -> tuple[int, ...]:
+    if len(cuts.places) <= _MOST_PLACES:
+        return cuts.places
+    cheap = sorted(cuts.places[1:-1], key=lambda place: (cuts.handed[place], place))[: _MOST_PLACES - 2]
+    return (cuts.places[0], *sorted(cheap), cuts.places[-1])
+
+
+def _orders(module: Module, prepared: TargetModule, options: RelayOptions, run: Run) -> list[tuple[int, ...]]:
+    """Return orders in which the model is cut: the file's, the one of least memory, and one that hands little over."""
+    graph = module.graphs[0]
+    orders = [tuple(range(len(graph.ops)))]
+    if "reorder" in options.allow:
+        plans = plan_module(module, prepared.lowered, run.until(_ORDER_SHARE), solver="auto")
+        orders += [plans[0].schedule.order, *(one.schedule.order for one in prepared.baselines.values())]
+    distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for order in orders:
+        # Orders that hand the same over at every place are cut alike; what is in a stage is ordered anew.
+        distinct.setdefault(RelayCuts.of(graph, order).handed, order)
+    return list(distinct.values())
+
+
+def _optimized(best: _Candidate, run: Run, budget: int | None) -> tuple[tuple[StageFile, ...], RelayLayout]:
+    """Return the files of the chosen stages, each with no more extra work than the block makes it do."""
+    costs, stages = best.costs, best.split.stages
+    layout = lay_out(costs.cuts, stages)
+    limit = max(best.split.needed, budget or 0)
+    for number, stage in enumerate(stages):
+        if stage in costs.optimized and not costs.files[stage].extra_macs:
+            continue
+        costs.improve(stage, max(0, limit - layout.kept[number]), run.within(1 / (len(stages) - number)))
+    return tuple(costs.files[stage] for stage in stages), layout
+
+
+def _verified(
+    module: Module, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions
+) -> tuple[RelayRun | None, tuple[str, ...]]:
+    """Run the stages one after the other against the whole model: in their own runtime, or in the format's usual one.
+
+    Raises:
+        VerificationError: The outputs differ.
+    """
+    models, notes = [one.data for one in files], []
+    try:
+        found = rules.execute(module, data, [one.segment for one in files], models, seed=options.seed)
+    except RuntimeUnavailableError as error:
+        notes.append(str(error))
+        try:
+            found = RelayRun(run_in_a_row(module, data, models, seed=options.seed))
+        except RuntimeUnavailableError as other:
+            return None, (*notes, str(other))
+    one = found.verification
+    allowed = TOLERANCE if {"tile", "remat"} & set(options.allow) else 0.0
+    if one.outputs_equal is False and (one.relative_error is None or one.relative_error > allowed):
+        raise VerificationError(
+            f"the stages' outputs differ from the model's in {one.runtime} (by up to {one.max_abs_error}): nothing is "
+            f"written; please report it. {one.reason or ''}".rstrip()
+        )
+    return found, (*notes, *one.notes)

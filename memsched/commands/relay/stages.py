@@ -1,0 +1,214 @@
+"""What the stages of a relay take, and their files: each is optimized as a model of its own."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from memsched.commands.optimize.optimize import optimize
+from memsched.commands.options import RelayOptions
+from memsched.errors import MemschedError
+from memsched.formats.format import Cutter
+from memsched.formats.known import format_of
+from memsched.formats.module import Module
+from memsched.formats.segment import Segment
+from memsched.graph.model import Graph
+from memsched.relay.cuts import RelayCuts, aligned
+from memsched.relay.search import StageRange
+from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.runtime import ArenaNeeds, RelayRules
+from memsched.search.run import Run
+
+__all__ = ["RelayStageCosts", "StageFile"]
+
+_STAGE_SHARE = 0.15
+"""Of what is left of the time, for a stage that is optimized while stages are looked for."""
+
+_LEAST_SECONDS = 2.0
+"""For each stage, where there is a limit of time and so much is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFile:
+    """A stage as a model of its own.
+
+    Attributes:
+        data: The file.
+        segment: What it holds of the whole model.
+        needs: Of its arena.
+        extra_macs: Multiply-accumulates that it does beside those of the model as given.
+        what: What was done to it, in words; "" for nothing.
+    """
+
+    data: bytes
+    segment: Segment
+    needs: ArenaNeeds
+    extra_macs: int = 0
+    what: str = ""
+
+
+@dataclass(slots=True)
+class RelayStageCosts:
+    """What stages need, as `memsched.relay.search` asks for it; it remembers the files of those that were found out.
+
+    Attributes:
+        lowered: The main graph under the target's rules, with the kernels' own buffers.
+        rewriting: Layers may be rewritten, so that less may be needed than their order tells.
+    """
+
+    module: Module
+    lowered: Graph
+    cuts: RelayCuts
+    rules: RelayRules
+    options: RelayOptions
+    run: Run
+    cutter: Cutter
+    rewriting: bool = False
+    files: dict[StageRange, StageFile] = field(default_factory=dict)
+    optimized: set[StageRange] = field(default_factory=set)
+    _steps: list[int] = field(default_factory=list)
+    _kept: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        kept = self.rules.least_kept(self.module)
+        self._kept = [0, *itertools.accumulate(kept[op] for op in self.cuts.order)]
+        self._steps = [_step_bytes(self.lowered, op) for op in self.cuts.order]
+
+    def estimate(self, first: int, last: int) -> int:
+        """Return about the least that a stage needs of the block: see `RelayCosts.estimate`."""
+        kept = self._kept[last] - self._kept[first]
+        return self.cuts.kept_bytes(first, last) + kept + self._least_head(first, last)
+
+    def _least_head(self, first: int, last: int) -> int:
+        ends = max(self.cuts.least_bytes(first, last))
+        return max(ends, self._rewritten(first, last) if self.rewriting else max(self._steps[first:last]))
+
+    def _rewritten(self, first: int, last: int) -> int:
+        """Return about what a stage needs at its fullest step where one group of its layers is computed in pieces.
+
+        The group holds what needs most. Of what it is given and of what it makes the larger must be there as a whole.
+        """
+        order = sorted(range(first, last), key=lambda step: -self._steps[step])
+        best = self._steps[order[0]]
+        begin, end = last, first
+        for place, step in enumerate(order[:_FULL_STEPS]):
+            begin, end = min(begin, step), max(end, step + 1)
+            group = max(self.cuts.handed[begin], self.cuts.handed[end]) + _PIECES
+            if group >= best:
+                break
+            rest = self._steps[order[place + 1]] if place + 1 < len(order) else 0
+            best = min(best, max(group, rest))
+        return best
+
+    def known(self, first: int, last: int) -> int | None:
+        """Return what a stage of which there is a file needs of the block; see `RelayCosts.known`."""
+        if (first, last) not in self.files:
+            return None
+        return self.cuts.kept_bytes(first, last) + aligned(self.needed((first, last)))
+
+    def find_out(self, stage: StageRange) -> tuple[int, int, bool]:
+        """Return what a stage needs of the block: see `RelayCosts.find_out`."""
+        outside = self.cuts.kept_bytes(*stage)
+        if stage not in self.files:
+            made = self.as_cut(stage)
+            if made is None:
+                return _IMPOSSIBLE, _IMPOSSIBLE, True
+            self.files[stage] = made
+            least = made.needs.persistent[self.rules.bits] + max(
+                self._least_head(*stage), made.needs.planning[self.rules.bits]
+            )
+        else:
+            self.improve(stage, None, self.run.within(_STAGE_SHARE))
+            least = self._total(stage)
+        total = self._total(stage)
+        return outside + aligned(min(least, total)), outside + aligned(total), least >= total
+
+    def needed(self, stage: StageRange) -> int:
+        """Return what the arena of a stage that was found out must hold, bytes."""
+        return self._total(stage)
+
+    def _total(self, stage: StageRange) -> int:
+        return self.files[stage].needs.total(self.rules.bits)
+
+    def as_cut(self, stage: StageRange) -> StageFile | None:
+        """Return a stage in the order of the cuts; None where the runtime would refuse it."""
+        segment = self.segment(stage)
+        data = self.cutter.cut(segment, {})
+        try:
+            return StageFile(data, segment, self.rules.needs(data))
+        except MemschedError:
+            return None
+
+    def segment(self, stage: StageRange) -> Segment:
+        """Return what a stage holds of the model."""
+        names = [tensor.name for tensor in self.module.graphs[0].tensors]
+        return Segment(
+            ops=self.cuts.order[stage[0] : stage[1]],
+            inputs=tuple(names[tensor] for tensor in self.cuts.inputs(*stage)),
+            outputs=tuple(names[tensor] for tensor in self.cuts.outputs(*stage)),
+        )
+
+    def improve(self, stage: StageRange, budget: int | None, run: Run) -> None:
+        """Optimize a stage as a model of its own, and keep what needs less, or with a budget does less work.
+
+        Args:
+            budget: Bytes that its arena may take.
+        """
+        known = self.files[stage]
+        cut = self.as_cut(stage)
+        if cut is None:
+            return
+        self.optimized.add(stage)
+        options = format_of(self.module).segment_options(self.module, known.segment)
+        limits = run.limits
+        result = optimize(
+            cut.data,
+            target=self.options.target,
+            budget=budget,
+            time_limit=None if limits.time_limit is None else run.remaining(),
+            effort=limits.effort,
+            solver="auto" if "reorder" in self.options.allow else "file",
+            input_shapes=options.input_shapes,
+            dims=options.dims,
+            tflm_plan=self.options.tflm_plan,
+            in_place="inplace" in self.options.allow,
+            tile=self.rewriting and "tile" in self.options.allow,
+            remat=self.rewriting and "remat" in self.options.allow,
+            max_extra_macs=self.options.max_extra_macs,
+            verify=False,
+            seed=limits.seed,
+            workers=limits.workers,
+            stop=run.stop,
+        )
+        found = StageFile(
+            result.model,
+            known.segment,
+            self.rules.needs(result.model),
+            _extra_macs(result.report.values),
+        )
+        bits = self.rules.bits
+        now, then = found.needs.total(bits), known.needs.total(bits)
+        fits = budget is not None and now <= budget
+        if now < then or (fits and (then > (budget or 0) or found.extra_macs <= known.extra_macs)):
+            self.files[stage] = found
+
+
+_FULL_STEPS = 24
+"""Steps of a stage that are looked at for a group that might be computed in pieces."""
+
+_PIECES = 2_000
+"""Bytes that a group needs in any case for its pieces: an estimate, from below."""
+
+_IMPOSSIBLE = 1 << 60
+
+
+def _extra_macs(report: OptimizeReport) -> int:
+    return sum(section.extra_macs for section in (report.tiling, report.remat) if section is not None)
+
+
+def _step_bytes(graph: Graph, op: int) -> int:
+    """Return bytes that any order needs at an op: what it reads and makes, or the larger where they may share bytes."""
+    one, tensors = graph.ops[op], graph.tensors
+    read = sum(aligned(tensors[tensor].size) for tensor in dict.fromkeys(one.inputs))
+    made = sum(aligned(tensors[tensor].size) for tensor in one.outputs)
+    return (max(read, made) if one.views or one.in_place else read + made) + one.workspace

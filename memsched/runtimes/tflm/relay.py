@@ -1,0 +1,171 @@
+"""What TensorFlow Lite Micro takes of a block of memory in which several files are executed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memsched.errors import InternalError, ModelError
+from memsched.formats.module import Module
+from memsched.formats.segment import Segment
+from memsched.formats.staging import describe
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.formats.tflite.reader import TfliteNative
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.package import TFLM
+from memsched.runtimes.runtime import ArenaNeeds, RelayRun
+from memsched.runtimes.tflm.limits import refusals
+from memsched.runtimes.tflm.persistent import estimates, least_kept, tail_in_wheel, unknown_kernels
+from memsched.runtimes.tflm.plan import inline_bodies, kernel_scratch, predict
+from memsched.runtimes.tflm.resolver import resolver
+from memsched.runtimes.values import Verification
+
+__all__ = ["TflmRelay"]
+
+_STATES: Final = frozenset(
+    {"ASSIGN_VARIABLE", "CALL_ONCE", "CUSTOM:CIRCULAR_BUFFER", "CUSTOM:SignalDelay", "CUSTOM:SignalFramer"}
+    | {"CUSTOM:SignalOverlapAdd", "CUSTOM:SignalStacker", "CUSTOM:SignalFilterBankSpectralSubtraction", "VAR_HANDLE"}
+)
+"""Operators with a state of their own (the sources in signal/micro/kernels, and circular_buffer.cc)."""
+
+_SESSION: Final = "memsched.runtimes.tflm.relay_session:run"
+_RUNS: Final = 3
+_SECONDS: Final = 600.0
+_LEAST_ARENA: Final = 1 << 16
+_REASON_CHARACTERS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class TflmRelay:
+    """The rules of `memsched.runtimes.runtime.RelayRules` for TensorFlow Lite Micro."""
+
+    bits: int
+
+    def check(self, module: Module) -> None:
+        """Check that ``module`` can be executed in stages; see `RelayRules.check`."""
+        model = _native(module)
+        reason = _state(model) or _output(model) or _unfit(model)
+        if reason:
+            raise ModelError(f"{describe(module.path)} cannot be cut into stages: {reason}")
+
+    def needs(self, data: bytes) -> ArenaNeeds:
+        """Return what the arena of a file must hold."""
+        model = parse(data)
+        found = estimates(model)
+        return ArenaNeeds(
+            predict(model, kernel_scratch(model)).head,
+            {bits: one.persistent for bits, one in found.items()},
+            {bits: one.planning for bits, one in found.items()},
+        )
+
+    def least_kept(self, module: Module) -> tuple[int, ...]:
+        """Return per op of the main graph bytes that its stage keeps for it, or more."""
+        native = module.native
+        model = _native(module)
+        kept = [least_kept(subgraph, self.bits) for subgraph in model.subgraphs]
+        found = []
+        for number in native.mappings[0].operators:
+            bodies = inline_bodies(model.subgraphs[0].operators[number])
+            found.append(kept[0][number] + sum(sum(kept[body]) for body in bodies))
+        return tuple(found)
+
+    def execute(
+        self, module: Module, whole: bytes, segments: Sequence[Segment], files: Sequence[bytes], *, seed: int
+    ) -> RelayRun:
+        """Run a model and its stages; see `RelayRules.execute`."""
+        runtime = TFLM.require()
+        names = [tensor.name for tensor in module.graphs[0].tensors]
+        request = {
+            "whole": whole,
+            "stages": list(files),
+            "runs": _RUNS,
+            "seed": seed,
+            "inputs": [names[tensor] for tensor in module.graphs[0].inputs],
+            "outputs": [names[tensor] for tensor in module.graphs[0].outputs],
+            "reads": [list(one.inputs) for one in segments],
+            "makes": [list(one.outputs) for one in segments],
+            "arena": _LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files)),
+        }
+        result = run_in_child(_SESSION, request, _SECONDS)
+        if not result.ok:
+            said = " ".join(result.stderr.split())[-_REASON_CHARACTERS:]
+            reason = f"{result.reason}{': ' if said else ''}{said}"
+            return RelayRun(Verification(runtime, 0, None, None, None, None, None, reason))
+        return _judged(runtime, result.value, [parse(data) for data in files])
+
+    def resolver_calls(self, files: Sequence[bytes]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the calls that register the operators of all files, and the custom operators that it does not have."""
+        calls: dict[str, None] = {}
+        custom: dict[str, None] = {}
+        for data in files:
+            one = resolver(parse(data))
+            calls.update(dict.fromkeys(call for call in one.calls if not call.startswith("AddCustom(")))
+            custom.update(dict.fromkeys(one.custom))
+        return tuple(sorted(calls)), tuple(sorted(custom))
+
+
+def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) -> RelayRun:
+    equal = bool(found["equal"]) and bool(found["twice_equal"])
+    reason = None if equal else f"outputs differ by up to {found['max_abs_error']:g}"
+    if found["equal"] and not equal:
+        reason = "the second run on an input gives other outputs than the first"
+    verification = Verification(
+        runtime=runtime,
+        runs=_RUNS,
+        outputs_equal=equal,
+        max_abs_error=found["max_abs_error"],
+        measured_peak_before_bytes=sum(found["arenas"][0]),
+        measured_peak_after_bytes=max(head + tail for head, tail in found["arenas"][1:]),
+        executed_order_matches=None,
+        reason=reason,
+        relative_error=found["relative_error"],
+        outputs_vary=found["vary"],
+    )
+    arenas = []
+    for model, (head, tail) in zip(files, found["arenas"][1:], strict=True):
+        expected = predict(model, kernel_scratch(model)).head, tail_in_wheel(model)
+        arenas.append((head, (head, tail) == expected))
+    return RelayRun(verification, bool(found["twice_equal"]), tuple(arenas))
+
+
+def _native(module: Module) -> FileModel:
+    native = module.native
+    if not isinstance(native, TfliteNative):
+        raise InternalError("only a file for TensorFlow Lite Micro is executed in one block of memory")
+    return native.model
+
+
+def _state(model: FileModel) -> str:
+    """Return what outlives an inference, as nothing of a stage does; "" where there is nothing."""
+    lost = "keeps a state from one inference to the next, which is lost when its stage is allocated anew"
+    for subgraph in model.subgraphs:
+        for tensor in subgraph.tensors:
+            if tensor.variable:
+                return f"variable '{tensor.name}' {lost}"
+        for operator in subgraph.operators:
+            if operator.type in _STATES:
+                return f"an operator {operator.type.removeprefix('CUSTOM:')} {lost}"
+    return ""
+
+
+def _output(model: FileModel) -> str:
+    """Return why an output cannot be handed out by a stage; "" where all can."""
+    main = model.subgraphs[0]
+    for number in main.outputs:
+        if main.tensors[number].has_data:
+            return f"its output '{main.tensors[number].name}' is a constant"
+        if main.outputs.count(number) > 1:
+            return f"it hands out '{main.tensors[number].name}' twice"
+    return ""
+
+
+def _unfit(model: FileModel) -> str:
+    """Return why TFLM does not execute it, or why its arena is not known; "" for neither."""
+    if found := refusals(model):
+        return f"TensorFlow Lite Micro refuses {found[0].type} '{found[0].name}': {found[0].reason}"
+    if lacking := resolver(model).unsupported:
+        return f"TensorFlow Lite Micro does not have {', '.join(lacking)}"
+    if unknown := unknown_kernels(model):
+        return f"what the kernels of {', '.join(unknown)} keep is not known"
+    return ""

@@ -1,0 +1,132 @@
+"""Stages run one after the other in TensorFlow Lite Micro against the whole model: the child process's side.
+
+As in firmware every stage gets an interpreter of its own for every inference, and its arena is of no more use when it
+has run. A check that fails in TFLM aborts this process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["run"]
+
+_INVOKES: Final = 2
+"""Runs in a row on one input."""
+
+_ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the model "whole", then its "stages", on "runs" inputs drawn with "seed", each twice in a row.
+
+    Args:
+        request: Also "inputs" and "outputs": names of the model's; "reads" and "makes": per stage those of its inputs
+            and outputs; "arena": bytes for each interpreter.
+
+    Returns:
+        "equal", "max_abs_error", "relative_error"; "vary" (the model's outputs vary from input to input; None for a
+        single one), "twice_equal" (both runs on an input give the same outputs); "arenas": head and tail of the whole
+        model and of each stage, bytes.
+    """
+    import numpy as np
+
+    from memsched.runtimes.compare import compare, relative_error, vary
+    from memsched.runtimes.inputs import DRAWS
+
+    whole = _opened(request["whole"], request["arena"])
+    details = [whole.get_input_details(number) for number in range(len(request["inputs"]))]
+    for draw in DRAWS:
+        drawn = [_values(details, request["seed"], number, draw) for number in range(request["runs"])]
+        expected = [_whole(whole, values, request) for values in drawn for _ in range(_INVOKES)]
+        varies = vary(expected[::_INVOKES]) if request["runs"] > 1 else None
+        if varies is not False:
+            break
+    arenas = [_allocated(whole)]
+    found = [_in_stages(values, request, arenas) for values in drawn for _ in range(_INVOKES)]
+    flat = [output for outputs in expected for output in outputs]
+    others = [output for outputs in found for output in outputs]
+    equal, error = compare(flat, others)
+    twice = all(
+        np.array_equal(one, other)
+        for first, second in zip(found[::_INVOKES], found[1::_INVOKES], strict=True)
+        for one, other in zip(first, second, strict=True)
+    )
+    return {
+        "equal": equal,
+        "max_abs_error": error,
+        "relative_error": relative_error(flat, others),
+        "vary": varies,
+        "twice_equal": twice,
+        "arenas": arenas,
+    }
+
+
+def _opened(model: bytes, arena: int) -> Any:
+    from tflite_micro.python.tflite_micro import runtime
+
+    return runtime.Interpreter.from_bytes(model, arena_size=arena)
+
+
+def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: Any) -> list[Any]:
+    import numpy as np
+
+    from memsched.runtimes.inputs import random_values
+
+    rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
+    return [
+        random_values(
+            one["dtype"],
+            one["shape"],
+            rng,
+            full_range=len(one["quantization_parameters"]["scales"]) > 0,
+            draw=draw,
+        )
+        for one in details
+    ]
+
+
+def _whole(interpreter: Any, values: Sequence[Any], request: Mapping[str, Any]) -> list[Any]:
+    return _executed(interpreter, values, len(request["outputs"]))
+
+
+def _executed(interpreter: Any, values: Sequence[Any], outputs: int) -> list[Any]:
+    import numpy as np
+
+    for number, value in enumerate(values):
+        interpreter.set_input(value, number)
+    interpreter.invoke()
+    return [np.array(interpreter.get_output(number)) for number in range(outputs)]
+
+
+def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[tuple[int, int]]) -> list[Any]:
+    there = dict(zip(request["inputs"], values, strict=True))
+    measured = len(arenas) == 1
+    for model, reads, makes in zip(request["stages"], request["reads"], request["makes"], strict=True):
+        interpreter = _opened(model, request["arena"])
+        made = _executed(interpreter, [there[name] for name in reads], len(makes))
+        there.update(zip(makes, made, strict=True))
+        if measured:
+            arenas.append(_allocated(interpreter))
+        del interpreter
+    return [there[name] for name in request["outputs"]]
+
+
+def _allocated(interpreter: Any) -> tuple[int, int]:
+    """Return head and tail of an interpreter's arena, which TFLM writes to standard error."""
+    kept = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        try:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            interpreter.print_allocations()
+        finally:
+            for number, old in enumerate(kept, 1):
+                os.dup2(old, number)
+                os.close(old)
+        log.seek(0)
+        parts = {name: int(size) for name, size in _ALLOCATED.findall(log.read().decode("utf-8", "replace"))}
+    return parts["head"], parts["tail"]
