@@ -56,6 +56,6 @@ def test_loops_compute_what_the_layers_do() -> None:
         if not known[data].refused and not same_outputs(known[data], one)
     ]
     ran = sum(not one.refused for one in known.values())
-    assert ran > 60, [one.log for one in known.values() if one.refused][:3]
-    assert not wrong, (len(wrong), len(files), looped[wrong[0]].log)
+    assert ran > 60, [one.words for one in known.values() if one.refused][:3]
+    assert not wrong, (len(wrong), len(files), looped[wrong[0]].words)
     assert len(files) > 160, reasons
