@@ -9,8 +9,8 @@ MemoriaNova, section 3.2 and Algorithm 1, iteratively. A state is the set of exe
   executed ops, and both max(cost, rest) and cost + rest only grow with the cost so far.
 - *Memoised parsing* (3.2.2): the ready tasks of a state, what each costs and where it leads are found once.
 
-``plain`` is that and no more. It expands a state again whenever it is reached at less cost, and then everything after
-it, although 3.2.3 counts each serial subgraph once. So by default
+``plain`` runs exactly this. It expands a state again whenever it is reached at less cost, and then everything after it,
+although 3.2.3 counts each serial subgraph once. So by default
 
 - the graph is cut at the tasks that every other one precedes or follows, and the parts are searched apart;
 - for the peak a path ends where it cannot beat the best order known;
@@ -49,7 +49,7 @@ class BacktrackResult:
     Attributes:
         order: The best order of the tasks found; the given one where none is better.
         cost: Of ``order``, bytes: its peak, or the sum of the footprints of all its ops' steps.
-        complete: Whether the search ended by itself: no order costs less, or ``cost`` is within the given bound.
+        complete: Whether the search finished: no order costs less, or ``cost`` is within the given bound.
         states: States expanded, one again whenever it was reached at less cost.
         distinct: Different states among them.
     """
@@ -86,12 +86,12 @@ def search(
             those orders only that execute each task at one go.
         start: A known order of the tasks; by default their numbering.
         lower_bound: With "peak": an order that needs no more than this, bytes, is good enough.
-        plain: Nothing that the paper does not have; tasks are tried in the order of their numbers.
+        plain: Run the paper's algorithm without additions; tasks are tried in the order of their numbers.
         max_states: Stop after so many expansions.
         max_marked: Stop when so many states are marked: about 200 bytes each.
         max_parsed: States whose parsing is kept, about 1 KB each; the others are parsed whenever they are met.
-        stop: Asked every 64 states; True ends the search.
-        on_order: Told each better order of all tasks.
+        stop: Polled every 64 states; True ends the search.
+        on_order: Called with each better order of all tasks.
     """
     begin = tuple(range(len(tasks)) if start is None else start)
     parts = [(tasks, range(len(tasks)))] if plain else split(tasks)
@@ -246,7 +246,7 @@ class _PartSearch:
         self.complete = not ended
 
     def _follow(self, task: int, marks: dict[int, tuple[int, int]]) -> tuple[int, ...]:
-        """Return the order that begins with ``task`` and goes on as is marked."""
+        """Return the order that begins with ``task`` and continues along the marks."""
         order, state = [task], 1 << task
         while state != self._full:
             order.append(marks[state][1])

@@ -16,7 +16,7 @@ NECESSARY = "tensors that are live during one step in every order"
 
 
 def largest_step(storage: Storage) -> int:
-    """Return the largest footprint that a single op has whatever runs before it, bytes; linear time.
+    """Return the largest footprint, bytes, that a single op has in every order; linear time.
 
     The trivial bound: an op's own reads, outputs and workspace are live in it, and so is what is always live.
     """

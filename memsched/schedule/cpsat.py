@@ -1,8 +1,8 @@
 """CP-SAT on the integer program of `formulation`: for what the exact search cannot finish.
 
 One worker searches. On the fused networks of "Iterative Graph Optimization" it is faster than two, and what it finds
-depends on the seed alone unless the time limit cuts it short, so that the same input gives the same order whatever
-`Limits.workers` says.
+depends on the seed alone unless the time limit cuts it short, so that the same input gives the same order for any
+`Limits.workers`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def solve(
     Args:
         tasks: What to order; parts (`contraction.restrict`) too.
         run: The time limit covers building the model; ``stop`` is asked about 20 times a second, and ends the search
-            with what it has; ``workers`` is not used (see the module). Told of each better order, from another thread.
+            with what it has; ``workers`` is not used (see the module). Called with each better order, from another
+            thread.
         hint: A known order; the result is never worse, and is this order when it is optimal.
         lower_bound: Bytes: an order that needs no more than this is good enough and counts as optimal.
         upper_bound: Orders with a larger peak are of no interest, bytes.
@@ -127,7 +128,7 @@ def _peak(tasks: Tasks, order: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _SolverAnswer:
-    """CP-SAT's own words; ``peak`` is 0 without an order."""
+    """CP-SAT's own result; ``peak`` is 0 without an order."""
 
     order: tuple[int, ...] | None
     peak: int

@@ -42,7 +42,7 @@ class ExactResult:
         order: An optimal order of the tasks; None when the search was stopped, or proved that none is better than
             the given upper bound.
         lower_bound: Bytes that every order needs; the optimum when the search was not stopped.
-        complete: Whether the search ended by itself, so that ``lower_bound`` is the optimum (or the upper bound).
+        complete: Whether the search finished, so that ``lower_bound`` is the optimum (or the upper bound).
         states: Downsets expanded in both directions.
     """
 
@@ -69,8 +69,8 @@ def search(
             optimal.
         upper_bound: The peak of a known order, bytes: the search ends when nothing below it is left.
         max_states: Stop after so many states in total.
-        stop: Asked every 64 states; True ends the search.
-        on_bound: Told each proven lower bound.
+        stop: Polled every 64 states; True ends the search.
+        on_bound: Called with each proven lower bound.
     """
     forward = _ThresholdSearch(_forward_moves(tasks), tasks.initial)
     backward = _ThresholdSearch(_backward_moves(tasks), _final_residue(tasks))

@@ -51,7 +51,7 @@ def partition(
             cut into equal shares: the naive partition of "Iterative Graph Optimization", Table V.
         epsilon: By what fraction a stage's number of tasks may be off the equal share.
         order: A topological order to begin with; without it, the better of two cheap ones.
-        stop: Asked now and then; True leaves the cut as it is by then.
+        stop: Polled now and then; True leaves the cut as it is by then.
 
     Raises:
         UsageError: Fewer than one part, or a negative ``epsilon``.

@@ -60,7 +60,7 @@ class PartitionReport:
         cut: Bytes live across the boundaries between them, summed.
         attempts: Partitions tried.
         states: Downsets expanded in all attempts.
-        complete: Whether every attempt ended by itself.
+        complete: Whether every attempt finished.
     """
 
     peak: int
@@ -95,8 +95,8 @@ def solve_partitioned(
             partition is tried alone.
         max_states: Downsets that the search of one stage may expand.
         seed: As of `partition`.
-        stop: Asked often; True ends the search with the best order so far.
-        on_order: Told each better order and its peak, bytes.
+        stop: Polled often; True ends the search with the best order so far.
+        on_order: Called with each better order and its peak, bytes.
 
     Raises:
         UsageError: ``parts`` is neither "auto" nor a number of 1 or more.

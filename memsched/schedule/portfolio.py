@@ -57,13 +57,13 @@ def schedule_graph(
 
     Args:
         graph: Valid, with the target's rules applied.
-        run: When to end, with the best order so far, and who is told about each new stage, order and bound.
+        run: Says when to end, with the best order so far, and receives each new stage, order and bound.
         solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" the integer program
             (`formulation`) on the fused graph alone, "backtrack" MemoriaNova's BTSearch on it alone, "greedy" the
             best cheap order, "file" the file's own.
         storage: What `Storage.of(graph)` gives, where the caller has it already.
         partitions: Stages to cut the fused graph into ("Iterative Graph Optimization", Algorithm 2) instead of
-            searching it whole; 1 never cuts, "auto" where a proof is not had at once.
+            searching it whole; 1 never cuts, "auto" cuts where no proof is found quickly.
 
     Raises:
         UsageError: ``solver`` has no such name, or ``partitions`` is less than 1.

@@ -52,7 +52,7 @@ class Incumbent:
 
 @dataclass(frozen=True, slots=True)
 class RefineSearch:
-    """What a search works on and whom it tells.
+    """What a search works on and its callbacks.
 
     Attributes:
         run: Of all methods together.
@@ -80,8 +80,8 @@ def run(
     """Improve ``best`` and the bound until they meet, the time is up or every method has ended.
 
     Args:
-        partitions: The paper's partitioning into so many stages and nothing else; 1: never partition; "auto": where
-            a proof is not had at once, into as many as the tasks suggest.
+        partitions: The paper's partitioning into so many stages and nothing else; 1: never partition; "auto": where no
+            proof is found quickly, into a number derived from that of the tasks.
     """
     parts = split(search.tasks)
     state = _SegmentOrders(search, parts, best, lower_bound)

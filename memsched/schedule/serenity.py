@@ -76,7 +76,7 @@ def serenity(
         tasks: What to order.
         states_per_step: Downsets of one size that are too many: the paper's time limit per step.
         max_states: Downsets expanded in all.
-        stop: Asked every 64 downsets; True ends the search.
+        stop: Polled every 64 downsets; True ends the search.
     """
     order: list[int] = []
     budgets: list[BudgetStep] = []

@@ -43,8 +43,8 @@ def improve(
         order: A topological order of all tasks.
         lower_bound: Bytes below which nothing need be tried.
         states_per_window: Downsets that the search of one window may expand.
-        stop: Asked often; True ends the search with the best order so far.
-        on_peak: Told each smaller peak, bytes.
+        stop: Polled often; True ends the search with the best order so far.
+        on_peak: Called with each smaller peak, bytes.
     """
     state = _Improver(tasks, order, lower_bound, states_per_window, stop)
     while state.peak > lower_bound and not stop():
