@@ -1,4 +1,4 @@
-"""What no packing can be lower than, from what is in use at one time."""
+"""Lower bounds on the height of a packing, from the bytes in use at one time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["live_bound", "lower_bound"]
 
 
 def lower_bound(blocks: Sequence[Block]) -> tuple[int, str]:
-    """Return a number of bytes that no packing of ``blocks`` is lower than, and why, in words."""
+    """Return a lower bound on the height of a packing of ``blocks``, bytes, and its proof in words."""
     largest = max([block.size + (block.offset or 0) for block in blocks], default=0)
     live = live_bound(blocks)
     return (live, "bytes in use at once") if live >= largest else (largest, "the end of one block")

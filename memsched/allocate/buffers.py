@@ -88,7 +88,7 @@ def buffers(graph: Graph, schedule: Schedule, storage: Storage | None = None) ->
 
     Members of an in-place chain with lifetimes [a, b] and [b, c] are one buffer [a, c]. A tensor that consists of
     several buffers (a concatenation of part views) is in the one that holds its own part, if it has any. What costs
-    nothing (external tensors, zero sizes, inputs that nobody reads) needs no address. In linear time.
+    nothing (external tensors, zero sizes, inputs that no op reads) needs no address. In linear time.
 
     Raises:
         GraphError: The views of ``graph`` contradict each other: no addresses fit them.

@@ -45,7 +45,7 @@ def fit(
     conflicts: int,
     run: Run,
 ) -> CpSatPacking:
-    """Return addresses within ``capacity`` bytes, or that there are none.
+    """Return addresses within ``capacity`` bytes, or report that none exist.
 
     Args:
         unit: Bytes of which all positions are multiples in some lowest packing.

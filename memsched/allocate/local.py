@@ -32,7 +32,7 @@ def improve(
         planner: Has run, with orders: its blocks are few enough.
         goal: Bytes at which the search ends.
         effort: Neighbours that may be looked at, over all orders tried; a million take a second or less.
-        stop: Asked for every order tried.
+        stop: Polled for every order tried.
     """
     height, offsets, _ = min(planner.found, key=lambda one: one[0])
     ranked = sorted((found for found in planner.found if found[2] in planner.orders), key=lambda one: one[0])

@@ -35,7 +35,7 @@ def pack(
     """Return addresses for ``blocks``, as low as can be found, with what is proven about the height.
 
     Args:
-        run: When to end, with the lowest packing so far, and who is told of the lowest height; None, like no rounds,
+        run: When to end, with the lowest packing so far; receives each lower height. None, like no rounds,
             for greedy planning and a short local search only.
         capacity: Bytes that the packing should fit into. The result is "infeasible" where it is proven that nothing
             does; where nothing was found in time, it is the lowest packing found, which is higher than this.

@@ -30,7 +30,7 @@ class Shelf:
             self._buckets[bucket].append(block)
 
     def find(self, block: int) -> int | None:
-        """Return the lowest address at which a block meets nothing; None when there is none."""
+        """Return the lowest address at which a block overlaps no other; None when there is none."""
         wanted = self._blocks[block]
         taken: list[tuple[int, int]] = []
         for other in dict.fromkeys([other for bucket in self._near(block) for other in self._buckets[bucket]]):

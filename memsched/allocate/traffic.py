@@ -80,7 +80,8 @@ def _bytes_shown(
             result[buffer] = min(result.get(buffer, 0) + moved, storage.sizes[buffer])
     for buffer in buffers:
         result.setdefault(buffer, storage.sizes[buffer])
-    # A slice of a concatenation shows less than all of it; which pieces is not said, so the first ones count.
+    # A slice of a concatenation shows less than all of it; the graph does not say which pieces, so the first ones
+    # count.
     for buffer, moved in result.items():
         result[buffer] = min(moved, left)
         left -= result[buffer]
