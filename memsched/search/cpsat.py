@@ -42,7 +42,7 @@ def run(
     """Solve ``model`` and return the status; end with the best solution so far when ``stop`` says so.
 
     Args:
-        callback: A `CpSolverSolutionCallback` that is told of solutions.
+        callback: A `CpSolverSolutionCallback` that receives solutions.
 
     Raises:
         InternalError: CP-SAT does not accept the model.

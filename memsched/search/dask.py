@@ -35,7 +35,7 @@ def connect(address: str) -> Iterator[Client]:
         raise RuntimeUnavailableError(
             "--dask needs dask.distributed, which is not installed: pip install 'memsched[dask]'"
         ) from None
-    # What dask says of lost workers is no business of a table's; what it means for a model is said there.
+    # Dask's log of lost workers would disturb the table, which reports the effect on each model itself.
     for name in (*_TALKATIVE, *list(logging.root.manager.loggerDict)):
         if name.partition(".")[0] in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)

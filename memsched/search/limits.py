@@ -19,7 +19,7 @@ class Limits:
         time_limit: Seconds for the whole search; None for no limit.
         effort: Work for the whole search, about as much as an idle machine does in so many seconds; None for no limit.
             It is counted, not timed: what a search ends with is the same on every machine, however busy.
-        seed: Of whatever is random.
+        seed: Seed of all random choices.
         workers: Processes that may search independent parts.
         rounds: Rounds of growing effort that a search may go through without finding anything; None: until the time
             is up; 0: only what is quick, without an exact search. Where it ends a search before the time does, the

@@ -80,16 +80,16 @@ class MemoryWatch:
         return self.exceeded
 
     def search_ended(self) -> None:
-        """From here on the limit does not hold: what was found is verified and written."""
+        """Lift the limit: the result is being verified and written."""
         self._end.set()
 
     def error(self) -> MemoryLimitError:
-        """Return what to say where there is no result."""
+        """Return the error for a run without a result."""
         held, limit = format_size(self._most), format_size(self.limit or 0)
         return MemoryLimitError(f"{held} of memory were in use, more than --memory-limit {limit}; nothing was written")
 
     def said(self, interrupted: bool) -> str | None:
-        """Return what to say of a result: None unless the limit, and no person, ended its search."""
+        """Return a note for the result; None unless the limit, and no person, ended its search."""
         if not self.exceeded or interrupted:
             return None
         return f"--memory-limit {format_size(self.limit or 0)} ended the search: this is the best found so far"
@@ -177,7 +177,7 @@ def memory_limited(
 
     Args:
         limit: Bytes; None for none.
-        last_words: Told the error when this process has to be ended at once, and then it is; by default it is printed.
+        last_words: Called with the error just before this process is ended at once; by default prints it.
 
     Raises:
         UsageError: This system does not say how much memory a process holds.

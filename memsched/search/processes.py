@@ -1,4 +1,4 @@
-"""Python processes of our own: how one is started, and how one that ended without a word died."""
+"""Starting Python child processes, and reporting how one that gave no answer died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search under way, as one value: what it may spend, since when, who may end it, and who is told how far it is."""
+"""A search under way, as one value: its limits, its start, its stop function and its progress callback."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _nobody(_: Progress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A search that has begun. It is handed down whole; who gives a part of it away says so with `within`.
+    """A search that has begun. Callers pass it down whole, or a share of it with `within`.
 
     Attributes:
         limits: Of the whole run, or of the part of it that may be taken.
         started: When its time limit began, on ``clock``; by default now.
-        stop: Asked often; True ends the search with the best so far.
-        on_progress: Told of stages, of better results and of bounds.
+        stop: Polled often; True ends the search with the best so far.
+        on_progress: Called with stages, better results and bounds.
         clock: Seconds, as of `time.monotonic`.
     """
 
@@ -52,7 +52,7 @@ class Run:
         stop: Callable[[], bool] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Run:
-        """Return a run of which a caller may have said nothing but its limits."""
+        """Return ``run``, or a new run with the limits alone."""
         return Run(limits, _now() if started is None else started, stop or _never, on_progress or _nobody)
 
     def deadline(self) -> float:
@@ -85,7 +85,7 @@ class Run:
         return dataclasses.replace(self, limits=limits, started=self.clock())
 
     def quiet(self) -> Run:
-        """Return the same run, of which nobody is told."""
+        """Return the same run without a progress callback."""
         return dataclasses.replace(self, on_progress=_nobody)
 
     def until(self, share: float) -> Run:

@@ -41,7 +41,7 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
 
 
 def _end_with_parent() -> None:
-    # One that was killed tells its workers nothing, and they would wait for work for ever.
+    # A killed parent sends its workers no message, and they would wait for work for ever.
     parent = parent_process()
     if parent is not None:
         parent.join()
