@@ -35,7 +35,7 @@ class Transfer:
     """A part of a tensor that devices need and do not hold.
 
     Attributes:
-        source: The device that sends it; -1 for whoever gives the network its inputs.
+        source: The device that sends it; -1 for the source of the network's inputs.
         targets: Devices that receive it; several in one broadcast.
         size: Bytes, once, however many receive it.
     """
@@ -82,8 +82,7 @@ class Distribution:
         results: Transfers after the last step that bring every output of the network to device ``home``.
         home: The device that has the outputs in the end.
         latency: Seconds that the cluster's model predicts.
-        lower_bound: No plan of the space searched, in the orders that were tried, is faster by that model, seconds; 0
-            where nothing is known.
+        lower_bound: Lower bound in seconds on that latency, over the searched plans and orders; 0 where none is known.
         memory: Per device, the most bytes that it holds at any time: its part of the weights, pieces of tensors that
             are still needed, and what it computes.
         method: What found it.

@@ -6,8 +6,8 @@ by views, in-place writes, workspaces and variables:
 - A *buffer* is bytes of its own. A tensor that is a view lies in the buffers of the tensors that it shows, every
   other tensor has one buffer. A buffer's users are the ops that read any tensor in it.
 - A buffer is live from the step of its creator to the step of its last user, both included; graph inputs from before
-  step 0 and only if something reads them; graph outputs and variables to the end. One that nobody reads is live in
-  its creator's step only.
+  step 0 and only if something reads them; graph outputs and variables to the end. One that no op reads is live in its
+  creator's step only.
 - The *footprint* of a step is the size of the buffers live in it plus the op's workspace. A buffer that the op writes
   in place of a dying one of equal size is counted once.
 - The *residue* after a step is the size of the buffers still needed after it.

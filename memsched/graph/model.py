@@ -57,9 +57,9 @@ class Tensor:
     stated: tuple[int | str, ...] | None = None
 
     def shape_in_file(self) -> tuple[int | str, ...] | None:
-        """Return the shape that whoever has the file alone can rely on; None where it says nothing of an axis.
+        """Return the shape that the file alone guarantees; None where it leaves an axis open.
 
-        Two tensors of one such shape have equal shapes whatever sizes an inference has.
+        Two tensors of one such shape have equal shapes in every inference.
         """
         if self.stated is None:
             return self.shape

@@ -35,7 +35,7 @@ class Block:
         parts: The bytes in use and when; a block without gaps in its lifetime has one.
         alignment: Its address is a multiple of this. Sizes are not rounded: who wants that rounds them.
         offset: The address that it must have; None when it is free.
-        hint: An address to try first; it binds nobody.
+        hint: An address to try first, without obligation.
     """
 
     size: int

@@ -64,7 +64,7 @@ class Network:
 
     Attributes:
         constants: Size of each constant, bytes.
-        together: Groups of layers that no stage boundary may separate whatever is asked (readers of one state).
+        together: Groups of layers that no stage boundary may ever separate (readers of one state).
     """
 
     name: str
