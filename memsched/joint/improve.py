@@ -70,14 +70,14 @@ def improve(
     """Return an order and addresses with neither a larger peak nor a larger arena than the given ones.
 
     At once where the arena equals the bytes live at once in the order, or the buffers are too many. The result is
-    repeatable, whatever the machine, unless the time limit cuts it short.
+    repeatable, on any machine, unless the time limit cuts it short.
 
     Args:
         graph: With the target's rules applied.
         storage: Of ``graph``.
         schedule: The order to start from; the limit of the peak.
         allocation: Its addresses.
-        run: When to end, with the best so far, and who is told of each smaller arena.
+        run: Says when to end, with the best so far, and receives each smaller arena.
         alignment: Of offsets and sizes, bytes.
         reorder: False: the order and its in-place choices stay, and only its addresses are looked for.
     """
@@ -186,7 +186,7 @@ class _JointSearch:
                 continue
             current, layout = candidate, following
             taken = self._take(layout, layout.offsets, layout.method, "other orders")
-            # All of the gap at one go is often had; where it is not, half or a quarter of it is.
+            # Closing the whole gap at once often works; otherwise half or a quarter of it does.
             gap = self.allocation.arena - layout.bound
             capacity = layout.bound + int(_GAP_KEPT[tried % len(_GAP_KEPT)] * gap)
             tried += 1
