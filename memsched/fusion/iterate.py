@@ -61,7 +61,7 @@ def fuse(
         work_limit: Effort in elementary steps (two to three million a second), so that the result does not depend on
             the machine's speed.
         reachability_limit: On graphs of more ops than this, reachability is judged by direct edges alone.
-        stop: Asked often; True leaves it at the fusions so far.
+        stop: Polled often; True ends with the fusions so far.
     """
     graph = Quotient(storage, reachability_limit, work_limit, stop)
     counts = _fuse_all(graph, max_members)

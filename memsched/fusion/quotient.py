@@ -71,7 +71,7 @@ class Quotient:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the effort allowed has been spent, or the user wants no more of it."""
+        """Whether the permitted effort has been spent, or the caller asked to stop."""
         return self.work > self.budget or self._stop()
 
     def tasks(self) -> list[int]:
