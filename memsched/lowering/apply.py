@@ -1,6 +1,6 @@
 """A target's rules laid on a graph: which tensors share bytes, who owns the inputs, what ops need beside their outputs.
 
-A target only permits. Whatever its file says, nothing here lets two values that are needed share bytes.
+A target only permits. No target file can make two live values share bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tensors may lie in the same bytes under a target's rules, and the conditions that hold whatever they say."""
+"""Which tensors may lie in the same bytes under a target's rules, and the conditions that no rule can lift."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Sharing:
         return self._read_once(op, rule, source) and (not rule.sole_reader or self._sole_reader(source))
 
     def _read_once(self, op: Op, rule: InPlaceRule, source: int) -> bool:
-        """Whether overwriting ``source`` element by element spoils nothing that the op still reads."""
+        """Whether ``source`` can be overwritten element by element without losing values that the op still reads."""
         same = [tensor for tensor in op.inputs if self._block[tensor] == self._block[source]]
         if len(same) == 1:
             return True
