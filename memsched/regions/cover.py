@@ -1,4 +1,4 @@
-"""How a part of a tensor is put together from the parts of it that are at hand."""
+"""How a part of a tensor is assembled from the parts that already exist."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From an op of either format to a description of what each part of its output needs.
 
 The rules per operator lie in `windows`, `movement` and `values`, the words they use in `rules`. An operator without a
-rule is refused: nothing is known of it.
+rule is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def has_windows(graph: Graph) -> bool:
 
 
 def describe(graph: Graph, op: int) -> Geometry | Refusal:
-    """Return what the output of op ``op`` needs of its inputs and constants, or why it is not known."""
+    """Return which parts of its inputs and constants the output of op ``op`` needs, or why that is unknown."""
     rule = _RULES.get(graph.ops[op].type)
     name = graph.ops[op].name
     if rule is None:
@@ -67,7 +67,7 @@ def describe(graph: Graph, op: int) -> Geometry | Refusal:
 
 
 def _check_lengths(geometry: Geometry) -> None:
-    """Refuse an output whose lengths do not follow from its operands': one of the two is not what the rule thinks."""
+    """Refuse an output whose lengths contradict those of its operands: the rule does not fit one of them."""
     for position, maps in geometry.operands.items():
         for axis, one in enumerate(maps):
             if one.output >= 0:

@@ -1,4 +1,4 @@
-"""Ops that move elements without computing on them, and resampling, in the words of `rules`."""
+"""Rules, as `rules` defines them, for resampling and for ops that move elements without computing."""
 
 from __future__ import annotations
 

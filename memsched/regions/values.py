@@ -40,7 +40,7 @@ def _elementwise(layer: ShapedOp) -> Geometry:
 
 
 def _unary(layer: ShapedOp) -> Geometry:
-    """One data input; whatever else the op reads is a scalar that says how it works."""
+    """One data input; every other input is a scalar that configures the op."""
     if layer.data != layer.output:
         raise RefusedError("its output has another shape than its input")
     operands: Operands = {0: tuple(same(len(layer.data)))}
