@@ -21,7 +21,7 @@ __all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedSchedule:
-    """A sequence of executions with what becomes of their outputs.
+    """A sequence of executions, and when their outputs are dropped.
 
     Attributes:
         sequence: Indices of ops; each op at least once.
@@ -113,7 +113,7 @@ def memory(graph: Graph, schedule: AnnotatedSchedule, storage: Storage | None = 
     """Return what ``schedule`` holds during each execution, by executing it.
 
     Args:
-        storage: That of ``graph``, where it is at hand.
+        storage: That of ``graph``, if the caller has it.
     """
     storage = storage or Storage.of(graph)
     blocks = _blocks(graph, storage, schedule.sequence)
@@ -138,7 +138,7 @@ class _ValueBlocks:
         reads: Per execution the blocks that it reads, each once.
         values: Per execution the blocks that its outputs lie in.
         takes: Per execution the pairs (created buffer, read block) that in-place execution may merge.
-        last: Per block the last execution that reads it, or creates it; -1 for a graph input that nobody reads.
+        last: Per block the last execution that reads it, or creates it; -1 for a graph input that no op reads.
         kept: Blocks that are live to the end.
     """
 

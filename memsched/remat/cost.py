@@ -160,7 +160,7 @@ def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
                 span &= until
             for op in members(span):
                 live[op] += 0 if buffer in storage.reads[op] else sizes[buffer]
-    # All outputs live at the end, whatever was computed again before.
+    # All outputs live at the end, in every sequence.
     largest = max(storage.initial_residue(), storage.final_residue())
     for op, reads in enumerate(storage.reads):
         own = sum(sizes[buffer] for buffer in (*reads, *storage.creates[op]))

@@ -14,8 +14,8 @@ That is O(C n) integer variables, and C^2 Booleans per edge. Beyond the formulat
 input that dies in an op that may overwrite it is not counted twice; and one linear constraint per step, on which
 values are dropped in the gap between two uses around it, gives the bounds of the cost.
 
-Nodes may be groups of ops that are executed as one. Whatever is found then is a sequence of the ops as well, but
-what is proven holds for executions of whole groups only: an inner value can no longer be dropped alone.
+Nodes may be groups of ops that are executed as one. A result is then a sequence of the ops as well, but its proof
+covers executions of whole groups only: an inner value can no longer be dropped alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def least_cost(
 
     Args:
         tracer: The graph, its ops in the order of their first executions.
-        run: When to end, with the best so far; nobody is told of progress.
+        run: When to end, with the best so far; receives no progress.
         copies: Most executions of an op, but for ops that ``hint`` executes more often: those may be as often.
         groups: A partition of the ops into sequences that are executed as one; None for each op alone.
         hint: A known sequence.
@@ -255,7 +255,7 @@ class _RetentionModel:
             constraint.only_enforce_if(literal)
 
     def _add_useful(self) -> None:
-        """A copy that serves nobody is no copy."""
+        """Every copy must have a reader."""
         by_source: dict[tuple[int, int], list[Any]] = {}
         for (maker, which, _, _), literal in self.serves.items():
             by_source.setdefault((maker, which), []).append(literal)

@@ -58,8 +58,8 @@ def cheapest(
     Args:
         most_cost: Sequences whose repetitions cost more are of no interest.
         most_moves: Ends the search.
-        any_cost: Whatever sequence meets the budget will do.
-        stop: Asked now and then; True ends the search.
+        any_cost: Accept any sequence that meets the budget.
+        stop: Polled now and then; True ends the search.
     """
     return _ExactSearch(game, budget, most_cost, any_cost).run(game.moves + most_moves, stop)
 
@@ -146,7 +146,7 @@ class _ExactSearch:
             for task in range(game.count):
                 free = game.free_move(task, held, done, self._budget)
                 if free is not None:
-                    # What can be had without dropping anything is no worse than not to have it.
+                    # A value that can be kept without dropping anything is never worse to keep.
                     key = free.held, done | (game.flagged & 1 << task)
                     if key not in self._from:
                         self._from[key] = 0, state, task, free.footprint

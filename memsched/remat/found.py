@@ -14,14 +14,14 @@ class RematResult:
     """What a search found.
 
     Attributes:
-        best: The point that was asked for; the order without repetition where nothing better was found, and the least
+        best: The point that was requested; the order without repetition where nothing better was found, and the least
             peak within the permitted work where the budget was not met.
         frontier: Falling peaks with rising cost; the first is the order without repetition.
         lower_bound: Bytes below which no order and no repetition brings the peak.
         total: The cost of executing every op once.
         met: Whether the budget was met; True where there was none.
         finished: The search ended before its time was up.
-        settled: Over all orders and repetitions nothing better is to be had within the permitted work.
+        settled: Over all orders and repetitions nothing better exists within the permitted work.
         judged: How many sequences were judged.
     """
 

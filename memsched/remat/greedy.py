@@ -64,7 +64,7 @@ def reduce_to(
         sequence: Where to begin, with or without repetitions.
         most_cost: End when the repetitions cost more.
         rng: Disturbs the choices, for searches that begin again and again; None for the same choice always.
-        on_point: Told each new least peak.
+        on_point: Called with each new least peak.
     """
     state = _SequenceState(tracer, sequence, budget)
     reached = GreedyResult(state.sequence, state.run.peak, tracer.cost(state.sequence))

@@ -1,4 +1,4 @@
-"""What executing ops does to the set of values that are held: the game that the exact search plays.
+"""How executing ops changes the set of values that are held: the pebble game that the exact search plays.
 
 A state is the set of tensors that are held, and which of the tasks that must be executed but whose results nothing
 asks for have been. Executing a task needs the tensors that it reads, and bytes as `memsched.graph.liveness` counts
@@ -9,7 +9,7 @@ Nothing is gained by holding a value twice: the readers of both may read one, wh
 two were, and is written over where the later one was. Two rules of targets are an exception, as they look at more than
 the tensor that is written over (`relaxed`): what is written over has a single reader, and lies in one concatenation
 only. There, and where an op with several results is repeated while a view of one of them is held, the game is more
-generous than memory is. So what it finds least is a lower bound in any case, and what it finds has to be judged.
+generous than memory is. So its minimum is always a lower bound, and its sequences must be judged by liveness.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_READ: Final = 8
 
 
 def relaxed(graph: Graph, target: Target) -> Graph:
-    """Return ``graph`` as ``target`` executes it at best, whatever ops are repeated.
+    """Return ``graph`` as ``target`` executes it at best, for any choice of repeated ops.
 
     What may be shared between tensors of ``graph``, or of copies of them, is shared here: an op writes over an input
     that others read as well, and a tensor lies in as many concatenations as read it.
@@ -104,7 +104,7 @@ class Game:
             reads from.
         unit: Bytes that divide whatever is needed beside the variables.
         variables: Bytes that are always live.
-        moves: How many moves were looked at: the effort of a search, whatever the machine.
+        moves: How many moves were looked at: the effort of a search, on any machine.
     """
 
     def __init__(

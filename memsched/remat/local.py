@@ -58,7 +58,7 @@ def improve(
         most_steps: Steps to execute in all, so that the result does not depend on the machine's speed.
         most_rounds: End after so many rounds without a better sequence.
         most_cost: Sequences that cost more are of no interest.
-        on_point: Told each better sequence.
+        on_point: Called with each better sequence.
     """
     rng = random.Random(seed)  # noqa: S311 - to try orders, not to hide anything
     end = tracer.steps + most_steps

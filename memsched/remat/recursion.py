@@ -50,7 +50,7 @@ class RecursionProblem:
         workspace: Per node the bytes that it needs beside inputs and outputs.
         once: Per node whether it may be executed only once; then its output is held from there on.
         final: Per node whether its output is held to the end.
-        targets: Nodes that must be executed, ascending: final ones and those that nobody reads.
+        targets: Nodes that must be executed, ascending: final ones and those that no op reads.
         rank: Per node its place in an order without repetition, which every list of nodes follows.
     """
 

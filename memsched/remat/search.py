@@ -220,7 +220,7 @@ class _FrontierSearch:
         return RematResult(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
 
     def _settle(self) -> bool:
-        """Search a small graph in full, or else its groups; return whether nothing better is to be had."""
+        """Search a small graph in full, or else its groups; return whether nothing better exists."""
         if self._met_for_nothing() or self._frontier[0].peak <= self.lower_bound:
             return True
         if self._tracer.count > _GROUPED:
@@ -300,7 +300,7 @@ class _FrontierSearch:
         steps = _LADDER_STEPS if effort is None else min(_LADDER_STEPS, int(effort * _LADDER_STEPS_PER_EFFORT))
         over = self._ending(_LADDER_SHARE, steps)
         if self._budget is not None:
-            # First of all what was asked for: whatever comes later can only be better.
+            # First the requested budget: later points can only be better.
             if self._frontier[0].peak > self._budget:
                 self._greedy(starts[0], self._budget, self._ending(1.0, steps))
             for start in starts[1:]:

@@ -23,7 +23,7 @@ class BudgetProofs:
     Attributes:
         lower_bound: Bytes below which no sequence brings the peak.
         costs: Pairs (budget, cost): no sequence whose peak is at most the budget has repetitions that cost less.
-        settled: What was sought is known: nothing better is to be had.
+        settled: What was sought is known: nothing better exists.
     """
 
     lower_bound: int

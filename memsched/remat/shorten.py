@@ -1,4 +1,4 @@
-"""Fewer repetitions for the same memory: what nobody reads is left out, and what can be kept is not computed again."""
+"""Fewer repetitions for the same memory: unread executions are dropped, and values that fit are kept."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Tracer:
         repeat: Per op whether it may be executed again.
 
     Attributes:
-        steps: Steps executed so far: the effort of a search, whatever the machine.
+        steps: Steps executed so far: the effort of a search, on any machine.
     """
 
     def __init__(self, graph: Graph, costs: Sequence[int], repeat: Sequence[bool]) -> None:
