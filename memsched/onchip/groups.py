@@ -77,7 +77,7 @@ class GroupSpan:
 
 @dataclass(frozen=True, slots=True)
 class GroupCandidate:
-    """A group with a way of cutting it, whose regions are known; whether it fits is asked of `placed`."""
+    """A group with one way of cutting it and its regions; `placed` tells whether it fits."""
 
     span: GroupSpan
     tile: Tile

@@ -114,7 +114,7 @@ class OnChipPlan:
         groups: In order of execution.
         names: Per op of the graph its name.
         before: Every layer by itself: its inputs and weights loaded, its outputs stored.
-        once: As ``before``, if each operand moved once, whole, whatever fits on chip.
+        once: As ``before``, if each operand moved once, whole, regardless of what fits on chip.
         seconds: See `traffic.Machine.seconds`.
         capacity: Bytes of on-chip memory.
         method: How the groups were chosen.
