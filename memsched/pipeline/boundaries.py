@@ -267,7 +267,7 @@ class Boundaries:
         return [each for each in self._sets[1:-1] if each.before <= before and each.after <= after]
 
     def _handed(self, mask: int) -> int:
-        """Return what the stage behind the boundary ``mask`` receives whatever is in it."""
+        """Return what every possible stage behind the boundary ``mask`` receives."""
         return self._crossing(mask)[1] if self._condensed.through else 0
 
     def _read_later(self, mask: int) -> Sequence[tuple[int, int]]:

@@ -22,7 +22,7 @@ class Flow:
     Attributes:
         size: Bytes, added up over the values.
         readers: Groups other than ``producer``, ascending.
-        to_end: The values are handed on to the last stage, whoever reads them.
+        to_end: The values are handed on to the last stage, whether or not it reads them.
     """
 
     size: int

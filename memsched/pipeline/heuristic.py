@@ -56,7 +56,7 @@ def even_split(condensed: Condensation, weights: Sequence[int], count: int) -> l
     """Return the stage of each group: ``count`` runs of a topological order, cut nearest to even shares of weight.
 
     Cut places are chosen together: the sum of their distances from an even scale is the least, and of several the
-    earliest last cut is taken. Groups after a cut that was asked for come after all that need not.
+    earliest last cut is taken. Groups after a cut that was requested come after all that need not.
     """
     order, forced = cutting_order(condensed)
     sums = [0]

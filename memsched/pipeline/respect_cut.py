@@ -67,7 +67,7 @@ def best_cut(condensed: Condensation, loads: Loads, order: Sequence[int], count:
 def _places(condensed: Condensation, loads: Loads, order: Sequence[int]) -> list[int]:
     """Return where a stage may begin or end, ascending, from 0 to the length of the order.
 
-    The first place behind each cut that was asked for, one after the other, is always among them.
+    The first place behind each cut that was requested, one after the other, is always among them.
     """
     length = len(order)
     if length <= _MOST_PLACES:
