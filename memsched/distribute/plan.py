@@ -126,7 +126,7 @@ def piece_seconds(
     """Return the seconds in which a device computes a part of an op; its work is in proportion to its output.
 
     Args:
-        needs: What the part reads, where it is at hand.
+        needs: What the part reads, if the caller has it.
     """
     if part[0] >= part[1]:
         return 0.0

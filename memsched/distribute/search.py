@@ -193,11 +193,11 @@ class _SearchGoal:
         plans.extend([self.refined(one) for one in self._fastest(plans)[:1]])
         for _ in range(_FUSED if fuse else 0):
             plans.extend(self._fused_best(plans, tried))
-        # What is said to be enough memory has to be found in that much.
+        # A search within the reported least memory must succeed.
         return plans if self._fastest(plans) else [*plans, *self._smallest()]
 
     def _smallest(self) -> list[Distribution]:
-        """Return the plan of least memory that the dynamic program finds, whatever its latency; nothing for one device.
+        """Return the plan of least memory that the dynamic program finds, at any latency; nothing for one device.
 
         It is looked for although the time may be up: without it nothing can be said of what would do.
         """
