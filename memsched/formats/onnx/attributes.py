@@ -1,4 +1,4 @@
-"""What rules look at in a node: its small attributes, and small constants that operators take as inputs."""
+"""The parts of a node that rules read: its small attributes and small constant inputs."""
 
 from __future__ import annotations
 
@@ -190,6 +190,6 @@ def _tensor_values(tensor: TensorProto) -> Values | None:
 
     try:
         array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError):  # less data than its shape says: the runtime's business, not the scheduler's
+    except (ValueError, TypeError):  # less data than its shape says: the runtime reports that
         return None
     return tuple(array.reshape(-1).tolist()) if array.size <= MOST_ENTRIES else None

@@ -1,4 +1,4 @@
-"""Branches of an If that cannot run at the sizes that are known, whatever its condition: the other one is taken."""
+"""Branches of an If that cannot run at the known sizes under any condition: the other one is taken."""
 
 from __future__ import annotations
 
@@ -103,6 +103,6 @@ class _NodeInference:
             shape_inference.infer_node_outputs(schema, node, given, values, opset_imports=self._imports)
         except shape_inference.InferenceError as error:
             return str(error).rpartition("] ")[2].strip().partition("\n")[0]
-        except Exception:  # whatever it cannot judge is possible
+        except Exception:  # a branch that it cannot judge is possible
             return ""
         return ""

@@ -191,7 +191,7 @@ class OnnxConstants:
         imports = [helper.make_opsetid("", self._version)]
         try:
             model = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=imports), data_prop=True)
-        except Exception:  # whatever the checker inside says: the shape stays unknown
+        except Exception:  # on any error of the checker the shape stays unknown
             return None
         for value in model.graph.output:
             dims = value.type.tensor_type.shape.dim

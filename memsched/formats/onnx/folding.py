@@ -271,7 +271,7 @@ def _evaluate(node: NodeProto, opset: int, inputs: Sequence[Any]) -> list[Any] |
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results = ReferenceEvaluator(function).run(None, feeds, attributes={})
-    except Exception:  # whatever the evaluator cannot do stays unknown
+    except Exception:  # results that the evaluator cannot compute stay unknown
         return None
     small = all(isinstance(value, np.ndarray | np.generic) and value.size <= KEPT_ELEMENTS for value in results)
     if not small or len(results) != len(node.output):

@@ -33,7 +33,7 @@ class ParsedGraphs:
     Attributes:
         nodes: Per graph and op the index of its node.
         unsized: Values whose size no option can state, with what they are.
-        unread: Values of unknown size that nobody reads.
+        unread: Values of unknown size that no op reads.
         constant_outputs: Graph outputs that are constants.
         idle: Graphs that are never executed, the outermost ones: values in them count nothing.
         open: Values that count and whose dimensions nothing states.
@@ -226,7 +226,7 @@ class _GraphBuilder:
         return None
 
     def _dependencies(self, ops: Sequence[Op]) -> tuple[tuple[int, int], ...]:
-        """Keep ops of unknown domains that give no tensor in order: they exist for an effect that nobody declares.
+        """Keep ops of unknown domains without outputs in order: they exist for an undeclared side effect.
 
         Random generators need no such order: the specification gives each node a seed of its own.
         """

@@ -67,7 +67,7 @@ class NodeFactory:
             node.input[place] = names[read].name
         renamed = {given[was].name: names[made].name for was, made in zip(origin.outputs, op.outputs, strict=True)}
         for place, name in enumerate(node.output):
-            # What nobody reads and has no tensor must not be defined twice.
+            # An unread output without a tensor must not be defined twice.
             node.output[place] = renamed.get(name, "" if op.origin is not None else name)
         self._set_attributes(node, op, origin, constants)
         if op.region is not None:

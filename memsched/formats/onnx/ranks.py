@@ -1,4 +1,4 @@
-"""Operands that say how many dimensions a tensor has: ONNX's own inference makes a list that long, whatever it is."""
+"""Operands that give a tensor's number of dimensions: ONNX's inference makes a list that long, without a limit."""
 
 from __future__ import annotations
 

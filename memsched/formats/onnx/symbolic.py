@@ -39,7 +39,7 @@ def infer(model: ModelProto) -> ModelProto | None:
                     inference._infer_impl()
             with contextlib.suppress(Exception):
                 inference._update_output_from_vi()
-        except Exception:  # any failure inside means no help, whatever it is
+        except Exception:  # any failure inside means no help
             return None
         return result
 

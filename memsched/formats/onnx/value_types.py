@@ -114,7 +114,7 @@ class ValueTypes:
         return {value.name: value.type for value in (*graph.value_info, *graph.output)}
 
     def _other(self, name: str) -> TypeProto | None:
-        """Return the type of a sequence, an optional or whatever else is no tensor."""
+        """Return the type of a value that is no tensor, such as a sequence or an optional."""
         for stated in (self._outputs, self._stated):
             if name in stated and stated[name].type.WhichOneof("value") is not None:
                 declared: TypeProto = stated[name].type
