@@ -1,4 +1,4 @@
-"""What memsched asks of a file format; `memsched.formats.known` has those that there are."""
+"""The interface of a file format; `memsched.formats.known` lists the formats."""
 
 from __future__ import annotations
 

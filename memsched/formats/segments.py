@@ -1,4 +1,4 @@
-"""Parts of a model as models of their own, whatever the format."""
+"""Parts of a model of any format as models of their own."""
 
 from __future__ import annotations
 

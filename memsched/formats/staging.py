@@ -158,7 +158,7 @@ class StagedFiles:
 
 @contextlib.contextmanager
 def staged_files() -> Iterator[StagedFiles]:
-    """Give a `StagedFiles` that discards on exit whatever was not committed."""
+    """Give a `StagedFiles` that discards uncommitted files on exit."""
     files = StagedFiles()
     try:
         yield files
