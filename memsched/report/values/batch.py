@@ -95,7 +95,7 @@ class SavedModel(Section, frozen=True, kw_only=True):
 
 
 class BatchAnswer(Section, frozen=True, kw_only=True):
-    """What the process of one model tells whoever started it.
+    """What the process of one model sends to its parent.
 
     Attributes:
         exit_code: That of memsched optimize with these options.

@@ -279,8 +279,8 @@ class GatheredOutputRow(Section, frozen=True, kw_only=True):
 class DistributionReport(Section, frozen=True, kw_only=True):
     """plan.json, and the report of memsched distribute.
 
-    Sizes are bytes, times seconds. Devices are counted from 0 without those that have dropped out; -1 is whoever gives
-    the network its inputs.
+    Sizes are bytes, times seconds. Devices are counted from 0 without those that have dropped out; -1 is the source of
+    the network's inputs.
 
     Attributes:
         shares: Device j computes [bounds[j], bounds[j + 1]) of the op's axis.

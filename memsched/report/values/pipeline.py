@@ -31,7 +31,7 @@ class PipelineTarget(Section, frozen=True, kw_only=True):
 
 
 class PipelineRequest(Section, frozen=True, kw_only=True):
-    """What was asked for.
+    """What was requested.
 
     Attributes:
         skips: How tensors reach a later stage than the next: sent by the host to each stage that reads them, or handed

@@ -91,8 +91,8 @@ class TilingSection(Section, frozen=True, kw_only=True):
             pieces are made; orders found for the model written may need less.
         refusals: Ops that cannot be computed in pieces, at which groups end.
         judged: Ways of cutting that were tried.
-        exhausted: The search ended by itself, before the time was up. It looks near what helps, so this is no proof
-            that nothing better exists.
+        exhausted: The search finished before the time was up. It looks near what helps, so this is no proof that
+            nothing better exists.
     """
 
     applied: bool
@@ -157,8 +157,8 @@ class RematSection(Section, frozen=True, kw_only=True):
         refusals: Why models with repetitions that were found could not be written; others were tried instead.
         judged: Sequences that were tried.
         finished: The search ended before the time was up.
-        settled: Over all orders and repetitions nothing better is to be had within the permitted work: a complete
-            search ended, or a bound is reached.
+        settled: Over all orders and repetitions nothing better exists within the permitted work: a complete search
+            ended, or a bound is reached.
     """
 
     applied: bool
