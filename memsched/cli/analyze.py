@@ -65,7 +65,7 @@ def command(**options: Any) -> int:
 
 
 def _exit_code(report: OptimizeReport, quiet: bool) -> int:
-    """Return whether the budget is met; if not, that is said even to those who asked for quiet."""
+    """Return whether the budget is met; if not, print that even with --quiet."""
     from memsched.report.console import budget_verdict
 
     if report.budget is None or report.budget.met:
