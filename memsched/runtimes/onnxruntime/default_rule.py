@@ -66,7 +66,7 @@ def best_default_order(
         reuse: Whether the session hands dead buffers on (``enable_mem_reuse``).
         lower_bound: Bytes below which nothing need be tried.
         effort: Ops to simulate in all: 300,000 take about half a second.
-        stop: Asked often; True ends the search with the best order so far.
+        stop: Polled often; True ends the search with the best order so far.
     """
     search = _DefaultOrderSearch(planned, reuse, lower_bound, effort, seed, stop)
     if search.count <= LARGEST:

@@ -113,9 +113,9 @@ def choose(
     Args:
         plans: The scheduler's, for the graphs of ``module``.
         reorder: Whether any order but the file's may be written.
-        effort: Ops to simulate in the search for the guarantee that was asked for; the others get what is found
-            without one.
-        stop: Asked often; True ends the search with the best order so far.
+        effort: Ops to simulate in the search for the guarantee that was requested; the others get what is found without
+            one.
+        stop: Polled often; True ends the search with the best order so far.
 
     Raises:
         InternalError: The checker rejects a plan.

@@ -83,7 +83,7 @@ def _random_value(
 
     Args:
         drawn: Exclusive bound of integers, and how values are drawn.
-        unknown: What to take for dimensions that nobody states, as those in sequences, which no option can state.
+        unknown: Length of unstated dimensions, such as those in sequences, which no option can state.
     """
     if kind.startswith("optional("):
         return _random_value(name, kind[9:-1], declared.optional_type.elem_type, request, rng, drawn, unknown)

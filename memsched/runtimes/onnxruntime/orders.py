@@ -20,9 +20,9 @@ _HOISTED = frozenset({"Shape", "Size"})
 def default_order(graph: Graph) -> tuple[int, ...]:
     """Return the order of ops that an ONNX Runtime session without options takes.
 
-    A depth-first search from the ops whose outputs nobody reads: they are pushed on a stack by ascending index, the
-    top is popped, its predecessors are pushed by ascending index, and an op comes after all of its predecessors. It
-    holds for the graph as it is executed: graph optimisation may first merge, drop and renumber nodes.
+    A depth-first search from the ops whose outputs no op reads: they are pushed on a stack by ascending index, the top
+    is popped, its predecessors are pushed by ascending index, and an op comes after all of its predecessors. It applies
+    to the executed graph: graph optimisation may first merge, drop and renumber nodes.
     """
     preds = predecessors(graph)
     return walk_backwards(preds, successors_of(preds), range(len(preds)))

@@ -12,9 +12,9 @@ From opset 7 to 12, where Unsqueeze has no such input, and for integers, whose v
 Unsqueeze when it infers shapes: Reshape(x, dimensions of x + (size - size)).
 
 All pinned and all given dependencies together form a chain through all steps, so that there is only one topological
-order, and it holds whatever a session's options and optimisations are: they may merge steps or drop them, but not
-exchange them. ONNX Runtime gives the output of Unsqueeze and Reshape the memory of their input, so no step needs more;
-a pin itself needs 8 bytes (with Reshape: 8 more, and 8 per dimension of x) between a and b.
+order, and it holds under all session options and optimisations: they may merge or drop steps, but not exchange them.
+ONNX Runtime gives the output of Unsqueeze and Reshape the memory of their input, so no step needs more; a pin itself
+needs 8 bytes (with Reshape: 8 more, and 8 per dimension of x) between a and b.
 """
 
 from __future__ import annotations

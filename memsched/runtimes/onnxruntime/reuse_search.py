@@ -42,7 +42,7 @@ def least_with_reuse(
         candidates: Topological orders of all ops, one or more.
         lower_bound: Bytes below which nothing need be tried.
         effort: Ops to simulate in all: 200,000 take about a third of a second.
-        stop: Asked often; True ends the search with the best order so far.
+        stop: Polled often; True ends the search with the best order so far.
     """
     known = dict.fromkeys(tuple(order) for order in candidates)
     starts = [(simulate_reuse(planned, order), order) for order in known]

@@ -103,7 +103,7 @@ class OnnxRuntimeRunner:
 
 
 def _as_opened(found: Verification) -> Verification:
-    """Return ``found`` for a file that stays as it is: no option is asked for, so a session without any counts."""
+    """Return ``found`` for an unchanged file: no options are needed, so a session without options counts."""
     return replace(
         found,
         measured_peak_before_bytes=found.default_peak_before_bytes,

@@ -57,7 +57,7 @@ class _Failure:
 def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run sessions on the same random inputs, compare their outputs, read their profiles.
 
-    A session gets the model's own bytes, and nothing but the options that are stated, a profile and silence.
+    A session gets the model's own bytes and only the stated options, profiling on, and logging off.
 
     Args:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
