@@ -57,7 +57,7 @@ def vary(runs: Sequence[Sequence[Any]]) -> bool:
 def relative_error(first: Sequence[Any], second: Sequence[Any]) -> float:
     """Return the largest difference of any output by that output's largest magnitude in ``first``.
 
-    Integers that differ at all, and whatever `compare` calls infinitely far apart, give infinity.
+    Integers that differ at all, and values that `compare` calls infinitely far apart, give infinity.
     """
     left, right = _leaves(first), _leaves(second)
     if len(left) != len(right):

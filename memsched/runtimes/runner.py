@@ -1,4 +1,4 @@
-"""What runs the files of a format; `memsched.runtimes.known` has those that there are."""
+"""The interface that runs the files of a format; `memsched.runtimes.known` lists its makers."""
 
 from __future__ import annotations
 

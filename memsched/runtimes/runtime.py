@@ -1,4 +1,4 @@
-"""What memsched asks of a runtime about a module; `memsched.runtimes.known` has those that there are."""
+"""The interface of a runtime; `memsched.runtimes.known` lists the runtimes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SearchAllowance:
     Attributes:
         seconds: Or work as if it were seconds; None for no limit.
         reorder: Other orders than the one given may be taken.
-        stop: Asked often; True ends it.
+        stop: Polled often; True ends it.
     """
 
     seconds: float | None = None

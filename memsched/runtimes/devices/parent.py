@@ -103,7 +103,7 @@ def run_cluster(
         model: (device, step) -> the ONNX model that the device runs in that step.
         threads: Per session.
         patience_seconds: The longest that loading, or one step, may take.
-        on_start: Told the processes' numbers as soon as they are started.
+        on_start: Called with the ids of the processes once they run.
 
     Raises:
         ClusterRunError: A process died, reported an error or did not answer in time.

@@ -1,7 +1,7 @@
 """What each process of a distributed run does, step by step, without a notion of networks or plans.
 
 A process holds arrays under keys. In every step it sends parts of them, receives new ones, and runs one model on some.
-The processes are numbered from 0; -1 is whoever gives the inputs.
+The processes are numbered from 0; -1 is the source of the inputs.
 """
 
 from __future__ import annotations

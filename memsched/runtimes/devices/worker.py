@@ -69,7 +69,7 @@ class _Parent:
 
 
 class _Inbox:
-    """What other processes have sent, until it is asked for."""
+    """Messages from other processes, kept until they are read."""
 
     def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]]) -> None:
         self._expected = expected
