@@ -112,8 +112,8 @@ def allocate_buffers(
         time_limit: Seconds for the search; None for no limit.
         workers: Processes that search side by side.
         output: Path that the report names; nothing is written there.
-        on_progress: Told how far the search is: the lowest height so far is its ``best_peak``.
-        stop: Asked often; True ends the search with the best addresses so far.
+        on_progress: Called with the progress of the search: the lowest height so far is its ``best_peak``.
+        stop: Polled often; True ends the search with the best addresses so far.
 
     Raises:
         BuffersError: The file is at fault; the message names its line and column.

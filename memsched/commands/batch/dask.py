@@ -78,7 +78,7 @@ class DaskCluster:
             code, message, outputs, saved = future.result(timeout=_GATHER_SECONDS)
         except ProcessDiedError:
             raise
-        except (Exception, asyncio.CancelledError) as error:  # whatever a cluster can go through; the batch goes on
+        except (Exception, asyncio.CancelledError) as error:  # the batch survives any failure of the cluster
             reason = " ".join(str(error).split())[:200]
             raise ProcessDiedError(f"the cluster lost it: {type(error).__name__}: {reason}") from None
         finally:

@@ -81,7 +81,7 @@ def run_batch(
     Args:
         parallel: Models at a time.
         retries: How often a model is tried again whose process died.
-        on_event: Told what happens, in this thread or another.
+        on_event: Called with each event, in this thread or another.
         stop: True ends what is running; what is done is kept.
 
     Raises:

@@ -106,7 +106,7 @@ class DeviceModels:
 
 @dataclass(frozen=True, slots=True)
 class DistributionRequest:
-    """What was asked for."""
+    """What was requested."""
 
     method: Method
     limits: Limits
@@ -173,7 +173,7 @@ def distribute(
         home: Name or number of the device that gets the outputs.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
-        stop: Asked often; True ends the search with the best plan so far.
+        stop: Polled often; True ends the search with the best plan so far.
 
     Raises:
         ModelError: The file is no ONNX model, or a state or a body makes it impossible to share it out.
@@ -378,7 +378,7 @@ def run_plan(
 
     Args:
         patience_seconds: The longest that loading the models, or one step, may take.
-        on_start: Told the processes' numbers as soon as they are started.
+        on_start: Called with the ids of the processes once they run.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.

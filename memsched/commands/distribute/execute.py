@@ -60,7 +60,7 @@ def execute(
         models: Per device what it computes in each step.
         part: (device, step) -> that model's file.
         patience_seconds: The longest that loading, or one step, may take.
-        on_start: Told the processes' numbers as soon as they are started.
+        on_start: Called with the ids of the processes once they run.
 
     Raises:
         VerificationError: The model does not run, or the plan does not.

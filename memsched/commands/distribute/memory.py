@@ -1,4 +1,4 @@
-"""What a device of a distributed run has in use, told from its program: what its process and the runtime will show.
+"""The memory that a device of a distributed run uses, predicted from its program.
 
 A plan counts the parts of tensors that a device holds. Beside them, while a step's model runs, the runtime has what it
 cuts out of its inputs and joins, and it writes some outputs over their inputs: its own rules say how much that is.

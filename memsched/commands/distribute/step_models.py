@@ -259,7 +259,7 @@ def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel |
 
 
 def given_sends(followed: ResolvedPlan) -> tuple[tuple[Send, ...], ...]:
-    """Return what whoever gives the network its inputs sends in each step; keys are the inputs' names."""
+    """Return what the source of the network's inputs sends in each step; keys are the inputs' names."""
     result = []
     for transfers in _transfers(followed):
         sends = []

@@ -186,7 +186,7 @@ def pipeline(
         reorder: Permute the operators of each segment; ``in_place``, ``tile`` and ``remat`` as for `optimize`.
         verify: Run segments and whole model and compare the outputs.
         annotate: Write the stage of every node into the whole model as well (ONNX only).
-        stop: Asked often; True ends the search with the best found so far.
+        stop: Polled often; True ends the search with the best found so far.
 
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
