@@ -67,7 +67,7 @@ class ReportError(MemschedError):
 
 
 class RuntimeUnavailableError(MemschedError):
-    """A runtime that was asked for is not installed."""
+    """A runtime that was requested is not installed."""
 
 
 class InternalError(MemschedError):
