@@ -17,7 +17,6 @@ ROOT = Path(memsched.__file__).parent
 PAGES = ROOT.parent / "docs"
 
 CONTORTED = (
-    "what was asked for",
     "had of",
     "is had at",
     "to be had",
