@@ -11,48 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memsched.graph.model import Graph
 from memsched.onchip.network import OnChipNetwork, Range
 
-__all__ = ["Lifetime", "Overlap", "distance", "overlap_of", "piece_distance", "place"]
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """The memory that one layer's input and output take together, in bytes.
-
-    Attributes:
-        input: The bytes [start, stop) of the input; all inputs but the first are left out.
-        output: Those of the output.
-        total: Reached over by both.
-        separate: What they take side by side.
-    """
-
-    input: Range
-    output: Range
-    total: int
-    separate: int
-
-    @property
-    def saved(self) -> float:
-        """The share of ``separate`` that is saved."""
-        return 1 - self.total / self.separate
-
-
-def overlap_of(graph: Graph, op: int) -> Overlap:
-    """Return how far the output of layer ``op`` may overlap its first input, for the layer as a whole.
-
-    Its Figure 5: a convolution of 4x4, stride 2x2, from [8, 64, 3] to [3, 31, 16] with values of 4 bytes puts the
-    input at 2096..8240 and the output at 0..5952.
-    """
-    network = OnChipNetwork(graph)
-    layer = network.layers[op]
-    given, made = network.maps[layer.reads[0]], network.maps[layer.writes[0]]
-    whole = ((0, made.rows), (0, made.columns)), ((0, given.rows), (0, given.columns))
-    apart = piece_distance(network, op, 0, *whole)
-    above = made.size if apart is None else max(apart, 0)
-    total = max(made.size, above + given.size)
-    return Overlap((above, above + given.size), (0, made.size), total, given.size + made.size)
+__all__ = ["Lifetime", "distance", "piece_distance", "place"]
 
 
 def distance(axes: Sequence[tuple[Sequence[int], int, int]], point: int) -> int | None:

@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memsched.graph.contraction import Tasks
-from memsched.graph.liveness import Storage
 from memsched.schedule.segments import split
 
-__all__ = ["BacktrackResult", "Metric", "full_memory", "search"]
+__all__ = ["BacktrackResult", "Metric", "search"]
 
 Metric = Literal["peak", "sum"]
 
@@ -59,11 +58,6 @@ class BacktrackResult:
     complete: bool
     states: int
     distinct: int
-
-
-def full_memory(storage: Storage) -> int:
-    """Return the bytes in use if nothing were ever freed: Mem_full of MemoriaNova's metric."""
-    return storage.variables + sum(storage.sizes) + max(storage.workspace, default=0)
 
 
 def search(
