@@ -15,8 +15,9 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import OperatorSlot
+from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_scratch
 
-__all__ = ["DETECTION_POSTPROCESS", "operator_tensor", "scratch_requests"]
+__all__ = ["DETECTION_POSTPROCESS", "custom_integers", "operator_tensor", "scratch_requests"]
 
 DETECTION_POSTPROCESS = "CUSTOM:TFLite_Detection_PostProcess"
 
@@ -36,6 +37,8 @@ def scratch_requests(model: FileModel, subgraph: int, operator: int) -> tuple[in
     op = graph.operators[operator]
     if op.type == DETECTION_POSTPROCESS:
         return _detection_postprocess(model, graph, op)
+    if op.type in SIGNAL_KERNELS:
+        return signal_scratch(op.type, custom_integers(model, op))
     rule = _RULES.get(op.type)
     return () if rule is None else rule(graph, op)
 
@@ -142,7 +145,7 @@ def _detection_postprocess(model: FileModel, graph: FileSubgraph, op: FileOperat
     boxes_tensor, scores = operator_tensor(graph, op, 0), operator_tensor(graph, op, 1)
     if boxes_tensor is None or scores is None or len(boxes_tensor.shape) != 3 or len(scores.shape) != 3:
         return ()
-    options = _custom_integers(model, op)
+    options = custom_integers(model, op)
     detections, classes = options.get("max_detections", 0), options.get("num_classes", 0)
     boxes = boxes_tensor.shape[1]
     return (
@@ -166,7 +169,7 @@ _INTEGER_TYPES = (1, 2)
 _MAP_TYPE = 9
 
 
-def _custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
+def custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
     """Return the integers of a custom operator's options, a flexbuffers map; empty where they are none.
 
     Flexbuffers end with the root's value, its type (two bits of width below) and its width; a map's keys are a vector

@@ -16,7 +16,8 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
-from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, operator_tensor, scratch_requests
+from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
+from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
 __all__ = ["ASSUMPTIONS", "Estimate", "estimates", "least_kept", "tail_in_wheel", "unknown_kernels"]
 
@@ -191,6 +192,7 @@ def _until_planning(
     for subgraph in model.subgraphs:
         for operator in subgraph.operators:
             _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0)
+            _init_signal(tail, model, operator, bits)
     for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
         for operator in subgraph.operators:
             _prepare(tail, subgraph, operator, of_subgraph, bits)
@@ -213,7 +215,7 @@ def _requests(model: FileModel) -> int:
 def unknown_kernels(model: FileModel) -> tuple[str, ...]:
     """Return the operators whose kernels' own data is not known, so that an estimate lacks it, sorted."""
     kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
-    return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA))
+    return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA - SIGNAL_KERNELS))
 
 
 def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
@@ -242,6 +244,12 @@ def _init(tail: _ArenaTail, operator: FileOperator, bits: int, more: int = 0) ->
     known = _DATA.get(operator.type)
     if known is not None:
         tail.take(known[0 if bits == 64 else 1] + more)
+
+
+def _init_signal(tail: _ArenaTail, model: FileModel, operator: FileOperator, bits: int) -> None:
+    if operator.type in SIGNAL_KERNELS:
+        for size in signal_data(operator.type, custom_integers(model, operator), bits):
+            tail.take(size)
 
 
 def _prepare(tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 
 import pytest
+from flatbuffers import flexbuffers
 
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.limits import AXES, KERNELS
 from memsched.runtimes.tflm.resolver import BUILTIN
 from memsched.runtimes.tflm.verification import predicted
-from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
+from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options, pack, unpack
 from tests.runtimes.tflm.interpreter import needs_tflm, run_all
 from tests.runtimes.tflm.kernel_models import CASES, model, of_axes
 
@@ -121,3 +122,50 @@ def test_many_operators_and_subgraphs(count: int) -> None:
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.tflite")), ids=lambda path: path.stem)
 def test_whole_models(path: object) -> None:
     check([(MODELS / str(path)).read_bytes()])
+
+
+def custom(kind: str, inputs: list[T], outputs: list[T], given: dict[str, object]) -> bytes:
+    count = len(inputs)
+    read = [number for number, tensor in enumerate(inputs) if tensor.data is None]
+    made = range(count, count + len(outputs))
+    file = unpack(build(Sub([*inputs, *outputs], [O(f"CUSTOM:Signal{kind}", range(count), made)], read, made)))
+    file.subgraphs[0].operators[0].customOptions = list(flexbuffers.Dumps(given))
+    return pack(file)
+
+
+@pytest.mark.parametrize("length", [16, 64, 512])
+@pytest.mark.parametrize(("dtype", "number"), [("FLOAT32", 0), ("INT32", 2), ("INT16", 7)])
+def test_fourier_transforms(dtype: str, number: int, length: int) -> None:
+    times, frequencies = T("x", (length,), dtype), T("y", (length + 2,), dtype)
+    given: dict[str, object] = {"T": number, "fft_length": length}
+    check([custom("Rfft", [times], [frequencies], given), custom("Irfft", [frequencies], [times], given)])
+
+
+@pytest.mark.parametrize("channels", [2, 3, 40])
+def test_the_other_kernels_for_audio_features(channels: int) -> None:
+    word, wide, scale = T("w", (channels,), "UINT32"), T("l", (channels,), "UINT64"), T("s", (), "INT32")
+    short, table = T("x", (8,), "INT16"), T("t", (channels + 1,), "INT16", bytes(2 * channels + 2))
+    noise = T("n", (channels,), "UINT32")
+    keys = "alternate_one_minus_smoothing alternate_smoothing clamping min_signal_remaining num_channels"
+    keys += " one_minus_smoothing smoothing smoothing_bits spectral_subtraction_bits"
+    subtraction: dict[str, object] = dict.fromkeys(keys.split(), 1)
+    subtraction |= {"clamping": False, "num_channels": channels}
+    gains = T("g", (125,), "INT16", bytes(250))
+    models = [
+        custom("Window", [short, T("c", (8,), "INT16", bytes(16))], [T("y", (8,), "INT16")], {"shift": 2}),
+        custom("FftAutoScale", [short], [T("y", (8,), "INT16"), scale], {}),
+        custom("Energy", [short], [T("y", (4,), "UINT32")], {"end_index": 3, "start_index": 1}),
+        custom(
+            "FilterBank",
+            [T("e", (8,), "UINT32"), table, table, table, table, table],
+            [wide],
+            {"num_channels": channels},
+        ),
+        custom("FilterBankSquareRoot", [wide, scale], [word], {}),
+        custom("FilterBankSpectralSubtraction", [word], [T("y", (channels,), "UINT32"), noise], subtraction),
+        custom("PCAN", [word, noise, gains], [T("y", (channels,), "UINT32")], {"snr_shift": 6}),
+        custom(
+            "FilterBankLog", [word], [T("y", (channels,), "INT16")], {"input_correction_bits": 3, "output_scale": 1600}
+        ),
+    ]
+    check(models)
