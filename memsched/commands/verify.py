@@ -64,7 +64,8 @@ def verify_written(
             continue
         if found is not None:
             # What the target itself says of the model comes first.
-            seen = replace(seen, notes=(f"not run in {found.runtime}: {found.reason}", *seen.notes))
+            note = f"not run in {found.runtime}: {found.reason}"
+            seen = replace(seen, notes=(note, *seen.notes), refused=found.refused)
         if found is None or seen.outputs_equal is not None:
             found = seen
         if found.outputs_equal is not None:

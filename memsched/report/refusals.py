@@ -11,13 +11,18 @@ _LONGEST_NAME = 40
 
 
 def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
-    """Return a line on the first operator refused, the reason included, with its style; empty where none is."""
-    refused = report.tflm.refused if report.tflm is not None else ()
-    if not refused:
+    """Return a line on the first operator refused, the reason included, with its style; empty where none is.
+
+    Where the model was run, the runtime's own words are there as well, or alone.
+    """
+    if report.tflm is None:
         return []
+    refused, words = report.tflm.refused, report.tflm.refusal
+    if not refused:
+        return [] if words is None else [(f"TensorFlow Lite Micro refuses this model: {words}", "red")]
     one = refused[0]
     where = f"operator {one.operator}" + (f" of subgraph {one.subgraph}" if one.subgraph else "")
     name = shortened(one.name, _LONGEST_NAME)
     rest = "" if len(refused) == 1 else f" (and {len(refused) - 1} more operators, see the report)"
     text = f"TensorFlow Lite Micro refuses this model: {where}, {one.type} '{name}': {one.reason}{rest}"
-    return [(text, "red")]
+    return [(text if words is None else f"{text}; in its own words: {words}", "red")]

@@ -94,6 +94,8 @@ class Verification:
         other_sizes: How the optimised model fares at other sizes.
         arenas: What TensorFlow Lite Micro took for the model as given and, where it ran, for the optimised one; empty
             for other runtimes.
+        refused: Why the target's own runtime does not run the model as given, in its words; None where it does, or was
+            not asked.
     """
 
     runtime: str
@@ -115,6 +117,7 @@ class Verification:
     default_peak_after_bytes: int | None = None
     other_sizes: tuple[OtherSize, ...] = ()
     arenas: tuple[MeasuredArena, ...] = ()
+    refused: str | None = None
 
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""

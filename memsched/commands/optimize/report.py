@@ -151,7 +151,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         passes=main.passes,
         bodies=_body_sections(outcome.module, outcome.plans),
         order_guarantee=None if written is None else _guarantee_section(written),
-        tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm),
+        tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm, outcome.verification),
         verification=None if verification is None else verification_section(verification),
         notes=_notes(outcome),
         pools=outcome.pools,
@@ -354,13 +354,14 @@ def _on_chip_buffer(buffer: OnChipBuffer) -> OnChipBufferRow:
     )
 
 
-def _tflm_section(facts: TflmFacts) -> TflmSection:
+def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSection:
     heads = (facts.plan_head, facts.order_head, facts.file_head)
     return TflmSection(
         head_bytes=next((head for head in heads if head is not None), None),
         file_head_bytes=facts.file_head,
         order_head_bytes=facts.order_head,
         plan_head_bytes=facts.plan_head,
+        refusal=facts.words or (None if verification is None else verification.refused),
         refused=tuple(RefusedOpRow(**dataclasses.asdict(one)) for one in facts.refusals),
         dropped=tuple(
             DroppedTensorRow(subgraph=one.subgraph, index=one.tensor, tensor=one.name, size_bytes=one.size)

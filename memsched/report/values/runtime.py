@@ -153,6 +153,8 @@ class TflmSection(Section, frozen=True, kw_only=True):
             refuses that plan.
         order_head_bytes: Of the model written, planned by TensorFlow Lite Micro itself.
         plan_head_bytes: Of the model written with memsched's memory plan; null where none was written.
+        refusal: Why TensorFlow Lite Micro does not run the model as given, in its own words; null where it does, and
+            where it was not tried: it is not installed, or nothing was to be run.
         refused: Operators of the model as given that TensorFlow Lite Micro's reference kernels refuse: what was tried
             of them is listed in the documentation. Then its figures are those that it would have.
         dropped: Tensors that no operator refers to: they would have been given memory and are empty in the model
@@ -164,6 +166,7 @@ class TflmSection(Section, frozen=True, kw_only=True):
     file_head_bytes: Count | None
     order_head_bytes: Count | None
     plan_head_bytes: Count | None
+    refusal: str | None = None
     refused: tuple[RefusedOpRow, ...] = ()
     dropped: tuple[DroppedTensorRow, ...]
     plan: tuple[PlannedTensorRow, ...]

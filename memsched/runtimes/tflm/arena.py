@@ -67,6 +67,7 @@ class TflmFacts:
         offsets: Our plan, per (subgraph, tensor); empty without one.
         names: The names of the tensors in ``offsets``.
         refusals: Operators of the file as given that TFLM is known to refuse.
+        words: Why TFLM does not run the file as given, in its own words; None where it does, or was not asked.
     """
 
     file_head: int | None
@@ -76,6 +77,7 @@ class TflmFacts:
     offsets: Mapping[Key, int] = field(default_factory=dict)
     names: Mapping[Key, str] = field(default_factory=dict)
     refusals: tuple[OperatorRefusal, ...] = ()
+    words: str | None = None
 
 
 def with_scratch(module: Module, lowered: Sequence[LoweredGraph]) -> tuple[LoweredGraph, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
@@ -13,6 +13,7 @@ from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirem
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm import arena
 from memsched.runtimes.tflm.relay import TflmRelay
+from memsched.runtimes.tflm.verification import refusal_words
 from memsched.targets.model import Target
 
 __all__ = ["TensorFlowLiteMicro"]
@@ -85,8 +86,8 @@ class TensorFlowLiteMicro(TargetRules):
         return TflmRelay(self.target.pointer_bits)
 
     def facts(self, module: Module) -> arena.TflmFacts:
-        """Return heads and refused operators of the file as given."""
-        return arena.analyzed(module)
+        """Return heads and refused operators of the file as given, and what TFLM itself says of it where it is here."""
+        return replace(arena.analyzed(module), words=refusal_words(module.native.model))
 
     def finish(
         self,

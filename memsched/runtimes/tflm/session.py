@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from memsched.runtimes.inputs import Draw
 
-__all__ = ["InputDraws", "Trial", "attempt", "run"]
+__all__ = ["InputDraws", "Trial", "attempt", "run", "try_once"]
 
 _INVOKES: Final = 2
 """Runs in a row on one input: what the first leaves behind, the second meets."""
@@ -66,6 +66,11 @@ class Trial:
         """Whether it did not load, or did not run."""
         return self.outputs is None
 
+    @property
+    def refusal(self) -> str | None:
+        """Why, in TFLM's words; None where it ran."""
+        return self.words if self.refused else None
+
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model "before", then "after", on "runs" inputs drawn with "seed", each twice in a row.
@@ -103,6 +108,11 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         **measured,
         **_measured("after", after),
     }
+
+
+def try_once(request: Mapping[str, Any]) -> str | None:
+    """Return why "model" does not run in an arena of "arena" bytes, in TFLM's words; None where it does."""
+    return _as_given(request["model"], request["arena"], InputDraws(1, 0))[1].refusal
 
 
 def _measured(name: str, trial: Trial) -> dict[str, Any]:

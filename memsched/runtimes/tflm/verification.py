@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from memsched.errors import ModelError
@@ -13,11 +14,18 @@ from memsched.runtimes.package import TFLM
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
+from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.values import MeasuredArena, Verification
 
-__all__ = ["predicted", "verify"]
+__all__ = ["predicted", "refusal_words", "verify"]
 
 _SESSION: Final = "memsched.runtimes.tflm.session:run"
+_TRIAL: Final = "memsched.runtimes.tflm.session:try_once"
+_OF_HARDWARE: Final = {"CUSTOM:ethos-u"}
+"""Operators that the package does not have."""
+
+_PATIENCE: Final = 60.0
+"""Seconds for a single run of a model."""
 _LONGEST_REASON: Final = 240
 _LEAST_ARENA: Final = 1 << 24
 _MOST_ARENA: Final = (1 << 31) - 16
@@ -66,6 +74,23 @@ def verify(
     return _judge(runtime, result.value, models, told, tolerance)
 
 
+def refusal_words(model: FileModel) -> str | None:
+    """Return why TFLM does not run a model, in its own words.
+
+    None where it runs, where that took too long, where TFLM is not installed, and where a firmware brings operators of
+    its own, which are not there.
+    """
+    if not TFLM.found() or _lacks_custom_kernels(model):
+        return None
+    result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, _PATIENCE)
+    return _shorten(result.value) if result.ok and result.value is not None else None
+
+
+def _lacks_custom_kernels(model: FileModel) -> bool:
+    kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
+    return bool(resolver(model).custom or kinds & _OF_HARDWARE)
+
+
 def predicted(model: FileModel) -> tuple[int, int] | None:
     """Return the head and the tail, bytes, that the package should show of a model's arena.
 
@@ -103,7 +128,9 @@ def _judge(
 ) -> Verification:
     """Make a verdict of what both models showed."""
     if "before_error" in found:
-        return _unknown(runtime, f"it refuses the model as given: {_why(found['before_error'], models[_GIVEN])}")
+        why = _why(found["before_error"], models[_GIVEN])
+        refused = None if _lacks_custom_kernels(models[_GIVEN]) else _shorten(found["before_error"])
+        return replace(_unknown(runtime, f"it refuses the model as given: {why}"), refused=refused)
     before = _measured(_GIVEN, found, told)
     if "after_error" in found:
         why = _why(found["after_error"], models[_WRITTEN])

@@ -10,6 +10,7 @@ import pytest
 import memsched
 from memsched.errors import RuntimeUnavailableError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.report.refusals import refusal_lines
 from memsched.runtimes.tflm import verification
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
 from tests.runtimes.tflm.interpreter import needs_tflm
@@ -133,6 +134,32 @@ def test_litert_takes_its_place_where_it_refuses_the_model_as_given() -> None:
     assert report["verification"]["runtime"].startswith("litert ")
     assert report["verification"]["outputs_equal"] is True
     assert "kMaxInputNum" in report["verification"]["notes"][0]
+
+
+def test_what_it_refuses_is_said_in_its_words_before_anything_is_written() -> None:
+    for report in (memsched.analyze(join(11), target="tflm").report, memsched.optimize(join(11), target="tflm").report):
+        assert "kMaxInputNum" in report["tflm"]["refusal"]
+        (line, style) = refusal_lines(report.values)[0]
+        assert style == "red"
+        assert "it joins 10 inputs at most, not 11; in its own words: " in line
+        assert "kMaxInputNum" in line
+    data = (MODELS / "person_detect.tflite").read_bytes()
+    assert memsched.analyze(data, target="tflm").report["tflm"]["refusal"] is None
+
+
+def test_what_no_table_has_is_told_in_its_words_alone() -> None:
+    sub = Sub([T("x"), T("y")], [O("CUSTOM:SignalFilterBankLog", [0], [1])], [0], [1])
+    report = memsched.analyze(build(sub), target="tflm").report
+    assert report["tflm"]["refused"] == []
+    (line, _) = refusal_lines(report.values)[0]
+    assert line.startswith("TensorFlow Lite Micro refuses this model: ")
+
+
+def test_operators_that_a_firmware_brings_are_not_refused() -> None:
+    data = build(Sub([T("x"), T("y")], [O("CUSTOM:unheard-of", [0], [1])], [0], [1]))
+    for report in (memsched.analyze(data, target="tflm").report, memsched.optimize(data, target="tflm").report):
+        assert report["tflm"]["refusal"] is None
+        assert refusal_lines(report.values) == []
 
 
 def test_other_targets_are_run_elsewhere() -> None:
