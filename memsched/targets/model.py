@@ -183,8 +183,6 @@ class Target(Rules, frozen=True):
         dead_tensors_allocated: Tensors that no op names are given memory too.
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
         most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
-    loops: Loops = ""
-    bytes_per_op: Position = 0
         loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
             place; "" not at all.
         bytes_per_op: What the runtime keeps for each op of a file all the time, roughly: searches weigh it.
