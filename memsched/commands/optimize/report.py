@@ -149,7 +149,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         budget_bytes=outcome.budget_bytes,
         fused=main.fused,
         passes=main.passes,
-        bodies=_body_sections(outcome.module, outcome.plans),
+        bodies=_body_sections(outcome.rewritten or outcome.module, outcome.plans),
         order_guarantee=None if written is None else _guarantee_section(written),
         tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm, outcome.verification),
         verification=None if verification is None else verification_section(verification),
@@ -415,8 +415,9 @@ def _arena_section(arena: MeasuredArena) -> MeasuredArenaSection:
 
 def _notes(outcome: Outcome) -> list[str]:
     notes = [*outcome.module.notes, *(outcome.written.notes if outcome.written else ()), *outcome.notes]
-    executed = {body.graph for body in outcome.module.bodies}
-    for index, graph in enumerate(outcome.module.graphs[1:], start=1):
+    written = outcome.rewritten or outcome.module
+    executed = {body.graph for body in written.bodies}
+    for index, graph in enumerate(written.graphs[1:], start=1):
         if index not in executed:
             notes.append(
                 f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
