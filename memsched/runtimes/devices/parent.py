@@ -11,6 +11,7 @@ import dataclasses
 import secrets
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,6 +152,7 @@ class _Team:
         self._token = secrets.token_bytes(32)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._control: list[Channel] = []
+        self._briefings: list[threading.Thread] = []
         self._data: dict[int, socket.socket] = {}
         self._seconds: list[list[float]] = [[] for _ in programs]
         self._given = self._given_once = 0
@@ -170,6 +172,8 @@ class _Team:
             process.kill()
         for process in self._processes:
             process.wait()
+        for briefing in self._briefings:
+            briefing.join()
         for channel in self._control:
             channel.close()
         for connection in self._data.values():
@@ -201,8 +205,10 @@ class _Team:
             process, channel = start_process(_WORKER, folder=place, log=log)
         self._processes.append(process)
         self._control.append(channel)
-        with contextlib.suppress(LostError):  # it is found out below that the process has ended, and how
-            channel.tell(request)
+        # In a thread, as a program may be longer than what is taken unread: all start at once, none is waited for.
+        briefing = threading.Thread(target=_brief, args=(channel, request), daemon=True)
+        self._briefings.append(briefing)
+        briefing.start()
 
     # Conversation ---------------------------------------------------------------------------------------------------
 
@@ -300,6 +306,11 @@ class _Team:
         end = Death(code, self._folder / f"device_{device}" / "log")
         said = " ".join(end.last_words().split())[-_LOG_CHARACTERS:]
         return f"its process {end.how()}{f': {said}' if said else ''}"
+
+
+def _brief(channel: Channel, request: Mapping[str, Any]) -> None:
+    with contextlib.suppress(LostError):  # that the process has ended, and how, is found out by who waits for it
+        channel.tell(request)
 
 
 def _links(programs: Sequence[DeviceProgram]) -> list[list[int]]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -25,8 +25,11 @@ from memsched.commands.distribute.distribute import DistributedNetwork
 from memsched.commands.distribute.execute import execute
 from memsched.commands.distribute.step_models import given_sends, program_of
 from memsched.errors import InternalError, VerificationError
+from memsched.runtimes.devices import parent
 from memsched.runtimes.devices.parent import ClusterRunError, run_cluster
 from memsched.runtimes.devices.wire import elements_of, receive_array, send_array
+from memsched.search.messages import Channel
+from memsched.search.processes import start_process
 from tests.distributed_nets import classifier, cluster_of
 from tests.needs import MEASURABLE
 
@@ -125,6 +128,20 @@ def test_a_process_that_hangs_is_not_waited_for_for_ever() -> None:
         distributing.run_plan(distributed, patience_seconds=2, on_start=stop)
     assert len(numbers) == 2
     assert not alive(numbers)
+
+
+def test_one_that_reads_nothing_is_not_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor with a program longer than what a connection takes unread."""
+
+    def stopped(*words: str, folder: Path, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], Channel]:
+        process, channel = start_process(*words, folder=folder, log=log)
+        os.kill(process.pid, signal.SIGSTOP)
+        return process, channel
+
+    monkeypatch.setattr(parent, "start_process", stopped)
+    monkeypatch.setattr(parent, "_links", lambda programs: [list(range(10**5))] * len(programs))
+    with pytest.raises(VerificationError, match="did not answer within 2 s"):
+        distributing.run_plan(planned(2), patience_seconds=2)
 
 
 def test_a_model_that_does_not_load_is_named() -> None:
