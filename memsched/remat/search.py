@@ -96,6 +96,8 @@ def search(
     budget: int | None = None,
     most_extra: float | None = None,
     custom: bool = False,
+    known: Sequence[RematPoint] = (),
+    enough: Callable[[RematPoint], bool] | None = None,
 ) -> RematResult:
     """Return sequences of the ops of ``graph`` with repetitions.
 
@@ -107,10 +109,14 @@ def search(
         most_extra: Extra work permitted, as a part of the work of executing every op once, both in multiply-accumulates
             plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
         custom: Permit repeating operators of domains that are not the format's own.
+        known: What an earlier search of the same ops found.
+        enough: Told each better point; True ends the search, unless the graph is small.
     """
-    if (run.late() and len(graph.ops) > SMALL) or run.stop():
+    if ((run.late() and len(graph.ops) > SMALL) or run.stop()) and not known:
         return _untried(graph, tuple(order), target, budget, custom)
-    one = _FrontierSearch(graph, order, target, dialect, run, custom)
+    one = _FrontierSearch(graph, order, target, dialect, run, custom, enough)
+    for point in known:
+        one.keep(point)
     if most_extra is None and budget is None:
         most_extra = MOST_EXTRA
     one.aim(budget, math.inf if most_extra is None else most_extra * one.total)
@@ -136,11 +142,14 @@ class _FrontierSearch:
         dialect: Dialect,
         run: Run,
         custom: bool,
+        enough: Callable[[RematPoint], bool] | None,
     ) -> None:
         self._graph, self._target, self._dialect, self._limits = graph, target, dialect, run.limits
         self._order = tuple(order)
         self._custom = custom
-        self._run = run
+        self._enough = enough or (lambda _: False)
+        self._had_enough = False
+        self._run = dataclasses.replace(run, stop=lambda: self._had_enough or run.stop())
         given = Storage.of(apply_target(graph, target))
         work = work_of(graph)
         self.total = work.total
@@ -173,13 +182,15 @@ class _FrontierSearch:
         point = judge(self._graph, [self._order[op] for op in mine], self._target, self._dialect, method)
         self._judged += 1
         before = self._best()
-        self._keep(point)
+        self.keep(point)
         after = self._best()
         if after is not before:
             self._run.tell("rematerialisation", after.peak, None)
+            self._had_enough = self._had_enough or (self._tracer.count > SMALL and self._enough(after))
         return point
 
-    def _keep(self, point: RematPoint) -> None:
+    def keep(self, point: RematPoint) -> None:
+        """Put a point on the frontier where it is not dominated."""
         if any(known.peak <= point.peak and known.cost <= point.cost for known in self._frontier):
             return
         kept = [known for known in self._frontier if not (point.peak <= known.peak and point.cost <= known.cost)]
@@ -216,7 +227,8 @@ class _FrontierSearch:
         best = self._best()
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
-        finished = settled or not (self._cut or self._run.over())
+        ended_early = self._cut or self._run.over()
+        finished = settled or not ended_early or (self._had_enough and not best.cost)
         return RematResult(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
 
     def _settle(self) -> bool:

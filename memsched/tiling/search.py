@@ -82,6 +82,7 @@ class TilingResult:
         refusals: Names of ops at which groups end, with the reasons.
         judged: How many ways of cutting were judged.
         exhausted: Nothing was left to try before the time was up.
+        reached: The search was left at a peak that it was asked to be left at.
     """
 
     best: FrontierPoint
@@ -89,6 +90,7 @@ class TilingResult:
     refusals: tuple[tuple[str, str], ...]
     judged: int
     exhausted: bool
+    reached: bool = False
 
 
 def search(
@@ -197,7 +199,7 @@ class TilingSearch:
 
     # The loop ------------------------------------------------------------------------------------------------------
 
-    def run(self, pause: float, end: float, effort: float | None = None) -> TilingResult:
+    def run(self, pause: float, end: float, effort: float | None = None, *, until: int | None = None) -> TilingResult:
         """Try what may help until nothing is left or the time is up, and return what is found by then.
 
         Args:
@@ -206,6 +208,8 @@ class TilingSearch:
             end: On that clock, not before ``pause``: end then, if twice as much work has found none.
             effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
                 nothing is tried.
+            until: Bytes: pause as soon as groups are known with which the peak is at most that. What the search
+                does when it is taken up again does not depend on it.
         """
         most = math.inf if effort is None else effort * _WORK_PER_SECOND
         if self._waiting_ways is None and (not most or self._asked.stop()):
@@ -216,6 +220,8 @@ class TilingSearch:
             if self._asked.stop():
                 return self._found(exhausted=False)
             self._judge(group)
+            if until is not None and self._best.groups and self._best.peak <= until:
+                return self._found(exhausted=False, reached=True)
             if self._work >= most or self._late(pause, end):
                 return self._found(exhausted=False)
         return self._found(exhausted=True)
@@ -462,15 +468,16 @@ class TilingSearch:
             at = before
         return FrontierPoint(high, int(work[count]), tuple(reversed(groups)))
 
-    def _found(self, *, exhausted: bool) -> TilingResult:
-        self._choose()
+    def _found(self, *, exhausted: bool, reached: bool = False) -> TilingResult:
+        # What was chosen last stays: a search that was left goes on as if it had not been.
         point = self._within(self._budget) if self._budget is not None else None
         return TilingResult(
-            best=point or self._best,
+            best=point or self._least_peak(self._peaks(), self._most),
             frontier=tuple(self._frontier()),
             refusals=tuple(self._refusals()),
             judged=len(self._judged),
             exhausted=exhausted,
+            reached=reached,
         )
 
     def _frontier(self) -> Iterator[FrontierPoint]:

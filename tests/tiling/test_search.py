@@ -126,6 +126,20 @@ def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does(
     assert (part.best.peak, part.exhausted) == (whole.best.peak, whole.exhausted)
 
 
+def test_looking_at_what_was_found_changes_nothing_that_comes_after() -> None:
+    module = mobilenet()
+    arguments = (module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)))
+    for percent in (0.0, 15.0):
+        most = int(sum(op.macs for op in module.graphs[0].ops) * percent / 100)
+        whole = TilingSearch(*arguments, most_macs=most).run(math.inf, math.inf, 0.3)
+        one, until = TilingSearch(*arguments, most_macs=most), UNTILED - 1
+        while (part := one.run(math.inf, math.inf, 0.3, until=until)).reached:
+            assert part.best.groups
+            assert part.best.peak <= until
+            until = part.best.peak - 1
+        assert (part.frontier, part.judged) == (whole.frontier, whole.judged)
+
+
 def encoder(monkeypatch: pytest.MonkeyPatch) -> ModelProto:
     """Return an encoder of Whisper tiny's sizes (Radford et al., "Robust Speech Recognition")."""
     sizes = {"_LAYERS": 4, "_WIDTH": 384, "_HEADS": 6, "_INNER": 1536, "_POSITIONS": 1500}

@@ -6,18 +6,23 @@ What changes no operator comes first, then pieces, then repetitions: with a budg
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from memsched.commands.optimize.place import ModulePlan, Request, place
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
-from memsched.commands.optimize.rewritten import apply, rank
+from memsched.commands.optimize.rewrite import Part, RewriteBase
+from memsched.commands.optimize.rewritten import RewriteRun, rank
 from memsched.formats.module import LoadOptions, Module
-from memsched.planning.rewrite import dialect_of
 from memsched.planning.values import TargetModule
+
+if TYPE_CHECKING:
+    from memsched.tiling.loop import LoopGroup
+    from memsched.tiling.pieces import TilingGroup
 
 __all__ = ["MOST_EXTRA_MACS", "FinalModel", "Permissions", "find"]
 
@@ -28,7 +33,7 @@ _AS_GIVEN_SHARE = 0.3
 """Of the time, for the model as it is, when it may be rewritten as well."""
 
 _FREE_SHARE = 0.4
-"""Of what is left, for pieces that cost nothing, which a budget is tried with first."""
+"""Of what is left when a budget is met, for pieces that meet it at no cost."""
 
 _MIX_SHARE = 0.5
 """Of what is left, for each mix of pieces and repetitions."""
@@ -89,47 +94,82 @@ def find(
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
-    given = FinalModel(module, data, prepared, placed)
-    if budget is not None and permitted.tile and not _met(given, budget):
-        final = _cheapest(given, options, request, budget, permitted)
-    else:
-        final = given
-        if permitted.tile and not _met(given, budget):
-            final = _tiled(given, options, request, budget, permitted)
-        if permitted.remat and not _met(given, budget):
-            final = _recomputed(final, options, request, budget, permitted)
+    given = final = FinalModel(module, data, prepared, placed)
+    if permitted.tile and not _met(given, budget):
+        final = _rewritten(given, options, request, budget, permitted)
+    elif permitted.remat and not _met(given, budget):
+        final = _recomputed(given, options, request, budget, permitted)
     return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
 
 
-def _cheapest(
-    given: FinalModel, options: LoadOptions, request: Request, budget: int, permitted: Permissions
+def _rewritten(
+    given: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
 ) -> FinalModel:
-    """Return the cheapest mix of pieces and repetitions that meets the budget; what needs least if none does.
+    """Return the model in pieces, with values computed again where that is permitted, too.
 
-    Pieces that cost nothing come first, then pieces that cost something, repetitions alone, and repetitions on top of
-    either kind of pieces.
+    With a budget all begins as it does without one, until the budget is met: whatever is reached without one meets
+    every budget as large, however little time or work there is. Only then less extra work is looked for.
     """
 
-    def again(base: FinalModel) -> FinalModel:
-        return _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
+    def in_pieces(percent: float) -> _Pieces:
+        return _Pieces(given, options, request, budget, percent)
 
-    free = tiled = _tiled(
-        given, options, request.within(_FREE_SHARE), budget, dataclasses.replace(permitted, extra_percent=0.0)
-    )
-    best = free
-    if not _settled(best, request, budget) and permitted.extra_percent > 0:
-        tiled = _tiled(given, options, request, budget, permitted)
-        best = _better(best, tiled, budget)
-    if permitted.remat:
-        pieces = [free] if tiled is free else [free, tiled]
-        for base in (given, *(base for base in pieces if base.rewritten)):
-            if _settled(best, request, budget) or (base is tiled and _met(best, budget)):
-                break
-            best = _better(best, again(base), budget)
-    if permitted.remat and best.rewrites.remat is None and not _met(best, budget):
-        # Without time it only says so.
-        best = again(best)
-    return _with_sections(best, tiled, permitted)
+    share = _TILING_SHARE if permitted.remat else 1.0
+    pieces = in_pieces(permitted.extra_percent)
+    pieces.go_on(request.within(share), until_met=True)
+    best = tiled = pieces.best()
+    if permitted.remat and not _met(best, budget):
+        best = _recomputed(tiled, options, request, budget, permitted)
+    # From here on for less work.
+    for_free = given
+    if budget is not None and permitted.extra_percent > 0 and not _settled(best, request, budget):
+        free = in_pieces(0.0)
+        free.go_on(request.within(_FREE_SHARE), until_met=False)
+        for_free = free.best()
+        best = _better(best, for_free, budget)
+        if _met(tiled, budget) and not _settled(best, request, budget):
+            pieces.go_on(request.within(share), until_met=False)
+            tiled = pieces.best()
+            best = _better(best, tiled, budget)
+    if budget is not None and permitted.remat:
+        for base in (given, for_free) if for_free.rewritten else (given,):
+            if not _settled(best, request, budget):
+                again = _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
+                best = _better(best, again, budget)
+    return _with_section(best, tiled, permitted)
+
+
+class _Pieces:
+    """Searches for layers of the model as given to compute in pieces: as loops where they are had, and one by one."""
+
+    def __init__(
+        self, given: FinalModel, options: LoadOptions, request: Request, budget: int | None, percent: float
+    ) -> None:
+        from memsched.commands.optimize.loops import LoopRewrite
+        from memsched.commands.optimize.tile import TileRewrite
+
+        self._given, self._budget = given, budget
+        base = _base(given, options)
+        self._in_loops: RewriteRun[LoopGroup] | None = None
+        if base.dialect.loop is not None:
+            self._in_loops = RewriteRun(LoopRewrite, base, request, percent=percent, budget=budget)
+        self._one_by_one: RewriteRun[TilingGroup] | None = None
+        self._make = functools.partial(RewriteRun, TileRewrite, base, request, percent=percent, budget=budget)
+
+    def go_on(self, request: Request, *, until_met: bool) -> None:
+        """Search on within ``request``; see `RewriteRun.go_on`."""
+        if self._in_loops is not None:
+            self._in_loops.go_on(request.within(_LOOP_SHARE), until_met=until_met)
+            if _met(_after(self._given, self._in_loops), self._budget):
+                return
+        if self._one_by_one is None:
+            self._one_by_one = self._make()
+        self._one_by_one.go_on(request, until_met=until_met)
+
+    def best(self) -> FinalModel:
+        """Return the better of what came of them; see `_after`."""
+        found = [_after(self._given, run) for run in (self._in_loops, self._one_by_one) if run is not None]
+        return min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
 
 
 def _settled(final: FinalModel, request: Request, budget: int) -> bool:
@@ -142,66 +182,44 @@ def _better(first: FinalModel, second: FinalModel, budget: int) -> FinalModel:
     return min(first, second, key=lambda final: rank(final.placed, final.extra_work, budget))
 
 
-def _with_sections(final: FinalModel, tiled: FinalModel, permitted: Permissions) -> FinalModel:
-    """Return ``final`` with a section for everything that was tried, used or not."""
-    rewrites = final.rewrites
-    tiling = tiled.rewrites.tiling
-    if rewrites.tiling is None and tiling is not None:
-        unused = msgspec.structs.replace(tiling, applied=False, extra_macs=0, extra_macs_percent=0.0, groups=())
-        rewrites = dataclasses.replace(rewrites, tiling=unused)
-    elif rewrites.tiling is not None:
-        stated = msgspec.structs.replace(rewrites.tiling, max_extra_macs_percent=float(permitted.extra_percent))
-        rewrites = dataclasses.replace(rewrites, tiling=stated)
-    return dataclasses.replace(final, rewrites=rewrites)
+def _with_section(final: FinalModel, tiled: FinalModel, permitted: Permissions) -> FinalModel:
+    """Return ``final`` with a section on pieces, used or not: where they are not, that of ``tiled``."""
+    section = final.rewrites.tiling
+    if section is None and tiled.rewrites.tiling is not None:
+        unused = tiled.rewrites.tiling
+        section = msgspec.structs.replace(unused, applied=False, extra_macs=0, extra_macs_percent=0.0, groups=())
+    if section is not None:
+        section = msgspec.structs.replace(section, max_extra_macs_percent=float(permitted.extra_percent))
+    return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, tiling=section))
 
 
 def _met(final: FinalModel, budget: int | None) -> bool:
     return budget is not None and final.placed.required <= budget
 
 
-def _tiled(
-    final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
-) -> FinalModel:
-    from memsched.commands.optimize.loops import LoopRewrite
-    from memsched.commands.optimize.tile import TileRewrite
-
-    request = request.within(_TILING_SHARE) if permitted.remat else request
-    if dialect_of(final.module, final.prepared.target).loop is None:
-        return _rewritten(TileRewrite, final, options, request, budget, permitted)
-    looped = _rewritten(LoopRewrite, final, options, request.within(_LOOP_SHARE), budget, permitted)
-    if _met(looped, budget):
-        return looped
-    pieces = _rewritten(TileRewrite, final, options, request, budget, permitted)
-    return min(looped, pieces, key=lambda one: rank(one.placed, one.extra_work, budget))
-
-
 def _recomputed(
     final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
 ) -> FinalModel:
+    """Return ``final`` with values computed again, where that requires less; with a budget as `_rewritten` does it."""
     from memsched.commands.optimize.recompute import RematRewrite
 
-    return _rewritten(RematRewrite, final, options, request, budget, permitted)
-
-
-def _rewritten(
-    make: Maker[Part],
-    final: FinalModel,
-    options: LoadOptions,
-    request: Request,
-    budget: int | None,
-    permitted: Permissions,
-) -> FinalModel:
-    """Return ``final`` rewritten further where that requires less; with the report's section on it either way."""
     done = sum(op.macs for op in final.module.graphs[0].ops)
     used = 100 * final.extra_macs / done if done else 0.0
-    result = apply(
-        make,
-        RewriteBase(final.module, final.prepared, final.placed, options),
-        request,
-        percent=max(0.0, permitted.extra_percent - used),
-        budget=budget,
-        before=final.rewrites,
-    )
+    percent = max(0.0, permitted.extra_percent - used)
+    run = RewriteRun(RematRewrite, _base(final, options), request, percent=percent, budget=budget)
+    run.go_on(request, until_met=True)
+    if budget is not None and not run.settled(request):
+        run.go_on(request, until_met=False)
+    return _after(final, run)
+
+
+def _base(final: FinalModel, options: LoadOptions) -> RewriteBase:
+    return RewriteBase(final.module, final.prepared, final.placed, options)
+
+
+def _after(final: FinalModel, run: RewriteRun[Part]) -> FinalModel:
+    """Return ``final`` rewritten further where that requires less; with the report's section on it either way."""
+    result = run.result(final.rewrites)
     model = result.model
     if model is None:
         return dataclasses.replace(final, rewrites=result.rewrites)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
-from memsched.formats.module import Module
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
@@ -61,9 +61,15 @@ class LoopRewrite:
         """Whether nothing was left to try."""
         return self._search.exhausted
 
-    def search(self, meets: Callable[[RewritePoint[LoopGroup]], bool]) -> Sequence[RewritePoint[LoopGroup]]:
+    def resume(self, request: Request) -> None:
+        """Search within another request from now on."""
+        self._request = request
+
+    def search(
+        self, meets: Callable[[RewritePoint[LoopGroup]], bool], lookout: Lookout[RewritePoint[LoopGroup]] | None
+    ) -> Sequence[RewritePoint[LoopGroup]]:
         """Search until nothing is left, or for as much work as is permitted."""
-        del meets
+        del meets, lookout
         return self.search_out()
 
     def search_out(self) -> Sequence[RewritePoint[LoopGroup]]:
@@ -77,9 +83,9 @@ class LoopRewrite:
     def _point(self, point: LoopPoint) -> RewritePoint[LoopGroup]:
         return RewritePoint(point.required + self._beside, point.extra_macs, point.extra_macs, point.groups)
 
-    def goes_on(self, *, met: bool, seconds: float) -> bool:
+    def goes_on(self, seconds: float) -> bool:
         """Return False: all that may be found is found at once."""
-        del met, seconds
+        del seconds
         return False
 
     def drop(self, reasons: Mapping[tuple[LoopGroup, ...], str], *, last: bool) -> None:
@@ -110,15 +116,8 @@ class LoopRewrite:
         """Return a point's extra multiply-accumulates."""
         return point.extra_macs
 
-    def describe(
-        self,
-        before: Rewrites,
-        used: RewritePoint[LoopGroup] | None,
-        extra_macs: int,
-        read: Callable[[Graph], Module],
-    ) -> Rewrites:
+    def describe(self, before: Rewrites, used: RewritePoint[LoopGroup] | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on layers in pieces, which loops are one form of."""
-        del read
         axes = format_of(self._base.module).axes if has_windows(self.graph) else ()
         kinds = {op.name: op.type for op in self.graph.ops}
         section = TilingSection(

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
-from memsched.formats.module import Module
 from memsched.graph.model import Graph
 from memsched.remat.cost import RematPoint, work_of
 from memsched.remat.found import RematResult
@@ -43,12 +43,9 @@ class RematRewrite:
         self.total = work_of(self.graph).total
         self.most = int(self.total * percent / 100)
         self.small = len(self.graph.ops) <= SMALL
-        self._aim = budget
-        if budget is not None and base.peak <= budget < base.placed.required:
-            # By the peak alone it would be met: what is required follows the peak down.
-            self._aim = None
+        self._budget = budget
         self._found: RematResult | None = None
-        self._searched = False
+        self._aimed = False
         self._points: dict[tuple[int, ...], RematPoint] = {}
         self._refused: dict[tuple[int, ...], str] = {}
 
@@ -63,43 +60,64 @@ class RematRewrite:
             raise InternalError("nothing was searched yet")
         return self._found
 
-    def search(self, meets: Callable[[RewritePoint[int]], bool]) -> Sequence[RewritePoint[int]]:  # noqa: ARG002
-        """Search once for the budget and, if it comes to that, once as for every other budget."""
-        if not self._searched:
-            self._found, self._searched = self._search(self._request.within(_SEARCH_SHARE)), True
+    def resume(self, request: Request) -> None:
+        """Search within another request from now on."""
+        self._request = request
+
+    def search(
+        self,
+        meets: Callable[[RewritePoint[int]], bool],  # noqa: ARG002
+        lookout: Lookout[RewritePoint[int]] | None,
+    ) -> Sequence[RewritePoint[int]]:
+        """Search once as without a budget, and once for the least work within it, if it comes to that."""
+        within = self._request.within(_SEARCH_SHARE)
+        if self._found is None:
+
+            def enough(point: RematPoint) -> bool:
+                return lookout is not None and lookout.sees([_point(point)])
+
+            self._found = self._search(within, None, enough)
+        if lookout is None and self._worth_aiming():
+            self._found, self._aimed = self._search(within, self._budget), True
         # Where the time was too short for the best order, the search may know a better one that costs nothing.
         return [point for point in self._permitted() if point.peak < self._base.peak]
 
     def search_out(self) -> Sequence[RewritePoint[int]]:
         """Search until nothing is left or the time is up."""
-        self._found = self._search(self._request)
+        self._found = self._search(self._request, None)
         return self._permitted()
+
+    def _worth_aiming(self) -> bool:
+        """Whether a search for the budget may find something; where the peak alone meets it, nothing says how."""
+        if self._budget is None or self._aimed or self._budget >= self._base.peak:
+            return False
+        return not (self._known.settled and self._known.best.peak > self._budget)
 
     def _permitted(self) -> Sequence[RewritePoint[int]]:
         points = [one for one in self._known.frontier if one.cost <= self.most and one.sequence not in self._refused]
         for point in points:
-            self._points.setdefault(point.sequence, point)
-        return [RewritePoint(point.peak, point.cost, point.extra_macs, point.sequence) for point in points]
+            # More may be proven of it now.
+            self._points[point.sequence] = point
+        return [_point(point) for point in points]
 
-    def _search(self, request: Request) -> RematResult:
+    def _search(
+        self, request: Request, budget: int | None, enough: Callable[[RematPoint], bool] | None = None
+    ) -> RematResult:
         return search(
             self._given,
             self._base.order,
             self._base.prepared.target,
             self._base.dialect,
             request.run,
-            budget=self._aim,
+            budget=budget,
             most_extra=self._percent / 100,
+            known=self._found.frontier if self._found is not None else (),
+            enough=enough,
         )
 
-    def goes_on(self, *, met: bool, seconds: float) -> bool:  # noqa: ARG002 a second search has its own share
-        """Whether a search without the budget is left: what one budget leads to, a larger one does, too."""
-        found = self._known
-        complete = found.settled and (found.best.cost > 0 or not found.met)
-        if self._aim is None or complete or met:
-            return False
-        self._aim, self._searched = None, False
-        return True
+    def goes_on(self, seconds: float) -> bool:  # noqa: ARG002
+        """Return False: a search ends by itself."""
+        return False
 
     def drop(self, reasons: Mapping[tuple[int, ...], str], *, last: bool) -> None:  # noqa: ARG002
         """Leave out sequences; others that were found are tried instead."""
@@ -122,13 +140,16 @@ class RematRewrite:
         before: Rewrites,
         used: RewritePoint[int] | None,
         extra_macs: int,  # noqa: ARG002 each point has its own
-        read: Callable[[Graph], Module],  # noqa: ARG002
     ) -> Rewrites:
         """Return ``before`` with the section on values computed again."""
         point = self._points[used.way] if used is not None else None
         refused = tuple(dict.fromkeys(self._refused.values()))
         section = _section(self._given, self._known, point, self._base, self._percent, refused)
         return replace(before, remat=section)
+
+
+def _point(point: RematPoint) -> RewritePoint[int]:
+    return RewritePoint(point.peak, point.cost, point.extra_macs, point.sequence)
 
 
 def _section(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
@@ -106,25 +107,28 @@ class Rewrite(Protocol[Part]):
     def finished(self) -> bool:
         """Whether the search ended before its time was up."""
 
-    def search(self, meets: Callable[[RewritePoint[Part]], bool]) -> Sequence[RewritePoint[Part]]:
+    def resume(self, request: Request) -> None:
+        """Take up the search, first or again, within a request."""
+
+    def search(
+        self, meets: Callable[[RewritePoint[Part]], bool], lookout: Lookout[RewritePoint[Part]] | None
+    ) -> Sequence[RewritePoint[Part]]:
         """Search, or go on with it, and return the permitted points to make models of: rising work, falling peaks.
 
         It may pause early, to leave time for these models.
 
         Args:
             meets: Whether a point's model meets the budget, which may be asked of points underway.
+            lookout: Search as without a budget, but no longer than until this sees that it is met. So what is reached
+                without a budget meets every budget as large. None: for the least work within the budget, if there is
+                one.
         """
 
     def search_out(self) -> Sequence[RewritePoint[Part]]:
         """Search until nothing is left or the time is up, and return the permitted points."""
 
-    def goes_on(self, *, met: bool, seconds: float) -> bool:
-        """Return whether `search` shall be called again.
-
-        Args:
-            met: The best model so far meets the budget.
-            seconds: What making models of the last points took.
-        """
+    def goes_on(self, seconds: float) -> bool:
+        """Return whether `search` shall be called again; making models of the last points took so many seconds."""
 
     def drop(self, reasons: Mapping[tuple[Part, ...], str], *, last: bool) -> None:
         """Leave out what cannot be written, with the reasons; `search` then returns what is left.
@@ -142,15 +146,12 @@ class Rewrite(Protocol[Part]):
     def cost(self, point: RewritePoint[Part]) -> int:
         """Return a point's extra work in multiply-accumulates and bytes moved, in which all rewrites compare."""
 
-    def describe(
-        self, before: Rewrites, used: RewritePoint[Part] | None, extra_macs: int, read: Callable[[Graph], Module]
-    ) -> Rewrites:
+    def describe(self, before: Rewrites, used: RewritePoint[Part] | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the report's section on this rewrite.
 
         Args:
             used: What the model was rewritten to; None where it was not.
             extra_macs: Multiply-accumulates that it then has beside those of `graph`.
-            read: Writes a rewritten graph and reads it back; raises as `read_back` does.
         """
 
 

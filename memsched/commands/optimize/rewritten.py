@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic
 
-from memsched.commands.optimize.candidates import try_points
+from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
-from memsched.graph.model import Graph
 from memsched.planning.rewrite import plain, read_back, with_origins
 from memsched.planning.values import TargetModule
-from memsched.runtimes.known import runtime_of
 
-__all__ = ["RewriteResult", "RewrittenModel", "apply", "attempt", "rank"]
+__all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
@@ -68,43 +67,62 @@ def rank(placed: ModulePlan, work: Fraction | int, budget: int | None) -> tuple[
     return (not met, (work, *least) if met else (*least, work))
 
 
-def apply(
-    make: Maker[Part],
-    base: RewriteBase,
-    request: Request,
-    *,
-    percent: float,
-    budget: int | None,
-    before: Rewrites,
-) -> RewriteResult:
-    """Return the rewritten model that meets the budget with the least work, or that requires least.
+class RewriteRun(Generic[Part]):
+    """A search for one kind of rewrite, which may be left and taken up again, and the best model of it so far.
 
     Args:
+        base: The model as it is; a result requires less.
         percent: Extra work permitted, of the model's.
         budget: Bytes that the model may require.
-        before: What is reported of rewrites that came before.
     """
-    rewrite = make(base, request, percent, budget)
-    models = _Models(rewrite, base, request, budget)
-    while True:
-        begun = request.run.clock()
-        try:
-            points = rewrite.search(models.meets)
+
+    def __init__(
+        self, make: Maker[Part], base: RewriteBase, request: Request, *, percent: float, budget: int | None
+    ) -> None:
+        self._rewrite = make(base, request, percent, budget)
+        self._models = _Models(self._rewrite, base, request, budget)
+        self._base, self._budget = base, budget
+
+    def go_on(self, request: Request, *, until_met: bool) -> None:
+        """Search on within ``request``, and make models of what is found.
+
+        Args:
+            until_met: As without a budget, and no longer than until a model meets it, by whatever work.
+        """
+        rewrite, models = self._rewrite, self._models
+        rewrite.resume(request)
+        models.request = request
+        lookout = None
+        if until_met and self._budget is not None:
+            lookout = Lookout[RewritePoint[Part]](self._budget, models.one_meets)
+        while True:
             begun = request.run.clock()
-            models.take_best(points)
-        except UnwritableError as error:
-            over = models.over()
-            rewrite.drop(error.reasons, last=over)
-            if not over:
-                continue
-        goes_on = rewrite.goes_on(met=models.met, seconds=request.run.clock() - begun)
-        if models.over() or not goes_on:
-            break
-    model, used = models.taken or (None, None)
-    if model is None or used is None or model.placed.required >= base.placed.required:
-        return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0, models.read))
-    work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
-    return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs, models.read))
+            try:
+                points = rewrite.search(models.meets, lookout)
+                begun = request.run.clock()
+                models.take_best(points)
+            except UnwritableError as error:
+                over = models.over()
+                rewrite.drop(error.reasons, last=over)
+                if not over:
+                    continue
+            goes_on = rewrite.goes_on(request.run.clock() - begun)
+            if models.over() or not goes_on or (lookout is not None and models.met):
+                return
+
+    def settled(self, request: Request) -> bool:
+        """Whether nothing is left to look for: the budget is met for nothing, or the time is up."""
+        self._models.request = request
+        return self._models.over() or (self._models.met and not self._models.least_work)
+
+    def result(self, before: Rewrites) -> RewriteResult:
+        """Return what came of it so far, beside what is reported of rewrites that came before."""
+        rewrite = self._rewrite
+        model, used = self._models.taken or (None, None)
+        if model is None or used is None or model.placed.required >= self._base.placed.required:
+            return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))
+        work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
+        return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))
 
 
 def attempt(
@@ -112,7 +130,7 @@ def attempt(
 ) -> RewrittenModel | None:
     """Return the model of the least peak that one search until ``request`` ends finds; None where it finds none.
 
-    It is written, read back and placed as `apply` does it, within the limits of ``placing``.
+    It is written, read back and placed as `RewriteRun` does it, within the limits of ``placing``.
     """
     rewrite = make(base, request, percent, None)
     points = [point for point in rewrite.search_out() if rewrite.parts(point.way)]
@@ -134,6 +152,7 @@ class _Models(Generic[Part]):
     """The models that points of a search become.
 
     Attributes:
+        request: How their orders and addresses are to be found.
         taken: The best so far, with its point.
     """
 
@@ -147,7 +166,7 @@ class _Models(Generic[Part]):
         hurried: bool = False,
     ) -> None:
         self._rewrite, self._base, self._plain = rewrite, base, plain(base.module)
-        self._whole_request, self._budget = request, budget
+        self.request, self._budget = request, budget
         self._unhurried = rewrite.small and not hurried
         self._macs = sum(op.macs for op in rewrite.graph.ops)
         # The last one is most often the next one, too.
@@ -155,9 +174,6 @@ class _Models(Generic[Part]):
         self._placed: tuple[tuple[Part, ...], RewrittenModel] | None = None
         self._at_most: dict[tuple[Part, ...], int] = {}
         self._requires: dict[tuple[Part, ...], int] = {}
-        # Where the runtime's planner is known, what a point requires at most is told without a search.
-        planned = runtime_of(base.module, base.prepared.target, request.opening).has_planner
-        self._told_as_stored = planned and rewrite.told_as_stored
         self.taken: tuple[RewrittenModel, RewritePoint[Part]] | None = None
 
     @property
@@ -167,7 +183,7 @@ class _Models(Generic[Part]):
 
     def over(self) -> bool:
         """Whether no further model may be made."""
-        return self._whole_request.stopped() if self._unhurried else self._whole_request.over()
+        return self.request.stopped() if self._unhurried else self.request.over()
 
     def take_best(self, points: Sequence[RewritePoint[Part]]) -> None:
         """Take the model with the least work that meets the budget, or that requires least, if it is a better one.
@@ -178,27 +194,40 @@ class _Models(Generic[Part]):
         Raises:
             UnwritableError: Parts of one of them cannot be written.
         """
-        at_most = self._required_at_most if self._told_as_stored else None
         with contextlib.suppress(GivenUpError):
-            try_points(points, self._budget, self._make, at_most=at_most, over=self.over)
+            try_points(points, self._budget, self._make, at_most=self._told, over=self.over)
+
+    def one_meets(self, points: Sequence[RewritePoint[Part]]) -> bool:
+        """Take the model with little work that is sure to meet the budget; return whether there is one.
+
+        Where parts cannot be written there is none: what is to be done about that is decided without the budget.
+        """
+        with contextlib.suppress(GivenUpError, UnwritableError):
+            if self._budget is not None:
+                return one_meets(points, self._budget, self._make, at_most=self._told, over=self.over)
+        return False
+
+    @property
+    def _told(self) -> Callable[[RewritePoint[Part]], int] | None:
+        return self._required_at_most if self._rewrite.told_as_stored else None
+
+    @property
+    def least_work(self) -> int:
+        """The extra work of the best one."""
+        return self.taken[1].work if self.taken is not None else 0
 
     def meets(self, point: RewritePoint[Part]) -> bool:
-        """Return whether the point's model requires what the budget permits; True where the time is up, too.
-
-        Raises:
-            UnwritableError: Parts of it cannot be written.
-        """
+        """Return whether the point's model requires what the budget permits; True where the time is up, too."""
         if self._budget is None:
             return False
         try:
-            told = self._told_as_stored
+            told = self._rewrite.told_as_stored
             return (self._required_at_most(point) if told else self._model(point).placed.required) <= self._budget
         except GivenUpError:
             return True
-
-    def read(self, graph: Graph) -> Module:
-        """Return ``graph`` as it is read back from a file of it; raises as `read_back` does."""
-        return read_back(self._plain, graph, self._base.options, self._base.prepared.target)[0]
+        except UnwritableError:
+            self._at_most[point.way] = sys.maxsize
+            return False
 
     def _make(self, point: RewritePoint[Part]) -> int:
         if point.way not in self._requires:
@@ -213,8 +242,8 @@ class _Models(Generic[Part]):
 
     def _request(self) -> Request:
         if self._unhurried:
-            return _unhurried(self._whole_request)
-        return self._whole_request.as_optional(needed=self.taken is None)
+            return _unhurried(self.request)
+        return self.request.as_optional(needed=self.taken is None)
 
     def _required_at_most(self, point: RewritePoint[Part]) -> int:
         """Return the bytes that the point's model requires in the order in which it is made."""

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
-from memsched.formats.module import Module
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
@@ -53,8 +53,8 @@ class TileRewrite:
         self._refused: dict[str, str] = {}
         self._extra: dict[TilingGroup, int] = {}
         self._search = self._begun()
-        self._pause, self._end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
         self._found: TilingResult | None = None
+        self.resume(request)
 
     def _begun(self) -> TilingSearch:
         return TilingSearch(
@@ -78,11 +78,24 @@ class TileRewrite:
             raise InternalError("nothing was searched yet")
         return self._found
 
-    def search(self, meets: Callable[[RewritePoint[TilingGroup]], bool]) -> Sequence[RewritePoint[TilingGroup]]:
+    def resume(self, request: Request) -> None:
+        """Take up the search where it was left."""
+        self._request = request
+        self._pause, self._end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
+
+    def search(
+        self,
+        meets: Callable[[RewritePoint[TilingGroup]], bool],
+        lookout: Lookout[RewritePoint[TilingGroup]] | None,
+    ) -> Sequence[RewritePoint[TilingGroup]]:
         """Search until there is something to make a model of, or until nothing is left or the time is up."""
         self._meets = meets
-        self._found = self._search.run(self._pause, self._end, self._request.effort())
-        return self._points()
+        while True:
+            until = lookout.at if lookout is not None else None
+            self._found = self._search.run(self._pause, self._end, self._request.effort(), until=until)
+            points = self._points()
+            if lookout is None or not self._found.reached or lookout.sees(points):
+                return points
 
     def search_out(self) -> Sequence[RewritePoint[TilingGroup]]:
         """Search until nothing is left or the time is up."""
@@ -92,7 +105,7 @@ class TileRewrite:
     def _points(self) -> Sequence[RewritePoint[TilingGroup]]:
         return [_point(one) for one in self._known.frontier if one.groups and one.extra_macs <= self.most]
 
-    def goes_on(self, *, met: bool, seconds: float) -> bool:  # noqa: ARG002 pieces that cost less may be found
+    def goes_on(self, seconds: float) -> bool:
         """Whether there is time for going on and for placing what it finds."""
         self._pause = self._end = self._request.deadline() - _PLACINGS * seconds
         return not (self._known.exhausted or math.isinf(self._end) or self._request.run.clock() >= self._end)
@@ -130,7 +143,6 @@ class TileRewrite:
         before: Rewrites,
         used: RewritePoint[TilingGroup] | None,
         extra_macs: int,
-        read: Callable[[Graph], Module],  # noqa: ARG002
     ) -> Rewrites:
         """Return ``before`` with the section on layers in pieces."""
         graph, found = self.graph, self._known

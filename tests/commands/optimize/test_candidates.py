@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
-from memsched.commands.optimize.candidates import try_points
+from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
 from memsched.formats.module import OrderGuarantee
 from memsched.report.values.optimize import OptimizeReport
 from tests.runtimes.tflm.test_arena import random_model
@@ -74,6 +74,30 @@ def test_the_least_work_that_fits_is_taken_and_nothing_else_is_made() -> None:
 
     try_points(points, 60, make, at_most=lambda point: point.at_most)
     assert made == points[1:2]
+
+
+@given(frontiers(), st.integers(0, 99))
+def test_on_the_way_of_a_search_only_what_is_sure_to_meet_the_budget_is_made(points: list[Point], budget: int) -> None:
+    made: list[Point] = []
+
+    def make(point: Point) -> int:
+        made.append(point)
+        return point.required
+
+    met = one_meets(points, budget, make, at_most=lambda point: point.at_most)
+    fitting = [point for point in points if point.peak <= budget][:4]
+    assert made == [point for point in fitting if point.at_most <= budget][:1]
+    assert met == bool(made)
+
+
+def test_a_budget_is_looked_for_a_few_times_each_at_a_lower_peak() -> None:
+    asked: list[int] = []
+    lookout = Lookout[Point](100, lambda points: bool(asked.append(points[-1].peak)))
+    for peak in range(120, 80, -1):
+        assert not lookout.sees([Point(120, 120, 120), Point(peak, peak, peak)])
+    assert asked == [100, 98, 96, 94]
+    assert lookout.at is None
+    assert Lookout[Point](100, lambda _: True).sees([Point(100, 100, 100)])
 
 
 def required(data: bytes, target: str, budget: int | None) -> tuple[int, bool]:

@@ -9,12 +9,13 @@ from fractions import Fraction
 import pytest
 
 import memsched
+from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.commands.optimize.rewritten import apply, attempt, rank
+from memsched.commands.optimize.rewritten import RewriteResult, RewriteRun, attempt, rank
 from memsched.errors import ModelError
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph
 from memsched.remat.cost import judge, work_of
 from memsched.remat.rewrite import rematerialise
@@ -39,7 +40,6 @@ class FirstAgain:
     told_as_stored: bool = False
     finished: bool = True
     searches: int = 0
-    met: bool | None = None
     dropped: dict[Way, str] = dataclasses.field(default_factory=dict)
     used: RewritePoint[str] | None = None
     extra_macs: int = -1
@@ -65,12 +65,16 @@ class FirstAgain:
                 found.append(RewritePoint(point.peak - len(way), point.cost, point.extra_macs, way))
         return found
 
-    def search(self, meets: Callable[[RewritePoint[str]], bool]) -> Sequence[RewritePoint[str]]:
+    def resume(self, request: Request) -> None:
+        pass
+
+    def search(
+        self, meets: Callable[[RewritePoint[str]], bool], lookout: Lookout[RewritePoint[str]] | None
+    ) -> Sequence[RewritePoint[str]]:
         self.searches += 1
         return self.search_out()
 
-    def goes_on(self, *, met: bool, seconds: float) -> bool:
-        self.met = met
+    def goes_on(self, seconds: float) -> bool:
         self.rounds -= 1
         return self.rounds > 0
 
@@ -94,7 +98,6 @@ class FirstAgain:
         before: Rewrites,
         used: RewritePoint[str] | None,
         extra_macs: int,
-        read: Callable[[Graph], Module],
     ) -> Rewrites:
         self.used, self.extra_macs = used, extra_macs
         return before
@@ -111,9 +114,15 @@ def request() -> Request:
     return Request(Run(Limits(None)))
 
 
+def applied(rewrite: FirstAgain, base: RewriteBase, budget: int | None) -> RewriteResult:
+    run = RewriteRun(lambda *_: rewrite, base, request(), percent=100.0, budget=budget)
+    run.go_on(request(), until_met=False)
+    return run.result(Rewrites())
+
+
 def test_any_rewrite_is_written_read_back_and_placed(base: RewriteBase) -> None:
     rewrite = FirstAgain(base)
-    result = apply(lambda *_: rewrite, base, request(), percent=100.0, budget=None, before=Rewrites())
+    result = applied(rewrite, base, None)
     assert result.model is not None
     assert result.model.placed.required < base.placed.required
     assert base.placed.required > 3 * UNIT >= result.model.placed.required
@@ -121,12 +130,11 @@ def test_any_rewrite_is_written_read_back_and_placed(base: RewriteBase) -> None:
     assert rewrite.used is not None
     assert result.extra_work == Fraction(rewrite.used.work, rewrite.total)
     assert rewrite.extra_macs == result.model.extra_macs == rewrite.used.extra_macs
-    assert rewrite.met is False
 
 
 def test_what_cannot_be_written_is_dropped_and_the_rest_is_tried(base: RewriteBase) -> None:
     rewrite = FirstAgain(base, bad=("n", "w"))
-    result = apply(lambda *_: rewrite, base, request(), percent=100.0, budget=1, before=Rewrites())
+    result = applied(rewrite, base, 1)
     # Of the first way, three parts: each that is at fault is found by itself, and with it go all ways that have it.
     assert rewrite.dropped == {("w",): "no file holds it before w", ("n",): "no file holds it before n"}
     assert rewrite.searches == 2
@@ -137,7 +145,7 @@ def test_what_cannot_be_written_is_dropped_and_the_rest_is_tried(base: RewriteBa
 
 def test_where_nothing_can_be_written_there_is_no_model(base: RewriteBase) -> None:
     rewrite = FirstAgain(base, bad=("m", "w", "n", "y"))
-    result = apply(lambda *_: rewrite, base, request(), percent=100.0, budget=None, before=Rewrites())
+    result = applied(rewrite, base, None)
     assert result == dataclasses.replace(result, model=None, extra_work=Fraction(0))
     assert rewrite.used is None
     assert rewrite.extra_macs == 0
@@ -147,9 +155,8 @@ def test_where_nothing_can_be_written_there_is_no_model(base: RewriteBase) -> No
 def test_a_search_goes_on_as_often_as_it_asks_for(base: RewriteBase) -> None:
     budget = base.placed.required - 1
     rewrite = FirstAgain(base, rounds=3)
-    apply(lambda *_: rewrite, base, request(), percent=100.0, budget=budget, before=Rewrites())
+    applied(rewrite, base, budget)
     assert rewrite.searches == 3
-    assert rewrite.met is True
 
 
 def test_a_trial_takes_the_least_peak_of_one_search(base: RewriteBase) -> None:
@@ -173,3 +180,18 @@ def test_exact_figures_rank(base: RewriteBase) -> None:
     assert rank(less, more, None) < rank(placed, Fraction(0), None)
     assert rank(placed, Fraction(0), within) < rank(less, some, within)
     assert rank(less, more, over) < rank(placed, Fraction(0), over)
+
+
+def test_a_search_that_is_to_end_once_the_budget_is_met_goes_on_where_it_was_left(base: RewriteBase) -> None:
+    rewrite = FirstAgain(base, rounds=4)
+    run = RewriteRun(lambda *_: rewrite, base, request(), percent=100.0, budget=base.placed.required - 1)
+    run.go_on(request(), until_met=True)
+    assert rewrite.searches == 1
+    met = run.result(Rewrites()).model
+    assert met is not None
+    assert not run.settled(request())
+    run.go_on(request(), until_met=False)
+    assert rewrite.searches == 4
+    again = run.result(Rewrites()).model
+    assert again is not None
+    assert again.placed.required <= base.placed.required - 1
