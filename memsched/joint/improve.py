@@ -56,6 +56,13 @@ _MOST_TASKS = 150
 _PROGRAM_EFFORT = 5.0
 """Deterministic seconds, about 15 s on the clock: of 25 ops most were proven in 0.5 s, of 40 some not in 30 s."""
 
+_PER_BLOCK = 2e-4
+_PER_SOLVING = 6.0
+"""Of `Limits.effort`, for planning a block greedily, and for one of CP-SAT's deterministic seconds."""
+
+_FOUND_PART = 0.1
+"""Of its effort, in which a packing that exists is mostly found."""
+
 
 def improve(
     graph: Graph,
@@ -70,7 +77,7 @@ def improve(
     """Return an order and addresses with neither a larger peak nor a larger arena than the given ones.
 
     At once where the arena equals the bytes live at once in the order, or the buffers are too many. The result is
-    repeatable, on any machine, unless the time limit cuts it short.
+    repeatable, on any machine, unless the time limit cuts it short; a limit of work ends it where it is used up.
 
     Args:
         graph: With the target's rules applied.
@@ -116,12 +123,13 @@ class _JointSearch:
         self._rng = random.Random(run.limits.seed)  # noqa: S311 - a search, no secret
         self._alignment = alignment
         self._run = run
+        self._left = math.inf if run.limits.effort is None else run.limits.effort
         # No order has a smaller peak, and no arena is smaller than the peak.
         self.goal = -(-schedule.lower_bound // alignment) * alignment
 
     def done(self) -> bool:
-        """Return whether the arena is what is live at once in its order, or the least of all, or the time is up."""
-        return self.allocation.arena <= self._bound or self._run.over()
+        """Return whether the arena is what is live at once in its order, or the least of all, or the limit is reached."""
+        return self.allocation.arena <= self._bound or self._left <= 0 or self._run.over()
 
     def _take(self, layout: Layout, offsets: Sequence[int], method: str, stage: str) -> bool:
         if height_of(layout.packed.blocks, offsets) >= self.allocation.arena or layout.schedule.peak > self._limit:
@@ -143,21 +151,32 @@ class _JointSearch:
             method=known.method if candidate.order == known.order else "order of least arena",
         )
         try:
-            return Layout.of(self._graph, self._storage, schedule, self._alignment, self._run.over)
+            return self._planned(schedule)
         except GraphError:
             return None
+
+    def _planned(self, schedule: Schedule) -> Layout:
+        layout = Layout.of(self._graph, self._storage, schedule, self._alignment, self._run.over)
+        self._spend(_PER_BLOCK * len(layout.packed.blocks))
+        return layout
+
+    def _spend(self, work: float) -> None:
+        if self._left < math.inf:
+            self._left -= work
 
     def _fit(self, layout: Layout, capacity: int, effort: float, stage: str) -> bool:
         """Look for addresses at or below ``capacity`` bytes, and take them."""
         capacity = min(capacity, self.allocation.arena - 1)
+        effort = min(effort, max(0.0, self._left) / _PER_SOLVING)
         offsets = layout.fit(capacity, effort=effort, run=self._run)
+        self._spend(_PER_SOLVING * effort * (1.0 if offsets is None else _FOUND_PART))
         return offsets is not None and self._take(layout, offsets, "CP-SAT", stage)
 
     def pack_as_it_is(self) -> None:
         """Pack the order as it is, unless its addresses are proven to be the best."""
         if self.allocation.status == "optimal" or self.done():
             return
-        layout = Layout.of(self._graph, self._storage, self.schedule, self._alignment, self._run.over)
+        layout = self._planned(self.schedule)
         if self.done():
             return
         stage = "exact packing"
@@ -177,6 +196,7 @@ class _JointSearch:
         stale = tried = 0
         while stale < _STALE_ATTEMPTS and not self.done():
             stale += 1
+            self._spend(_PER_BLOCK * len(self._graph.ops))
             candidate = vary(self._storage, current, self._limit, self._rng, layout.exceeding())
             if candidate is None or (candidate.order, candidate.taken) in seen:
                 continue
@@ -200,6 +220,8 @@ class _JointSearch:
         tasks = _tasks(self._storage)
         if tasks is None:
             return
+        # What it finds is packed then, which takes its part.
+        effort = min(_PROGRAM_EFFORT, self._left / _PER_SOLVING / 2)
         found = cpsat.solve(
             tasks,
             alignment=self._alignment,
@@ -207,9 +229,10 @@ class _JointSearch:
             lower_bound=self.goal,
             upper_bound=self.allocation.arena,
             hint=self.schedule.order,
-            effort=_PROGRAM_EFFORT,
+            effort=effort,
             run=self._run,
         )
+        self._spend(_PER_SOLVING * effort * (_FOUND_PART if found.status == "optimal" else 1.0))
         if found.order is not None:
             layout = self._layout(OrderCandidate.of(self._storage, found.order, frozenset(found.merged)))
             if layout is not None:

@@ -9,6 +9,7 @@ with. It proves nothing about other orders of the whole: a lower bound must come
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -80,6 +81,7 @@ def solve_partitioned(
     memory_aware: bool = True,
     rounds: int = _ROUNDS,
     max_states: int = 200_000,
+    most_attempts: float = math.inf,
     seed: int = 0,
     stop: Callable[[], bool] = lambda: False,
     on_order: Callable[[tuple[int, ...], int], None] = lambda _order, _peak: None,
@@ -94,6 +96,7 @@ def solve_partitioned(
         rounds: How often to partition anew along a better order; each round tries several balances. With 0, one
             partition is tried alone.
         max_states: Downsets that the search of one stage may expand.
+        most_attempts: Partitions that may be tried.
         seed: As of `partition`.
         stop: Polled often; True ends the search with the best order so far.
         on_order: Called with each better order and its peak, bytes.
@@ -106,9 +109,9 @@ def solve_partitioned(
     solver = _PartitionSolver(tasks, order, lower_bound, max_states, stop, on_order)
     for count in _counts(len(tasks)) if parts == "auto" else (parts,):
         for groups in _partitions(solver, count, memory_aware, rounds, seed):
-            if not solver.try_groups(groups) or solver.done():
+            if not solver.try_groups(groups) or solver.done() or solver.attempts >= most_attempts:
                 break
-        if solver.done():
+        if solver.done() or solver.attempts >= most_attempts:
             break
     return solver.order, solver.report()
 
@@ -171,18 +174,18 @@ class _PartitionSolver:
         self.stop = stop
         self._on_order = on_order
         self._parts: tuple[PartReport, ...] = ()
-        self._cut = self._attempts = self._states = 0
+        self._cut = self.attempts = self._states = 0
         self._complete = True
 
     def done(self) -> bool:
         return self._peak <= self._lower_bound or self.stop()
 
     def report(self) -> PartitionReport:
-        return PartitionReport(self._peak, self._parts, self._cut, self._attempts, self._states, self._complete)
+        return PartitionReport(self._peak, self._parts, self._cut, self.attempts, self._states, self._complete)
 
     def try_groups(self, groups: Sequence[Sequence[int]]) -> bool:
         """Order the stages; False when it is time to stop."""
-        self._attempts += 1
+        self.attempts += 1
         stages = [0] * len(self.tasks)
         for stage, group in enumerate(groups):
             for task in group:

@@ -7,6 +7,7 @@ lower bound is where the threshold starts.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,12 @@ _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
 _SEARCH_EFFORT = 0.2
 """Of the limit of work, for each threshold search."""
+
+_PARTITIONING_EFFORT = 0.1
+"""Of the limit of work, for cutting the tasks into stages."""
+
+_TASKS_CUT_PER_SECOND = 2_500
+"""Tasks that an idle machine cuts into stages in a second."""
 
 _TASK_STATES_PER_SECOND = 15e6
 """States that an idle machine visits in a second, times the tasks of the segment and a hundred."""
@@ -190,11 +197,17 @@ class _SegmentOrders:
         tasks = self.search.tasks
         if partitions == "auto" and len(tasks) > _SEARCH_TASKS:
             return
+        effort, most = self.search.run.limits.effort, math.inf
+        if effort is not None:
+            most = int(_PARTITIONING_EFFORT * effort * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
+            if partitions == "auto" and not most:
+                return
         order, report = solve_partitioned(
             tasks,
             partitions,
             self._whole(),
             lower_bound=self.lower_bound,
+            most_attempts=most,
             seed=self.search.run.limits.seed,
             stop=self.search.run.until(share).over,
         )

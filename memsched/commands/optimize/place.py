@@ -198,8 +198,7 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
         prepared.lowered,
         run.again(dataclasses.replace(run.limits, time_limit=None if run.limits.time_limit is None else left)),
         solver=request.solver,
-        # Cutting the graph is not counted as work, and a rewritten graph is made in a good order.
-        partitions=1 if request.optional and run.limits.time_limit is None else request.partitions,
+        partitions=request.partitions,
     )
     # From here on stopping makes it quick, and what there is would be lost.
     runtime = runtime_of(module, prepared.target, request.opening)
