@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -24,8 +23,8 @@ __all__ = ["PackingTask", "Rounds"]
 _FIRST_NODES = 1.5
 """Nodes per item in the attempts of the first round."""
 
-_ALONE_SECONDS = 0.5
-"""Starting processes pays only after this."""
+_ALONE_EFFORT = 0.5
+"""As `Limits.effort`: starting processes pays only after this."""
 
 _POLL_SECONDS = 0.05
 
@@ -113,7 +112,6 @@ class Rounds:
         self._task = task
         self._run = run
         self._limits = run.limits
-        self._began = time.monotonic()
         self._effort = 0.0
         self._crew: _Crew | None = None
         self.states = 0
@@ -182,7 +180,7 @@ class Rounds:
         result = _Result("unknown")
         wanted = self._tries(capacity, number)
         for index, one in enumerate(wanted):
-            if self._limits.workers > 1 and time.monotonic() - self._began > _ALONE_SECONDS:
+            if self._limits.workers > 1 and self._effort >= _ALONE_EFFORT:
                 return self._together(wanted[index:])
             result = _make(self._task, one, self._run)
             self._count(one, result)

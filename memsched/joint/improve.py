@@ -56,7 +56,7 @@ _MOST_TASKS = 150
 _PROGRAM_EFFORT = 5.0
 """Deterministic seconds, about 15 s on the clock: of 25 ops most were proven in 0.5 s, of 40 some not in 30 s."""
 
-_PER_BLOCK = 2e-4
+_PER_BLOCK = 5e-5
 _PER_SOLVING = 6.0
 """Of `Limits.effort`, for planning a block greedily, and for one of CP-SAT's deterministic seconds."""
 
@@ -128,7 +128,7 @@ class _JointSearch:
         self.goal = -(-schedule.lower_bound // alignment) * alignment
 
     def done(self) -> bool:
-        """Return whether the arena is what is live at once in its order, or the least of all, or the limit is reached."""
+        """Return whether the arena is what is live at once in its order, or the least of all, or a limit ends it."""
         return self.allocation.arena <= self._bound or self._left <= 0 or self._run.over()
 
     def _take(self, layout: Layout, offsets: Sequence[int], method: str, stage: str) -> bool:

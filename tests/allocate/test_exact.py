@@ -163,7 +163,7 @@ def test_the_result_depends_on_the_seed_alone() -> None:
 
 
 def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("memsched.allocate.rounds._ALONE_EFFORT", 0.0)
     blocks = generate(60, 4, times=40)
     task = PackingTask.of(blocks)
     assert task is not None
@@ -177,8 +177,19 @@ def test_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert offsets[0][1] == CAPACITY * 1024
 
 
+def test_work_decides_about_processes_and_not_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = time.monotonic
+    monkeypatch.setattr("time.monotonic", lambda: 1000 * clock())
+    task = PackingTask.of(generate(60, 4, times=40))
+    assert task is not None
+    rounds = Rounds(task, Run(Limits(None, 0, 2)))
+    rounds.settle((), 1 << 40, 0, 2 * CAPACITY * 1024, minimize=False)
+    assert rounds._crew is None
+    rounds.close()
+
+
 def test_attempts_are_made_here_once_a_process_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memsched.allocate.rounds._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("memsched.allocate.rounds._ALONE_EFFORT", 0.0)
     task = PackingTask.of(generate(60, 4, times=40))
     assert task is not None
     rounds = Rounds(task, Run(Limits(None, 0, 2)))

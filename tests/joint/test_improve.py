@@ -11,6 +11,7 @@ from memsched.check.schedule import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Schedule, Status, Tensor
 from memsched.joint.improve import improve
+from memsched.joint.layout import Layout
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -84,3 +85,28 @@ def test_the_same_input_gives_the_same_result() -> None:
 def test_without_time_nothing_changes() -> None:
     (schedule, allocation), found = improved(FRAGMENTS, tuple(range(8)), limit=0.0)
     assert found == (schedule, allocation)
+
+
+def test_a_limit_of_work_ends_it_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if no packing were ever found: then orders are tried until 150 in turn were in vain.
+    asked: list[float] = []
+
+    def fit(_: Layout, capacity: int, *, effort: float, run: Run) -> None:
+        assert capacity
+        assert run.limits.time_limit is None
+        asked.append(effort)
+
+    monkeypatch.setattr(Layout, "fit", fit)
+    graph = random_layered_graph(random.Random(2), 60, width=10)
+    storage = Storage.of(graph)
+    schedule = schedule_graph(graph, Run(Limits(None, effort=0.02)), storage=storage).schedule
+    allocation = allocate(graph, schedule, alignment=64, storage=storage)
+    tried = []
+    for effort in (0.0, 0.05, 0.15, 1.0):
+        asked.clear()
+        improve(graph, storage, schedule, allocation, Run(Limits(None, effort=effort)), alignment=64)
+        tried.append((len(asked), sum(asked)))
+        assert sum(asked) <= effort
+    assert tried == sorted(tried)
+    assert tried[0] == (0, 0.0)
+    assert 1 <= tried[1][0] < tried[3][0] < 50

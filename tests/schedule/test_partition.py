@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
@@ -319,6 +320,16 @@ def test_a_good_enough_order_is_kept_and_a_stop_heeded() -> None:
     kept, report = solve_partitioned(tasks, 4, order, stop=lambda: True)
     assert kept == order
     assert report.attempts <= 1
+
+
+def test_a_limit_of_work_ends_it_after_so_many_partitions() -> None:
+    tasks = layered_tasks(3, 90)
+    attempts = []
+    for most in (1, 3, math.inf):
+        _, report = solve_partitioned(tasks, "auto", range(len(tasks)), max_states=500, most_attempts=most)
+        attempts.append(report.attempts)
+    assert attempts[:2] == [1, 3]
+    assert attempts[2] > 3
 
 
 def test_too_little_effort_for_a_proof_still_improves_the_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -92,7 +93,12 @@ def test_on_the_way_of_a_search_only_what_is_sure_to_meet_the_budget_is_made(poi
 
 def test_a_budget_is_looked_for_a_few_times_each_at_a_lower_peak() -> None:
     asked: list[int] = []
-    lookout = Lookout[Point](100, lambda points: bool(asked.append(points[-1].peak)))
+
+    def meets(points: Sequence[Point]) -> bool:
+        asked.append(points[-1].peak)
+        return False
+
+    lookout = Lookout[Point](100, meets)
     for peak in range(120, 80, -1):
         assert not lookout.sees([Point(120, 120, 120), Point(peak, peak, peak)])
     assert asked == [100, 98, 96, 94]
