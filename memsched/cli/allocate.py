@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import options_of, output_options, taken
+from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
 
@@ -27,7 +27,7 @@ _INTERRUPTED = 130
 @click.option(
     "-o", "--output", metavar="OUT.csv", help="The file to write; by default <stem>_memsched.csv beside BUFFERS.csv."
 )
-@options_of(AllocateOptions, "minimize", "alignment", "time_limit", "memory_limit", "seed", "workers")
+@options_of(AllocateOptions, "minimize", "alignment", "time_limit", "effort", "memory_limit", "seed", "workers")
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @click.option("--force", is_flag=True, help="Permit OUT.csv to be BUFFERS.csv itself.")
 @output_options
@@ -41,6 +41,7 @@ def command(**options: Any) -> int:
     from memsched.commands.allocate import allocate_buffers, save_allocation
     from memsched.search.memory_limit import memory_limited
 
+    check_limits(click.get_current_context())
     output, report, print_report = _outputs(options)
     errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from memsched.cli.options import options_of, output_options, taken
+from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
 
@@ -29,7 +29,7 @@ _INTERRUPTED = 130
 @click.option("-o", "--output", metavar="DIR", help="Folder for plan and models; by default <stem>_distributed.")
 @options_of(
     DistributeOptions,
-    *("method", "drop", "home", "input_shapes", "dims", "time_limit", "memory_limit", "seed", "workers"),
+    *("method", "drop", "home", "input_shapes", "dims", "time_limit", "effort", "memory_limit", "seed", "workers"),
 )
 @click.option(
     "--run/--no-run",
@@ -52,6 +52,7 @@ def command(**options: Any) -> int:
     from memsched.commands.distribute.report import check_folder, save_distributed
     from memsched.search.memory_limit import memory_limited
 
+    check_limits(click.get_current_context())
     folder = _folder(options)
     check_folder(folder, force=options["force"])
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:

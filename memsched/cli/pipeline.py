@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import check_extra_work, options_of, output_options, taken
+from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
 from memsched.errors import UsageError
 
@@ -30,7 +30,7 @@ _INTERRUPTED = 130
 @click.option("--report", metavar="FILE", help="The report to write; by default <stem>_pipeline.json, '-': to stdout.")
 @options_of(
     PipelineOptions,
-    *("annotate", "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "memory_limit"),
+    *("annotate", "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "effort", "memory_limit"),
     *("verify", "seed", "workers"),
 )
 @output_options
@@ -50,6 +50,7 @@ def command(**options: Any) -> int:
     from memsched.search.memory_limit import memory_limited
 
     check_extra_work(click.get_current_context())
+    check_limits(click.get_current_context())
     names = _names(options)
     print_report = options["as_json"] or options["report"] == _STANDARD
     with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:

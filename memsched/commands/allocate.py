@@ -96,6 +96,7 @@ def allocate_buffers(
     minimize: bool = _DEFAULT.minimize,
     alignment: int = _DEFAULT.alignment,
     time_limit: float | None = _DEFAULT.time_limit,
+    effort: float | None = _DEFAULT.effort,
     seed: int = _DEFAULT.seed,
     workers: int = _DEFAULT.workers,
     output: str | None = None,
@@ -110,6 +111,8 @@ def allocate_buffers(
         minimize: Go on to the smallest height even with a capacity; without one that is always the aim.
         alignment: Of the addresses of buffers that state none, bytes.
         time_limit: Seconds for the search; None for no limit.
+        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
+            the same on every machine.
         workers: Processes that search side by side.
         output: Path that the report names; nothing is written there.
         on_progress: Called with the progress of the search: the lowest height so far is its ``best_peak``.
@@ -120,7 +123,12 @@ def allocate_buffers(
         UsageError: A capacity or an alignment that cannot be.
     """
     started = time.monotonic()
-    run = Run.of(Limits(time_limit, seed, workers), started, stop=stop, on_progress=on_progress)
+    run = Run.of(
+        Limits(None if effort is not None else time_limit, seed, workers, effort=effort),
+        started,
+        stop=stop,
+        on_progress=on_progress,
+    )
     size = _capacity(capacity)
     if not 1 <= alignment <= LARGEST:
         raise UsageError(f"an alignment of {alignment} bytes is not possible: give 1 or more")

@@ -43,9 +43,12 @@ _MOST_TIMED_PLACES = 8_000
 _MOST_MEASURED_PLACES = 60
 """The same for stages whose memory is measured, which takes milliseconds each."""
 
-_START_PAIRS = 2_000_000
 _START_EFFORT = 2.0
-"""For a schedule from which the search by price starts: pairs of sets, and CP-SAT's own measure, about its seconds."""
+"""As `Limits.effort`, for a schedule from which the search by price starts."""
+
+_PAIRS_PER_SECOND = 1_000_000
+_PRICES_PER_SECOND = 1_000
+"""Pairs of sets that an idle machine looks at in a second, and stages that it prices in one."""
 
 _PEAK_SHARE = 0.5
 """Of the time and of the effort, for the peak; the rest is for communication."""
@@ -85,10 +88,10 @@ def schedule(
     condensed = condense(network, constraints)
     if balance in {"params", "macs"}:
         loads = macs_of(network, condensed) if balance == "macs" else parameters_of(network, condensed)
-        found = _solve(condensed, loads, constraints.stages, limits.seed, deadline)
+        found = _solve(condensed, loads, constraints.stages, limits.seed, deadline, effort=limits.effort)
     else:
         price = _price(network, condensed, constraints, balance, rules, cost)
-        found = _priced(network, condensed, price, constraints.stages, limits.seed, deadline)
+        found = _priced(network, condensed, price, constraints.stages, limits, deadline)
     communication = condensed.communication(found.stages)
     proven = (found.objective, communication) == (found.lower_bound, found.communication_bound)
     return StageSchedule(
@@ -127,17 +130,19 @@ def _priced(
     condensed: Condensation,
     price: TimePrice | MemoryPrice,
     count: int,
-    seed: int,
+    limits: Limits,
     deadline: float,
 ) -> PricedStages:
     """Return the best schedule by ``price``, from those that balance parameters and computing."""
     starts = []
     for loads in (parameters_of(network, condensed), macs_of(network, condensed)):
         # One kind of work balanced at a time is only a start: it gets a little work.
-        start = _solve(condensed, loads, count, seed, deadline, most_pairs=_START_PAIRS, effort=_START_EFFORT)
+        effort = _START_EFFORT if limits.effort is None else min(_START_EFFORT, limits.effort)
+        start = _solve(condensed, loads, count, limits.seed, deadline, effort=effort)
         starts += [even_split(condensed, loads.weights, count), start.stages]
     most = _MOST_TIMED_PLACES if isinstance(price, TimePrice) else _MOST_MEASURED_PLACES
-    return solve_priced(condensed, price, starts, count, most_places=most, deadline=deadline)
+    prices = math.inf if limits.effort is None else limits.effort * _PRICES_PER_SECOND
+    return solve_priced(condensed, price, starts, count, most_places=most, most_prices=prices, deadline=deadline)
 
 
 def _solve(
@@ -147,7 +152,6 @@ def _solve(
     seed: int,
     deadline: float,
     *,
-    most_pairs: int | None = None,
     effort: float | None = None,
 ) -> PricedStages:
     start = even_split(condensed, loads.weights, count)
@@ -163,6 +167,7 @@ def _solve(
     places = all_places(condensed, loads, _MOST_BOUNDARIES)
     if places is not None:
         try:
+            most_pairs = None if effort is None else int(effort * _PAIRS_PER_SECOND)
             program = Boundaries(condensed, loads, places, most_pairs=most_pairs)
             return _by_boundaries(program, condensed, loads, start, count, deadline)
         except ExhaustedError:

@@ -7,8 +7,10 @@ looked at.
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -45,6 +47,7 @@ def solve(
     count: int,
     *,
     most_places: int,
+    most_prices: float = math.inf,
     deadline: float,
 ) -> PricedStages:
     """Return the schedule whose dearest stage is cheapest, and of those one that communicates least.
@@ -52,6 +55,7 @@ def solve(
     Args:
         starts: Schedules that are known.
         most_places: How many places to cut may all be priced.
+        most_prices: How many stages may be.
         deadline: On the clock of `time.monotonic`.
     """
     known = [(dearest(price, stages, count), condensed.communication(stages), tuple(stages)) for stages in starts]
@@ -59,16 +63,23 @@ def solve(
     floor = max(-(-sum(price.loads.weights) // count) - price.slack, 0)
     if condensed.alike(count):
         return _proven(price, best, floor, ONLY_ONE)
+    priced = itertools.count()
+
+    def timely(before: int, stage: int) -> int:
+        if time.monotonic() > deadline or next(priced) >= most_prices:
+            raise ExhaustedError
+        return price(before, stage)
+
     places = all_places(condensed, price.loads, most_places)
     if places is not None:
         try:
-            best = _search(condensed, price, places, count, floor, best, deadline)
+            best = _search(condensed, price, timely, places, count, floor, best, deadline)
         except ExhaustedError:
             pass
         else:
             proof = f"dynamic program over all {len(places):,} places to cut {len(condensed.groups):,} groups of layers"
             return _proven(price, best, floor, proof)
-    best = _refined(condensed, price, count, floor, best, deadline)
+    best = _refined(condensed, price, timely, count, floor, best, deadline)
     proof = "places to cut of one topological order were searched, others were not"
     if floor:
         proof += "; the bound is an even share of computing and of parameters to be sent"
@@ -103,6 +114,7 @@ _Known = tuple[int, int, tuple[int, ...]]
 def _search(
     condensed: Condensation,
     price: TimePrice | MemoryPrice,
+    timely: Callable[[int, int], int],
     places: Sequence[tuple[int, int]],
     count: int,
     floor: int,
@@ -114,12 +126,6 @@ def _search(
     Raises:
         ExhaustedError: That took too long.
     """
-
-    def timely(before: int, stage: int) -> int:
-        if time.monotonic() > deadline:
-            raise ExhaustedError
-        return price(before, stage)
-
     program = Boundaries(condensed, price.loads, places, price=timely, slack=price.slack)
     peak = program.least_peak(count, floor, best[0], deadline)
     if peak is None:
@@ -131,7 +137,13 @@ def _search(
 
 
 def _refined(
-    condensed: Condensation, price: TimePrice | MemoryPrice, count: int, floor: int, best: _Known, deadline: float
+    condensed: Condensation,
+    price: TimePrice | MemoryPrice,
+    timely: Callable[[int, int], int],
+    count: int,
+    floor: int,
+    best: _Known,
+    deadline: float,
 ) -> _Known:
     order, forced = cutting_order(condensed)
     stride = max(1, len(order) // _COARSE_PLACES)
@@ -140,7 +152,7 @@ def _refined(
         chosen = sorted(near | forced | {0, len(order)} | _ends(best[2], order))
         try:
             places = _masks(order, price.loads.weights, chosen)
-            best = _search(condensed, price, places, count, floor, best, deadline)
+            best = _search(condensed, price, timely, places, count, floor, best, deadline)
         except ExhaustedError:
             return best
         if stride == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -87,6 +88,11 @@ class Run:
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""
         return dataclasses.replace(self, on_progress=_nobody)
+
+    def asking(self, most: int) -> Run:
+        """Return the same run, which ends once it was asked ``most`` times: for searches that count no work."""
+        asked = itertools.count()
+        return dataclasses.replace(self, stop=lambda: next(asked) >= most or self.stop())
 
     def until(self, share: float) -> Run:
         """Return the same run up to the moment at which ``share`` of its time limit is used up."""

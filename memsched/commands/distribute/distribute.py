@@ -153,6 +153,7 @@ def distribute(
     *,
     method: Method = _DEFAULT.method,
     time_limit: float | None = _DEFAULT.time_limit,
+    effort: float | None = _DEFAULT.effort,
     seed: int = _DEFAULT.seed,
     workers: int = _DEFAULT.workers,
     drop: Sequence[str | int] = _DEFAULT.drop,
@@ -168,6 +169,8 @@ def distribute(
         cluster: A TOML file, the name of a built-in cluster, or a value.
         method: How to search; "even" and "single" are rules.
         time_limit: Seconds for the search; None for no limit.
+        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
+            the same on every machine.
         workers: Processes that search side by side.
         drop: Names or numbers of devices of the cluster that have dropped out.
         home: Name or number of the device that gets the outputs.
@@ -182,7 +185,7 @@ def distribute(
         UsageError: There is no such device, or none is left.
     """
     started = time.monotonic()
-    limits = Limits(time_limit, seed, workers)
+    limits = Limits(None if effort is not None else time_limit, seed, workers, effort=effort)
     given, path = (
         (cluster, "") if isinstance(cluster, Cluster) else (load_cluster(os.fspath(cluster)), os.fspath(cluster))
     )

@@ -7,7 +7,6 @@ the same rewrites and the same figures, in the order in which they are made. So 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -237,10 +236,7 @@ class _Trials:
             return
         from memsched.commands.optimize.recompute import RematRewrite
 
-        polls = itertools.count()
-        run = self._until().run
-        counted = dataclasses.replace(run, stop=lambda: next(polls) > _REMAT_POLLS or run.stop())
-        request = dataclasses.replace(self._given.request, run=counted)
+        request = dataclasses.replace(self._given.request, run=self._until().run.asking(_REMAT_POLLS))
         percent = self._given.asked.permitted.extra_percent
         found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
         if found is not None:

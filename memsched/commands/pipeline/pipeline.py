@@ -50,7 +50,7 @@ _DEFAULT = PipelineOptions(stages=1)
 
 _DEFAULT_TARGET = "coral_edgetpu"
 _SCHEDULING_SHARE = 0.5
-"""Of the time, for stages; the rest orders the segments."""
+"""Of the time, or of the work, for stages; the rest orders the segments."""
 
 _ORDER_EFFORT = 1.0
 """As `Limits.effort`, for the order of one stage that is looked at; nearly always it is proven in milliseconds."""
@@ -160,6 +160,7 @@ def pipeline(
     skips: Skips = _DEFAULT.skips,
     target: str | None = _DEFAULT.target,
     time_limit: float | None = _DEFAULT.time_limit,
+    effort: float | None = _DEFAULT.effort,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     reorder: bool = True,
@@ -184,6 +185,8 @@ def pipeline(
         skips: How tensors reach later stages than the next: sent once by the host, or handed through.
         target: Name or TOML file of an accelerator that states its pipeline; the Coral Edge TPU by default.
         reorder: Permute the operators of each segment; ``in_place``, ``tile`` and ``remat`` as for `optimize`.
+        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
+            the same on every machine.
         verify: Run segments and whole model and compare the outputs.
         annotate: Write the stage of every node into the whole model as well (ONNX only).
         stop: Polled often; True ends the search with the best found so far.
@@ -192,7 +195,7 @@ def pipeline(
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
     started = time.monotonic()
-    run = Run.of(Limits(time_limit, seed, workers), started, stop=stop)
+    run = Run.of(Limits(None if effort is not None else time_limit, seed, workers, effort=effort), started, stop=stop)
     data, path = read_source(source)
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     module = load_module(data, path, LoadOptions(shapes, dict(dims or {})))
@@ -210,13 +213,15 @@ def pipeline(
     )
     _check_request(network, constraints, scheduler, balance)
     share = run.again(run.until(_SCHEDULING_SHARE).limits)
+    if effort is not None:
+        share = share.within(_SCHEDULING_SHARE)
     cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
     schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share.limits, cost)
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
     check_rows(network, schedule, parts)
     permitted = Permissions(tile, remat, max_extra_macs)
-    request = Request(run, "auto" if reorder else "file")
+    request = Request(run if effort is None else run.within(1 - _SCHEDULING_SHARE), "auto" if reorder else "file")
     made = format_of(module).cutter(module)
     segments = tuple(
         _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
@@ -302,7 +307,8 @@ def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> S
         graph: As read, without the target's rules.
     """
     readers, values = readers_of(graph), _values_of(graph)
-    limits = replace(run.limits, time_limit=None, effort=_ORDER_EFFORT)
+    effort = _ORDER_EFFORT if run.limits.effort is None else min(_ORDER_EFFORT, run.limits.effort)
+    limits = replace(run.limits, time_limit=None, effort=effort)
 
     def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
         part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
@@ -349,7 +355,7 @@ def _segment(
     permitted: Permissions,
     in_place: bool,
 ) -> SegmentFile:
-    """Return one stage's model, ordered for the least memory within its share of the time that is left."""
+    """Return one stage's model, ordered for the least memory within its share of the time or the work."""
     segment = Segment(
         ops=part.layers,
         inputs=tuple(network.values[value].name for value in part.received_values),
@@ -360,7 +366,9 @@ def _segment(
     options = format_of(module).segment_options(module, segment)
     read = load_module(data, module.path, options)
     prepared = prepare(read, target, in_place=in_place)
-    final = find(read, data, prepared, options, request.within(1 / (count - index)), None, permitted)
+    # Of the time that is left, or of all the work.
+    share = 1 / (count if request.run.limits.time_limit is None else count - index)
+    final = find(read, data, prepared, options, request.within(share), None, permitted)
     written = write_model(
         final.module,
         final.data,
