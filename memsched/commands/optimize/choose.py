@@ -111,8 +111,8 @@ def _rewritten(
     every budget as large, however little time or work there is. Only then less extra work is looked for.
     """
 
-    def in_pieces(percent: float) -> _Pieces:
-        return _Pieces(given, options, request, budget, percent)
+    def in_pieces(percent: float) -> _PieceRuns:
+        return _PieceRuns(given, options, request, budget, percent)
 
     share = _TILING_SHARE if permitted.remat else 1.0
     pieces = in_pieces(permitted.extra_percent)
@@ -139,7 +139,7 @@ def _rewritten(
     return _with_section(best, tiled, permitted)
 
 
-class _Pieces:
+class _PieceRuns:
     """Searches for layers of the model as given to compute in pieces: as loops where they are had, and one by one."""
 
     def __init__(
@@ -168,7 +168,9 @@ class _Pieces:
 
     def best(self) -> FinalModel:
         """Return the better of what came of them; see `_after`."""
-        found = [_after(self._given, run) for run in (self._in_loops, self._one_by_one) if run is not None]
+        found = [_after(self._given, self._in_loops)] if self._in_loops is not None else []
+        if self._one_by_one is not None:
+            found.append(_after(self._given, self._one_by_one))
         return min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
 
 
