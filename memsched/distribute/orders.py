@@ -26,7 +26,7 @@ __all__ = ["OrderAttempt", "OrderedPlan", "plan_in_best_order"]
 _ORDER_SHARE = 0.1
 """Of the time, or of the work, for the order, which is mostly proven within a second."""
 
-_STEPS_PER_SECOND = 200
+_STEPS_PER_SECOND = 100
 """Steps of the searches for a plan, each of which asks before it whether to go on, that an idle machine does in one."""
 
 _SECOND_SHARE = 0.25
