@@ -26,7 +26,9 @@ _INTERRUPTED = 130
 @click.command("distribute", short_help="Share a model out to the devices of a cluster.")
 @click.argument("model")
 @options_of(DistributeOptions, "cluster")
-@click.option("-o", "--output", metavar="DIR", help="Folder for plan and models; by default <stem>_distributed.")
+@click.option(
+    "-o", "--output", metavar="DIR", help="Folder for plan and models; by default <stem>_distributed beside the model."
+)
 @options_of(
     DistributeOptions,
     *("method", "drop", "home", "input_shapes", "dims", "time_limit", "effort", "memory_limit", "seed", "workers"),

@@ -52,12 +52,12 @@ def row(name: str, found: DistributedNetwork, seconds: float) -> tuple[object, .
         models = found.models.steps[number]
         weights = sum(found.models.facts_of(number, step).weights for step, one in enumerate(models) if one is not None)
         if device.activations is not None:
-            ratios.append((device.activations + weights) / max(1, plan.memory[number]))
+            ratios.append((device.activations + weights) / max(1, found.memory[number]))
             most = max(most, device.activations + weights)
         if device.resident_peak is not None and device.resident_start is not None:
             grown.append(device.resident_peak - device.resident_start)
     error = "bit-equal" if executed.equal else f"{executed.relative_error:.1e}"
-    sizes = (f"{planned:,}", f"{counted:,}", megabytes(max(plan.memory)), megabytes(most), _span(ratios))
+    sizes = (f"{planned:,}", f"{counted:,}", megabytes(max(found.memory)), megabytes(most), _span(ratios))
     counts = (len(plan.steps), len(transfers))
     measured = (megabytes(max(grown, default=0)), f"{seconds:.0f}")
     return name, plan.devices, found.request.method, error, *counts, *sizes, *measured

@@ -19,6 +19,7 @@ __all__ = [
     "Values",
     "Verdict",
     "chosen",
+    "effort",
     "one_of",
     "option",
     "positional",
@@ -133,6 +134,11 @@ def chosen(what: str, known: Collection[str], default: str) -> Option:
 def time_limit(seconds: float, of: str = "of each search") -> Option:
     """Return the option of the seconds that a search has."""
     return option("--time-limit", type=float, default=seconds, metavar="SECONDS", help=of)
+
+
+def effort(seconds: float, of: str = "of each search") -> Option:
+    """Return the option of the work that a search has, which finds the same on every machine, under any load."""
+    return option("--effort", type=float, default=seconds, metavar="N", help=f"{of}, in seconds of an idle machine")
 
 
 def repeats(count: int, what: str) -> Option:
