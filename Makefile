@@ -143,7 +143,7 @@ bench-cluster-runs: install  ## Run plans with one process per device: the table
 	$(BIN)/python -m scripts.bench cluster_runs --time-limit 20
 
 bench-budget: install  ## Measure budgets met by order, pieces and repetitions together: a table of docs/benchmarks.md
-	$(BIN)/python -m scripts.bench budget --effort 30
+	$(BIN)/python -m scripts.bench budget --time-limit 30
 
 bench-distribute: install  ## Measure plans for several devices: the tables of docs/distribute.md (an hour)
 	$(BIN)/python -m scripts.bench distribute --table evaluations

@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memsched.commands.optimize.optimize import optimize
-from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, effort, option, positional
+from scripts.bench.runner.declare import (
+    ROOT,
+    Benchmark,
+    Heading,
+    Part,
+    Values,
+    Verdict,
+    effort,
+    option,
+    positional,
+    time_limit,
+)
 from scripts.bench.runner.models import built
 from scripts.bench.runner.timing import Stopwatch
 
@@ -28,7 +39,7 @@ def tables(values: Values) -> Iterator[Part]:
     with tempfile.TemporaryDirectory() as folder:
         for path in values.models or _models(Path(folder)):
             costs = []
-            for cost, row in _rows(path, values.effort, values.max_extra_macs):
+            for cost, row in _rows(path, values):
                 costs.append(cost)
                 yield row
             worse += sum(larger > smaller for larger, smaller in itertools.pairwise(costs))
@@ -44,7 +55,7 @@ def _models(folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _rows(path: Path, work: float, percent: float) -> Iterator[tuple[float, tuple[object, ...]]]:
+def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...]]]:
     """Yield per budget the extra work, without end where it is not met, and the row."""
     target = "tflm" if path.suffix == ".tflite" else None
     given = optimize(str(path), target=target, solver="file", verify=False)
@@ -58,8 +69,9 @@ def _rows(path: Path, work: float, percent: float) -> Iterator[tuple[float, tupl
             budget=budget,
             tile=True,
             remat=True,
-            max_extra_macs=percent,
-            effort=work,
+            max_extra_macs=values.max_extra_macs,
+            time_limit=values.time_limit,
+            effort=values.effort,
             verify=False,
         )
         report = result.report
@@ -79,7 +91,8 @@ BENCH = Benchmark(
     __doc__,
     tables,
     (
-        effort(60.0, "of each run"),
+        time_limit(60.0, "of each run"),
+        effort(),
         option("--max-extra-macs", type=float, default=50.0, metavar="PCT", help="extra work that is permitted"),
         positional("models", type=Path, help="default: ten of models/ and scripts/networks"),
     ),

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, effort, option, positional
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, effort, option, positional, time_limit
 from scripts.bench.runner.models import built, light_model
 from scripts.bench.runner.processes import Optimized, optimized
 from scripts.bench.runner.text import kilobytes, milliseconds
@@ -277,7 +277,8 @@ def tables(values: Values) -> Iterator[Part]:
     """Yield the tables asked for."""
     cases = [case for case in CASES if not values.names or case.name in values.names]
     cases = [case for case in cases if values.target in {None, case.target}]
-    options = ["--effort", f"{values.effort:g}", "--max-extra-macs", values.max_extra_macs]
+    limit = ["--time-limit", values.time_limit] if values.effort is None else ["--effort", values.effort]
+    options = [*map(str, limit), "--max-extra-macs", values.max_extra_macs]
     if values.budgets:
         yield Heading("model", "target", "budget", "KB", "outcome", "arena", "extra MACs", "~s")
         for case in cases:
@@ -306,7 +307,8 @@ BENCH = Benchmark(
     (
         positional("names", help=f"models, of {', '.join(dict.fromkeys(case.name for case in CASES))}"),
         option("--target", help="only under this target"),
-        effort(60.0, "of each run"),
+        time_limit(60.0, "of each run"),
+        effort(),
         option("--max-extra-macs", default="15", metavar="PCT", help="extra work that is permitted"),
         option("--frontier", action="store_true", help="print peaks by extra work as well"),
         option("--picture", type=Path, metavar="FILE", help="with --frontier: the picture to write"),

@@ -136,9 +136,9 @@ def time_limit(seconds: float, of: str = "of each search") -> Option:
     return option("--time-limit", type=float, default=seconds, metavar="SECONDS", help=of)
 
 
-def effort(seconds: float, of: str = "of each search") -> Option:
-    """Return the option of the work that a search has, which finds the same on every machine, under any load."""
-    return option("--effort", type=float, default=seconds, metavar="N", help=f"{of}, in seconds of an idle machine")
+def effort() -> Option:
+    """Return the option of the work that a search has instead of seconds: the same figures under any load."""
+    return option("--effort", type=float, metavar="N", help="instead of the time limit: work, as optimize has it")
 
 
 def repeats(count: int, what: str) -> Option:
