@@ -42,7 +42,7 @@ SLOW = (
     ("docs/tasks/onnxruntime.md", "memsched optimize models/networks/nasnet_a.onnx --allow"),
     (
         "docs/tiling.md",
-        "memsched optimize models/mobilenetv2_035_96_int8.tflite --target tflm --allow reorder,inplace,tile -o",
+        "memsched optimize models/mobilenetv2_035_96_int8.tflite --target tflm --allow reorder,inplace,tile --budget-for",
     ),
     ("docs/tiling.md", "memsched optimize models/networks/transformer.onnx"),
     ("docs/tiling.md", "jq "),
