@@ -186,6 +186,8 @@ class Target(Rules, frozen=True):
         loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
             place; "" not at all.
         bytes_per_op: What the runtime keeps for each op of a file all the time, roughly: searches weigh it.
+        pads_over_inputs: Ops that write their output from its first byte to its last, each after what they read of
+            their first input before: the output may begin before that input, where it dies, and end over it.
         on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
         bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
@@ -216,6 +218,7 @@ class Target(Rules, frozen=True):
     on_chip_bytes: Size = 0
     bandwidth_bytes_per_second: Rate = 0.0
     flops_per_second: Rate = 0.0
+    pads_over_inputs: tuple[str, ...] = ()
     views: tuple[ViewRule, ...] = ()
     part_views: tuple[PartViewRule, ...] = ()
     in_place: tuple[InPlaceRule, ...] = ()

@@ -57,7 +57,7 @@ def to_toml(target: Target) -> str:
 
 
 def _lines(values: dict[str, object]) -> Iterator[str]:
-    tables = {key: value for key, value in values.items() if isinstance(value, tuple | dict)}
+    tables = {key: value for key, value in values.items() if isinstance(value, tuple | dict) and not _names(value)}
     for key, value in values.items():
         if key not in tables and value is not None:
             yield f"{key} = {_value(value)}"
@@ -67,6 +67,10 @@ def _lines(values: dict[str, object]) -> Iterator[str]:
             for name, value in table.items():
                 if value is not None:
                     yield f"{name} = {_value(value)}"
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, tuple) and any(isinstance(one, str) for one in value)
 
 
 def _value(value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memsched.allocate.portfolio import pack
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
@@ -14,30 +13,25 @@ from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import writer
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
-from memsched.graph.addresses import view_distances
-from memsched.graph.model import Graph, Schedule
-from memsched.graph.packing import Block, BlockPart
 from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
+from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.persistent import unknown_kernels
 from memsched.runtimes.tflm.plan import (
-    BufferRequest,
     Scratch,
     encode_plan,
     executed_subgraphs,
     given_plan,
-    inline_bodies,
     kernel_scratch,
-    must_stay_online,
     predict,
     wanted_buffers,
 )
 from memsched.runtimes.tflm.plan_check import check_plan
-from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
+from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.requirement import least_head, requirement, room_to_plan
 from memsched.targets.load import Target
 
@@ -130,7 +124,7 @@ def required(module: Module, plans: Sequence[GraphPlan], target: Target, *, plan
         data, _ = drop_dead_tensors(writer.serialize(module, orders))
         model = parse(data)
         scratch = kernel_scratch(model)
-        offsets = _offsets(model, module, plans, scratch, target, plan)
+        offsets = _offsets(model, scratch, target, plan)
         return requirement(model, scratch, predict(model, scratch, plan=offsets).head, target)
     except ModelError:
         return None
@@ -150,24 +144,19 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
         return Requirement(otherwise)
 
 
-def _offsets(
-    model: FileModel,
-    module: Module,
-    plans: Sequence[GraphPlan],
-    scratch: Scratch,
-    target: Target,
-    plan: bool | None,
-) -> dict[Key, int] | None:
+def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:
     """Return the memory plan to write; None for none."""
     if plan is not None:
-        return _best_offsets(model, module, plans, scratch) if plan else None
+        return best_offsets(model, target, scratch) if plan else None
     if unknown_kernels(model):
         return None
     own = _own_head(model, scratch)
     room = room_to_plan(model, target)
-    if own is not None and own <= max(least_head(model, scratch), room):
+    # What operators with bodies copy can share bytes, whatever their kernels: their tensors' sum is no bound.
+    least = 0 if any(op.bodies for graph in model.subgraphs for op in graph.operators) else least_head(model, scratch)
+    if own is not None and own <= max(least, room):
         return None
-    offsets = _best_offsets(model, module, plans, scratch)
+    offsets = best_offsets(model, target, scratch)
     head = max(predict(model, scratch, plan=offsets).head, room)
     return offsets if own is None or head < own else None
 
@@ -225,7 +214,7 @@ def _finish(
     notes = [*written.notes, *_notes(model, dropped)]
     if facts.file_head is None:
         notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
-    offsets = _offsets(model, module, plans, scratch, target, plan)
+    offsets = _offsets(model, scratch, target, plan)
     if offsets is None:
         facts = replace(facts, order_head=_own_head(model, scratch), dropped=dropped)
         return _checked(module, data, written, plans, options, notes), facts
@@ -308,106 +297,3 @@ def _with_plan(data: bytes, model: FileModel, payload: bytes) -> bytes:
             if given_plan(parse(changed)) is not None:
                 return changed
     return tflite_metadata.with_metadata(data, model, tflite_metadata.OFFLINE_PLAN, payload)[0]
-
-
-def _best_offsets(model: FileModel, module: Module, plans: Sequence[GraphPlan], scratch: Scratch) -> dict[Key, int]:
-    """Return the plan with which TFLM needs the smallest head, simulated: it lays scratch buffers around the plan.
-
-    Room for an operator's scratch buffers is kept in one piece: whatever order the runtime lays them in, they fit.
-    The runtime's own offsets are a plan, too, so that none is worse than that.
-    """
-    wanted = wanted_buffers(model, scratch)
-    online = must_stay_online(model)
-    groups = _groups(model, module, plans)
-    candidates = [
-        {key: offset for key, offset in found.items() if key not in online}
-        for found in (
-            _packed(wanted, groups, online, merged=True),
-            _packed(wanted, groups, online, merged=False),
-            dict(predict(model, scratch, own=True).offsets),
-        )
-    ]
-    # What is never executed may lie anywhere, so it lies at the bottom.
-    for one in wanted:
-        if one.tensor >= 0 and one.last < 0:
-            for candidate in candidates:
-                candidate.update({(one.subgraph, one.tensor): 0} if (one.subgraph, one.tensor) not in online else {})
-    return min(candidates, key=lambda candidate: predict(model, scratch, plan=candidate).head)
-
-
-def _groups(model: FileModel, module: Module, plans: Sequence[GraphPlan]) -> dict[Key, tuple[Key, int]]:
-    """Return per tensor that shares bytes its group's first tensor and its distance from that in bytes."""
-    found: dict[Key, tuple[Key, int]] = {}
-    callers = [0] * len(model.subgraphs)
-    for subgraph in model.subgraphs:
-        for operator in subgraph.operators:
-            for body in inline_bodies(operator):
-                callers[body] += 1
-    reached = executed_subgraphs(model)
-    for index, (plan, mapping) in enumerate(zip(plans, _native(module).mappings, strict=True)):
-        # What is executed twice lives from the first time to the last in TFLM: nothing dies in between.
-        if reached[index] and callers[index] <= 1:
-            for tensor, (head, distance) in _distances(plan.graph, plan.schedule).items():
-                found[index, mapping.tensors[tensor]] = ((index, mapping.tensors[head]), distance)
-    return found
-
-
-def _distances(graph: Graph, schedule: Schedule) -> dict[int, tuple[int, int]]:
-    """Return per tensor in shared bytes the tensor that stands for them and the distance from its address, bytes."""
-    found: dict[int, tuple[int, int]] = {}
-    members: dict[int, list[int]] = {}
-
-    def join(tensor: int, other: int, distance: int) -> None:
-        """Lay ``other`` so many bytes behind ``tensor``."""
-        (head, at), (gone, inner) = found.get(tensor, (tensor, 0)), found.get(other, (other, 0))
-        if head == gone:
-            return
-        moved = members.pop(gone, [gone])
-        for one in moved:
-            found[one] = (head, at + distance + found.get(one, (one, 0))[1] - inner)
-        found[head] = (head, 0)
-        members.setdefault(head, [head]).extend(moved)
-
-    choices = {choice.op: choice for choice in schedule.in_place}
-    for number in schedule.order:
-        op = graph.ops[number]
-        for output, read, distance in view_distances(graph, op) if op.views else ():
-            join(read, output, distance)
-        if number in choices:
-            join(choices[number].input, choices[number].output, 0)
-    return found
-
-
-def _packed(
-    wanted: Sequence[BufferRequest], groups: Mapping[Key, tuple[Key, int]], online: set[Key], *, merged: bool
-) -> dict[Key, int]:
-    """Return offsets for all tensors, groups in one piece, with room for scratch buffers."""
-    parts: dict[object, list[tuple[int, BufferRequest]]] = {}
-    for number, one in enumerate(wanted):
-        key = (one.subgraph, one.tensor)
-        if one.last < 0:
-            continue
-        if one.tensor < 0:
-            name = ("scratch", one.subgraph, one.operator, 0 if merged else number)
-            held = parts.setdefault(name, [])
-            held.append((sum(other.size for _, other in held), one))
-        elif key in groups and key not in online:
-            parts.setdefault(groups[key][0], []).append((groups[key][1], one))
-        else:
-            parts.setdefault((key, "alone") if key in groups else key, []).append((0, one))
-    lows = [min(distance for distance, _ in held) for held in parts.values()]
-    blocks = [_block(held, low) for held, low in zip(parts.values(), lows, strict=True)]
-    packing = pack(blocks, None)
-    return {
-        (one.subgraph, one.tensor): offset + distance - low
-        for held, low, offset in zip(parts.values(), lows, packing.offsets, strict=True)
-        for distance, one in held
-        if one.tensor >= 0
-    }
-
-
-def _block(held: Sequence[tuple[int, BufferRequest]], low: int) -> Block:
-    parts = tuple(
-        BlockPart(one.first, one.last + 1, distance - low, distance - low + one.size) for distance, one in held
-    )
-    return Block(round_up(max(part.high for part in parts)), parts, ALIGNMENT)

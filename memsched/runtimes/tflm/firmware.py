@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from memsched.formats.module import Module
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.runtimes.tflm.kernels import scratch_requests
@@ -46,10 +47,22 @@ def firmware_needs(module: Module) -> FirmwareNeeds | None:
         return None
     model = module.native.model
     lacking = unknown_kernels(model)
-    assumptions = list(ASSUMPTIONS)
+    assumptions = [*ASSUMPTIONS, *_versions(model)]
     if lacking:
         assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
     return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions))
+
+
+def _versions(model: FileModel) -> Iterator[str]:
+    """Yield which releases of TensorFlow Lite Micro a loop in the file needs."""
+    kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
+    if "DYNAMIC_UPDATE_SLICE" in kinds:
+        yield "TensorFlow Lite Micro of 10 November 2025 or later, for DYNAMIC_UPDATE_SLICE"
+    if kinds & {"IF", "WHILE"} and any(name == OFFLINE_PLAN for name, _ in model.metadata):
+        yield (
+            "the memory plan lays what WHILE and IF copy on one address: since 20 July 2026 such copies are skipped by "
+            "TensorFlow Lite Micro; before, memcpy is called with the same address twice, which C leaves undefined"
+        )
 
 
 def _scratch(model: FileModel) -> Iterator[Scratch]:

@@ -3,12 +3,15 @@ from __future__ import annotations
 import jsonschema
 
 import memsched
+from memsched.formats.tflite.metadata import OFFLINE_PLAN, with_metadata
 from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.schema import operator_types
 from memsched.report.schema import json_schema
 from memsched.runtimes.tflm.firmware import firmware_needs
+from memsched.runtimes.tflm.plan import encode_plan
 from memsched.runtimes.tflm.resolver import BUILTIN, resolver
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.runtimes.tflm.loop_models import LoopModel, looped
 from tests.small_models import branches as onnx_branches
 
 
@@ -55,6 +58,19 @@ def test_kernels_without_figures_are_named_among_the_assumptions() -> None:
     needs = firmware_needs(memsched.load(build(Sub([T("x"), T("y")], [O("CUSTOM:fft", [0], [1])], [0], [1]))))
     assert needs is not None
     assert "CUSTOM:fft" in needs.assumptions[-1]
+
+
+def test_a_loop_needs_a_release_that_has_its_operators() -> None:
+    data = looped(LoopModel())
+    needs = firmware_needs(memsched.load(data))
+    assert needs is not None
+    assert sum("10 November 2025" in one for one in needs.assumptions) == 1
+    assert not any("20 July 2026" in one for one in needs.assumptions)
+    model = parse(data)
+    written = with_metadata(data, model, OFFLINE_PLAN, encode_plan(model, {}))[0]
+    needs = firmware_needs(memsched.load(written))
+    assert needs is not None
+    assert any("20 July 2026" in one for one in needs.assumptions)
 
 
 def test_onnx_models_have_no_such_section() -> None:

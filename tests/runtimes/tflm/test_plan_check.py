@@ -70,9 +70,10 @@ def test_variables_have_no_offset_nor_has_what_shares_their_place() -> None:
         check_plan(planned(0, -1, 32, 48, 80, 64, sub=main, others=(body,)), PLAIN, {})
     with pytest.raises(InternalError, match=r"offset to tensor 1 'x' .*leave the variable tensor 1 'v' of subgraph 1"):
         check_plan(planned(0, 16, 32, 48, -1, 64, sub=main, others=(body,)), PLAIN, {})
-    # The tensors around an operator are needed while its body runs.
+    # What an operator writes when its body has run holds nothing before.
+    assert check_plan(planned(0, -1, 32, 32, -1, 64, sub=main, others=(body,)), PLAIN, {}) == 80
     with pytest.raises(InternalError, match="over each other"):
-        check_plan(planned(0, -1, 32, 32, -1, 64, sub=main, others=(body,)), PLAIN, {})
+        check_plan(planned(0, -1, 32, 48, -1, 48, sub=main, others=(body,)), PLAIN, {})
 
 
 def test_scratch_is_laid_around_the_plan_and_counted() -> None:
@@ -165,13 +166,17 @@ def test_a_slice_lies_in_its_source_exactly() -> None:
         check_plan(planned(64, 0, -1, -1, 32, 32, sub=written), REFERENCE, {})
 
 
-def test_a_body_with_two_callers_overwrites_nothing() -> None:
+def test_a_body_with_two_callers_overwrites_its_own_input_alone() -> None:
     call = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1)
     tensors = [T("c", (1,), "BOOL"), T("x"), T("a"), T("y")]
     main = Sub(tensors, [O("IF", [0, 1], [2], call), O("IF", [0, 2], [3], call)], [0, 1], [3])
     body = Sub([T("i"), T("k")], [O("RELU", [0], [1])], [0], [1])
+    assert check_plan(planned(0, 16, 32, 48, 64, 64, sub=main, others=(body,)), REFERENCE, {}) == 80
     with pytest.raises(InternalError, match="tensor 0 'i' of subgraph 1 and tensor 1 'k' of subgraph 1"):
-        check_plan(planned(0, 16, 32, 48, 64, 64, sub=main, others=(body,)), REFERENCE, {})
+        check_plan(planned(0, 16, 32, 48, 64, 64, sub=main, others=(body,)), PLAIN, {})
+    # The second call asks the condition again.
+    with pytest.raises(InternalError, match="tensor 0 'c' of subgraph 0 and tensor 0 'i' of subgraph 1"):
+        check_plan(planned(0, 16, 32, 48, 0, 64, sub=main, others=(body,)), REFERENCE, {})
 
 
 def test_a_plan_for_what_is_refused_is_refused() -> None:

@@ -1,0 +1,202 @@
+"""A memory plan for TensorFlow Lite Micro, from a file alone: which tensors lie together, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memsched.allocate.portfolio import pack
+from memsched.formats.tflite.model import FileModel
+from memsched.graph.packing import Block, BlockPart
+from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
+from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
+from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online, predict, tensor_bytes, wanted_buffers
+from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
+from memsched.targets.model import Target
+
+__all__ = ["best_offsets"]
+
+
+def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key, int]:
+    """Return the plan with which TFLM needs the smallest head, simulated: it lays scratch buffers around the plan.
+
+    Room for an operator's scratch buffers is kept in one piece: whatever order the runtime lays them in, they fit.
+    The runtime's own offsets are a plan, too, so that none is worse than that.
+    """
+    wanted = wanted_buffers(model, scratch)
+    online = must_stay_online(model)
+    candidates = [dict(predict(model, scratch, own=True).offsets)]
+    lives = lifetimes(model)
+    sharing = byte_sharing(model, target, lives)
+    tried: list[object] = []
+    for pads in (True, False) if sharing.pads else (True,):
+        groups = _LaidTensors(model, lives, sharing, online)
+        groups.join_all(pads=pads)
+        if groups.places not in tried:
+            tried.append(dict(groups.places))
+            merged = (True, False) if _several(scratch) else (True,)
+            candidates += [_packed(wanted, lives, groups, sharing.inner, merged=one) for one in merged]
+    named = [{key: offset for key, offset in found.items() if key not in online} for found in candidates]
+    # What is never executed may lie anywhere, so it lies at the bottom.
+    never = {(one.subgraph, one.tensor): 0 for one in wanted if one.tensor >= 0 and one.last < 0}
+    for candidate in named:
+        candidate.update({key: 0 for key in never if key not in online})
+    return min(named, key=lambda candidate: predict(model, scratch, plan=candidate).head)
+
+
+def _several(scratch: Scratch) -> bool:
+    return any(len(sizes) > 1 for sizes in scratch.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A tensor lies so many bytes behind the group's first one."""
+
+    head: Key
+    distance: int
+
+
+class _LaidTensors:
+    """Tensors at fixed distances from each other, grown join by join; none that would destroy a value is made."""
+
+    def __init__(self, model: FileModel, lives: Lifetimes, sharing: ByteSharing, online: set[Key]) -> None:
+        self._model = model
+        self._lives = lives
+        self._sharing = sharing
+        self._online = online
+        self.places: dict[Key, _Place] = {}
+        self._members: dict[Key, list[Key]] = {}
+        self._windows: dict[tuple[Key, Key, int], tuple[int, int]] = {}
+
+    def place(self, key: Key) -> _Place:
+        """Return where a tensor lies; by default in a group of its own."""
+        return self.places.get(key) or _Place(key, 0)
+
+    def join_all(self, *, pads: bool) -> None:
+        """Make all joins that can be, those that save most first; those of ``pads`` only where told."""
+        self._join(self._sharing.loops)
+        for overlay in self._sharing.overlays:
+            self._overlay(overlay)
+        self._join(self._sharing.views)
+        self._join(self._sharing.in_place)
+        if pads:
+            self._join(self._sharing.pads)
+
+    def _join(self, joins: Iterable[Join]) -> None:
+        for join in joins:
+            if join.first not in self._online and join.second not in self._online:
+                self._merge(join)
+
+    def _overlay(self, overlay: Overlay) -> None:
+        """Lay a loop's output over its input where each is one block already: then the loop copies nothing."""
+        if any(self.place(one.first) != self.place(one.second) for one in overlay.joins):
+            return
+        before = dict(self._windows)
+        for one, other in overlay.windows:
+            self._windows[one, other, overlay.join.distance] = overlay.span
+        if not self._merge(overlay.join):
+            self._windows = before
+
+    def _merge(self, join: Join) -> bool:
+        first, second = self.place(join.first), self.place(join.second)
+        moved = first.distance + join.distance - second.distance
+        if first.head == second.head:
+            return moved == 0
+        one, other = (self._members.get(place.head, [place.head]) for place in (first, second))
+        if not self._aligned(one, other, moved) or self._meet(one, other, moved):
+            return False
+        for key in other:
+            self.places[key] = _Place(first.head, self.place(key).distance + moved)
+        self.places[first.head] = _Place(first.head, 0)
+        self._members[first.head] = [*one, *other]
+        self._members.pop(second.head, None)
+        return True
+
+    def _aligned(self, one: Sequence[Key], other: Sequence[Key], moved: int) -> bool:
+        """Return whether all tensors that lie inside no other can begin at multiples of the alignment."""
+        begins = {self.place(key).distance % ALIGNMENT for key in one if key not in self._sharing.inner}
+        begins |= {(self.place(key).distance + moved) % ALIGNMENT for key in other if key not in self._sharing.inner}
+        return len(begins) <= 1
+
+    def _meet(self, one: Sequence[Key], other: Sequence[Key], moved: int) -> bool:
+        """Return whether two groups would lie over each other while both are needed."""
+        laid = [(key, self.place(key).distance + moved, self._lives.spans.get(key, ())) for key in other]
+        for first in one:
+            spans, low = self._lives.spans.get(first, ()), self.place(first).distance
+            high = low + self._size(first)
+            for second, begin, needed in laid:
+                if not spans or not needed or spans[-1][1] < needed[0][0] or needed[-1][1] < spans[0][0]:
+                    continue
+                if begin < high and low < begin + self._size(second) and self._clash(first, second, begin - low):
+                    return True
+        return False
+
+    def _size(self, key: Key) -> int:
+        return tensor_bytes(self._model.subgraphs[key[0]].tensors[key[1]])
+
+    def _clash(self, first: Key, second: Key, distance: int) -> bool:
+        windows = list(self._sharing.permitted(first, second, distance))
+        both = ((first, second, distance), (second, first, -distance))
+        windows += [self._windows[key] for key in both if key in self._windows]
+        for begin, end in self._lives.spans[first]:
+            for low, high in self._lives.spans[second]:
+                if not _within(max(begin, low), min(end, high), windows):
+                    return True
+        return False
+
+
+def _within(first: int, last: int, windows: Sequence[tuple[int, int]]) -> bool:
+    """Return whether all times [first, last] lie in windows."""
+    for begin, end in sorted(windows):
+        if first > last:
+            break
+        if begin <= first <= end:
+            first = end + 1
+    return first > last
+
+
+def _packed(
+    wanted: Sequence[BufferRequest], lives: Lifetimes, groups: _LaidTensors, inner: set[Key], *, merged: bool
+) -> dict[Key, int]:
+    """Return offsets for all tensors, groups in one piece, with room for scratch buffers."""
+    parts: dict[object, list[tuple[int, BufferRequest]]] = {}
+    for number, one in enumerate(wanted):
+        if one.last < 0:
+            continue
+        if one.tensor < 0:
+            held = parts.setdefault(("scratch", one.subgraph, one.operator, 0 if merged else number), [])
+            held.append((sum(other.size for _, other in held), one))
+        else:
+            place = groups.place((one.subgraph, one.tensor))
+            parts.setdefault(place.head, []).append((place.distance, one))
+    lows = [_low(held, inner) for held in parts.values()]
+    blocks = [_block(held, low, lives) for held, low in zip(parts.values(), lows, strict=True)]
+    packing = pack(blocks, None)
+    return {
+        (one.subgraph, one.tensor): offset + distance - low
+        for held, low, offset in zip(parts.values(), lows, packing.offsets, strict=True)
+        for distance, one in held
+        if one.tensor >= 0
+    }
+
+
+def _low(held: Sequence[tuple[int, BufferRequest]], inner: set[Key]) -> int:
+    """Return the distance at which a block begins, so that what must be aligned is."""
+    low = min(distance for distance, _ in held)
+    aligned = [distance for distance, one in held if one.tensor < 0 or (one.subgraph, one.tensor) not in inner]
+    return low - (low - aligned[0]) % ALIGNMENT if aligned else low
+
+
+def _block(held: Sequence[tuple[int, BufferRequest]], low: int, lives: Lifetimes) -> Block:
+    parts = tuple(
+        BlockPart(begin, end + 1, distance - low, distance - low + one.size)
+        for distance, one in held
+        for begin, end in _spans(one, lives)
+    )
+    return Block(round_up(max(part.high for part in parts)), parts, ALIGNMENT)
+
+
+def _spans(one: BufferRequest, lives: Lifetimes) -> Iterable[Sequence[int]]:
+    if one.tensor >= 0:
+        return lives.spans.get((one.subgraph, one.tensor)) or [(0, 0)]
+    return [(time, time) for time in lives.times[one.subgraph, one.operator]]
