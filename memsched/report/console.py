@@ -12,7 +12,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
-from memsched.report.refusals import refusal_lines
+from memsched.report.refusals import refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.sessions import arena_lines, default_session_line, measured_text, memory_named, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
@@ -127,7 +127,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     rewrites = tiling_lines(report.tiling, columns, verbose=verbose)
     rewrites += remat_lines(report.remat, columns, verbose=verbose)
     refused = refusal_lines(report)
-    lines = [*refused, *_requirement_lines(report), *_budget_lines(report)]
+    lines = [*refused, *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
         lines.append(_saving_line(report))
         default, urgent = default_session_line(report)

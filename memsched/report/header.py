@@ -111,15 +111,29 @@ def _sizes(report: OptimizeReport, name: str) -> list[str]:
             f"#define {name}_PLANNING_BYTES {_size(room)}",
             "#endif",
         ]
+    more = f" + {name}_KERNEL_BYTES" if firmware.unknown_kernels else ""
     return [
         *lines,
+        *_unknown(firmware, name),
         "/* What the array must hold that MicroInterpreter is given: a multiple of the alignment. */",
         f"#define {name}_PLANNED_BYTES \\",
         f"    ({name}_ACTIVATION_BYTES > {name}_PLANNING_BYTES ? {name}_ACTIVATION_BYTES : {name}_PLANNING_BYTES)",
         f"#define {name}_ARENA_BYTES \\",
-        f"    (({name}_PERSISTENT_BYTES + {name}_PLANNED_BYTES + {name}_ARENA_ALIGNMENT - 1) \\",
+        f"    (({name}_PERSISTENT_BYTES + {name}_PLANNED_BYTES{more} + {name}_ARENA_ALIGNMENT - 1) \\",
         f"     / {name}_ARENA_ALIGNMENT * {name}_ARENA_ALIGNMENT)",
         *_resolver(firmware, name),
+    ]
+
+
+def _unknown(firmware: FirmwareSection, name: str) -> list[str]:
+    """State no size of an arena with kernels whose needs are not known, unless who includes this knows."""
+    if not firmware.unknown_kernels:
+        return []
+    kinds = _HARMLESS.sub("_", ", ".join(firmware.unknown_kernels))
+    return [
+        f"#ifndef {name}_KERNEL_BYTES",
+        f'#error "What the kernels of {kinds} need in the arena is not known: define {name}_KERNEL_BYTES."',
+        "#endif",
     ]
 
 

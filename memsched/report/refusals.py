@@ -5,7 +5,7 @@ from __future__ import annotations
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["refusal_lines"]
+__all__ = ["refusal_lines", "unknown_lines"]
 
 _LONGEST_NAME = 40
 
@@ -26,3 +26,13 @@ def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     rest = "" if len(refused) == 1 else f" (and {len(refused) - 1} more operators, see the report)"
     text = f"TensorFlow Lite Micro refuses this model: {where}, {one.type} '{name}': {one.reason}{rest}"
     return [(text if words is None else f"{text}; in its own words: {words}", "red")]
+
+
+def unknown_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    """Return a warning that names the operators whose needs no figure counts; empty where there are none."""
+    if report.tflm is None or report.firmware is None or not report.firmware.unknown_kernels:
+        return []
+    names = ", ".join(report.firmware.unknown_kernels)
+    return [
+        (f"warning: what the kernels of {names} need in the arena is not known: the figures are without it", "yellow")
+    ]

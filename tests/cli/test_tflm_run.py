@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from memsched.runtimes.tflm import verification
 from tests.cli.conftest import Run
-from tests.formats.tflite_builder import MODELS
+from tests.formats.tflite_builder import MODELS, O, Sub, T, build
 from tests.runtimes.tflm.interpreter import needs_tflm
 
 pytestmark = needs_tflm
@@ -39,3 +41,16 @@ def test_verify_runs_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
     done = run("verify", path, path, "--runtime", "onnxruntime")
     assert done.code == 2
     assert "onnxruntime runs no TFLite models" in done.err
+
+
+def test_with_unknown_kernels_there_is_no_size_of_an_arena_unless_theirs_is_told(run: Run, tmp_path: Path) -> None:
+    path, header = tmp_path / "net.tflite", tmp_path / "net.h"
+    path.write_bytes(build(Sub([T("x"), T("y")], [O("CUSTOM:unheard-of", [0], [1])], [0], [1])))
+    done = run("optimize", path, "--target", "tflm", "--header", header)
+    assert done.code == 0, done.err
+    assert "what the kernels of CUSTOM:unheard-of need in the arena is not known" in " ".join(done.out.split())
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler")
+    for flags, code in (([], 1), (["-DNET_KERNEL_BYTES=100u"], 0)):
+        words = ["gcc", "-fsyntax-only", "-x", "c", *flags, str(header)]
+        assert subprocess.run(words, capture_output=True, check=False).returncode == code

@@ -295,6 +295,7 @@ def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
         persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in needs.estimates.items()}),
         planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in needs.estimates.items()}),
         assumptions=needs.assumptions,
+        unknown_kernels=needs.unknown,
         file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
         file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),
     )

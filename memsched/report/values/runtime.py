@@ -207,6 +207,7 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
             rewritten into many operators.
         file_planning_bytes_estimate: What planning takes for the model as given.
         assumptions: What must hold for the estimates.
+        unknown_kernels: Operators whose kernels' own needs are not known: no figure counts them.
     """
 
     resolver_calls: tuple[str, ...]
@@ -218,3 +219,4 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
     assumptions: tuple[str, ...]
     file_persistent_bytes_estimate: ByPointer
     file_planning_bytes_estimate: ByPointer
+    unknown_kernels: tuple[str, ...] = ()

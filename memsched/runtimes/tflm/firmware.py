@@ -32,6 +32,7 @@ class FirmwareNeeds:
 
     Attributes:
         estimates: Bytes by bits of a pointer.
+        unknown: Operators whose kernels' own needs are not known and not in the estimates.
         assumptions: What must hold for the estimates.
     """
 
@@ -39,6 +40,7 @@ class FirmwareNeeds:
     estimates: Mapping[int, Estimate]
     scratch: tuple[Scratch, ...]
     assumptions: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 def firmware_needs(module: Module) -> FirmwareNeeds | None:
@@ -50,7 +52,7 @@ def firmware_needs(module: Module) -> FirmwareNeeds | None:
     assumptions = [*ASSUMPTIONS, *_versions(model)]
     if lacking:
         assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
-    return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions))
+    return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions), lacking)
 
 
 def _versions(model: FileModel) -> Iterator[str]:

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.session import Trial
+from memsched.runtimes.tflm.verification import predicted
 
 __all__ = ["needs_tflm", "run_all", "same_outputs"]
 
@@ -26,13 +28,19 @@ _RUNS = 3
 
 
 def run_all(models: Sequence[bytes], *, runs: int = _RUNS) -> list[Trial]:
-    """Run models, each on the same random inputs and twice in a row on each, in a forked process each."""
+    """Run models, each on the same random inputs and twice in a row on each, in a forked process each.
+
+    Of each that runs, the arena must be the one predicted, head and tail, to the byte.
+    """
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
     pickle.dump((list(models), runs), server.stdin)
     server.stdin.flush()
     found: list[Trial] = pickle.load(server.stdout)  # noqa: S301 - written by this module
+    for data, one in zip(models, found, strict=True):
+        told = None if one.refused else predicted(parse(data))
+        assert told is None or told == (one.head, one.tail)
     return found
 
 
