@@ -9,7 +9,7 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser test-docs docs lint types clean
+.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm docs lint types clean
 .PHONY: fuzz trust claims mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
@@ -43,6 +43,10 @@ test-browser: install  ## Open pages in headless Chromium and use them (needs ch
 
 test-dask: install  ## Run the tests on a local dask cluster of two workers, one of which is killed
 	$(BIN)/python -m pytest tests/dask
+
+test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its sources (TFLM=folder of a checkout)
+	$(BIN)/python -m pip install --quiet --editable '.[tflm]'
+	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
 
 test-docs: install  ## Run the slow commands that the documentation shows, too (a quarter of an hour)
 	$(BIN)/python -m pytest tests/docs

@@ -54,6 +54,11 @@ class _Outputs:
 )
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")
 @header_option
+@click.option(
+    "--c-array",
+    metavar="FILE.c",
+    help="A C source to write as well that holds the model written, for firmware; --header declares it.",
+)
 @html_option
 @options_of(OptimizeOptions)
 @click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster whose scheduler is there instead.")
@@ -101,6 +106,7 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
         report,
         force=options["force"],
         header_path=options["header"],
+        array_path=options["c_array"],
         html_path=options["html"],
     )
     return _Outputs(output, report, asked, print_report)
@@ -150,6 +156,7 @@ def _optimize(options: dict[str, Any], outputs: _Outputs, words: tuple[str, ...]
             model_path=None if outputs.model == _STANDARD else outputs.model,
             report_path=outputs.report,
             header_path=options["header"],
+            array_path=options["c_array"],
             html_path=options["html"],
             force=options["force"],
         )

@@ -16,6 +16,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.report.c_array import model_array
 from memsched.report.dump import dump_report
 from memsched.report.header import arena_header
 from memsched.report.values.base import Section
@@ -47,9 +48,17 @@ class Report(Generic[_Values_co]):
         """Return the report as the text of its JSON file."""
         return dump_report(self.values)
 
-    def to_header(self: Report[OptimizeReport], path: str | os.PathLike[str]) -> str:
-        """Return the text of the C header that is to be written to ``path``, which gives its include guard."""
-        return arena_header(self.values, os.fspath(path))
+    def to_header(self: Report[OptimizeReport], path: str | os.PathLike[str], model_bytes: int | None = None) -> str:
+        """Return the text of the C header that is to be written to ``path``, which gives its include guard.
+
+        Args:
+            model_bytes: The size of the model where a C array of it is written, too.
+        """
+        return arena_header(self.values, os.fspath(path), model_bytes)
+
+    def to_c_array(self: Report[OptimizeReport], model: bytes, path: str | os.PathLike[str]) -> str:
+        """Return the text of the C source that is to be written to ``path`` and defines ``model`` as an array."""
+        return model_array(self.values, model, os.fspath(path))
 
     def to_html(self: Report[OptimizeReport]) -> str:
         """Return the page: one HTML file that needs nothing else.
@@ -152,9 +161,10 @@ def save_outputs(
     report_path: str | os.PathLike[str] | None,
     header_path: str | os.PathLike[str] | None = None,
     html_path: str | os.PathLike[str] | None = None,
+    array_path: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> None:
-    """Write model, report, C header and page, all or none: each is complete on disk before the first takes its name.
+    """Write model, report, C header, page and C array, all or none: each is complete before the first takes its name.
 
     A path of None is not written.
 
@@ -171,9 +181,12 @@ def save_outputs(
             if report_path is not None:
                 files.add(report_path, result.report.to_json().encode())
             if header_path is not None:
-                files.add(header_path, result.report.to_header(header_path).encode())
+                size = None if array_path is None else len(result.model)
+                files.add(header_path, result.report.to_header(header_path, size).encode())
             if html_path is not None:
                 files.add(html_path, result.report.to_html().encode())
+            if array_path is not None:
+                files.add(array_path, result.report.to_c_array(result.model, array_path).encode())
             files.commit()
     except BaseException:
         for path in created:
@@ -189,11 +202,12 @@ def check_outputs(
     force: bool,
     header_path: str | None = None,
     html_path: str | None = None,
+    array_path: str | None = None,
 ) -> None:
     """Refuse outputs that cannot be written, or that would overwrite something else, before any time is spent.
 
     Raises:
-        UsageError: Report, header, page, model and input are not files of their own, or one that must be is no file.
+        UsageError: Report, header, page, array, model and input are not files of their own, or one that must is none.
         OutputError: A folder is missing or not writable, the input would be overwritten without ``force``, or what
             pages are made with is not installed.
     """
@@ -218,6 +232,10 @@ def check_outputs(
             )
         check_page()
         _check_apart("page", html_path, (source, model_path, report_path, header_path))
+    if array_path is not None:
+        if array_path == STANDARD_STREAM:
+            raise UsageError("--c-array names a file: standard output is for the model itself, with -o -")
+        _check_apart("array", array_path, (source, model_path, report_path, header_path, html_path))
 
 
 def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:

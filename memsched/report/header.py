@@ -16,13 +16,19 @@ from memsched.report.refusals import refusal_lines
 from memsched.report.values.optimize import OptimizeReport, PoolRow
 from memsched.report.values.runtime import FirmwareSection
 
-__all__ = ["arena_header", "comment_text", "identifier"]
+__all__ = ["arena_header", "comment_text", "identifier", "model_name"]
 
 _LONGEST_NAME = 120
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.,:;/#@()\[\]<>=+-]")
 
 
-def arena_header(report: OptimizeReport, file_name: str) -> str:
+def model_name(report: OptimizeReport, file_name: str) -> str:
+    """Return what macros for the model begin with; ``file_name`` names one that has no name of its own."""
+    stem = report.model.path if report.model.path != "-" else file_name
+    return identifier(PurePath(stem).stem, "MODEL")
+
+
+def arena_header(report: OptimizeReport, file_name: str, model_bytes: int | None = None) -> str:
     """Return the text of the header ``file_name`` (a path; its last part names the include guard).
 
     With a target of TensorFlow Lite Micro it states the arena as a whole: the planned part (the head that was
@@ -32,6 +38,7 @@ def arena_header(report: OptimizeReport, file_name: str) -> str:
 
     Args:
         report: Of ``memsched optimize`` or ``memsched analyze``.
+        model_bytes: The size of the model where it is in a C array beside the header.
     """
     written = report.output
     named = None if written is None or written.path == "-" else written.path
@@ -39,8 +46,7 @@ def arena_header(report: OptimizeReport, file_name: str) -> str:
     file = PurePath(file_name).name
     # No macro below ends in an underscore, so the guard is none of them.
     guard = f"{identifier(file, 'HEADER')}_"
-    stem = report.model.path if report.model.path != "-" else file_name
-    name = identifier(PurePath(stem).stem, "MODEL")
+    name = model_name(report, file_name)
     refused = refusal_lines(report)
     sections = [
         [f"/* Written by memsched {comment_text(report.memsched_version)}; do not edit. */"],
@@ -51,6 +57,7 @@ def arena_header(report: OptimizeReport, file_name: str) -> str:
             f'#define {name}_MODEL_SHA256 "{_hexadecimal(report.model.sha256 if written is None else written.sha256)}"',
             f'#define {name}_MEMSCHED_VERSION "{comment_text(report.memsched_version)}"',
         ],
+        _array(name, model_bytes),
         *(_stated(report, name) if not refused else [[f'#error "{_HARMLESS.sub("_", refused[0][0])}"']]),
         [f"#endif /* {guard} */"],
     ]
@@ -58,7 +65,42 @@ def arena_header(report: OptimizeReport, file_name: str) -> str:
 
 
 def _stated(report: OptimizeReport, name: str) -> list[list[str]]:
-    return [_sizes(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
+    return [_sizes(report, name), _versions(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
+
+
+def _array(name: str, size: int | None) -> list[str]:
+    if size is None:
+        return []
+    return [
+        "/* The model, aligned to 16 bytes. */",
+        f"#define {name}_MODEL_BYTES {_size(size)}",
+        "#if defined(__cplusplus)",
+        f'extern "C" const unsigned char {name.lower()}_model[{name}_MODEL_BYTES];',
+        "#else",
+        f"extern const unsigned char {name.lower()}_model[{name}_MODEL_BYTES];",
+        "#endif",
+    ]
+
+
+_SINCE = {"AddDynamicUpdateSlice()": "DYNAMIC_UPDATE_SLICE is there since 2025-11-10."}
+"""What firmware must have that is newer than most of TensorFlow Lite Micro, by the call that registers it."""
+
+_SINGLE_PLAN = "Releases of 2022 lay all subgraphs by the plan of the first."
+
+
+def _versions(report: OptimizeReport, name: str) -> list[str]:
+    """Return what the model needs of the release of TensorFlow Lite Micro."""
+    if not _is_tflm(report) or report.tflm is None or report.firmware is None:
+        return []
+    planned = bool(report.tflm.plan)
+    needs = [_SINCE[call] for call in report.firmware.resolver_calls if call in _SINCE]
+    if any(entry.subgraph for entry in report.tflm.plan):
+        needs.append(_SINGLE_PLAN)
+    return [
+        *(["/* Of the release of TensorFlow Lite Micro:", *(f" * {one}" for one in needs), " */"] if needs else []),
+        "/* Whether the model brings offsets (metadata OfflineMemoryAllocation), without which it needs more. */",
+        f"#define {name}_HAS_MEMORY_PLAN {int(planned)}",
+    ]
 
 
 def identifier(text: str, default: str) -> str:

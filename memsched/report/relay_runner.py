@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
 from memsched.report.header import comment_text, identifier
 from memsched.report.text import counted
 from memsched.report.values.relay import HandOverRow, RelayReport
 
 __all__ = ["RunnerFiles", "c_array", "runner_files", "runner_name"]
-
-_BYTES_PER_LINE = 16
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,8 @@ def runner_name(stem: str) -> str:
 
 def c_array(name: str, data: bytes) -> Iterator[str]:
     """Yield the lines of the definition of a constant array ``name``, aligned as a model must be."""
-    yield f"alignas({_ALIGNMENT}) const unsigned char {name}[{len(data)}] = {{"
-    for start in range(0, len(data), _BYTES_PER_LINE):
-        yield "    " + " ".join(f"0x{byte:02x}," for byte in data[start : start + _BYTES_PER_LINE])
+    yield f"alignas({MODEL_ALIGNMENT}) const unsigned char {name}[{len(data)}] = {{"
+    yield from byte_lines(data)
     yield "};"
 
 
@@ -155,7 +152,7 @@ def _header(report: RelayReport) -> str:
             "  };",
             "",
             f"  static constexpr std::size_t kStages = {len(report.stages)};",
-            f"  static constexpr std::size_t kBlockAlignment = {_ALIGNMENT};",
+            f"  static constexpr std::size_t kBlockAlignment = {MODEL_ALIGNMENT};",
             "  static constexpr std::size_t kBlockBytes =",
             f"      sizeof(void*) > 4 ? {block.bits_64} : {block.bits_32};",
             f"  static constexpr std::size_t kInputs = {len(inputs)};",
