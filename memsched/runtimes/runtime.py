@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.segment import Segment
 from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
@@ -246,6 +247,9 @@ class Runtime(Protocol):
 
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
+
+    def prices(self, module: Module) -> Prices | None:
+        """Return what is kept for each op beside the activations; None where that is nothing."""
 
     def facts(self, module: Module) -> Any:
         """Return what reports say of the file as given in words of the runtime's own; None where that is nothing."""

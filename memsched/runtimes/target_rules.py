@@ -9,6 +9,7 @@ from typing import Any
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
+from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
@@ -91,6 +92,11 @@ class TargetRules:
 
     def relay_rules(self) -> RelayRules | None:
         """Return None: nothing is known of blocks of memory that it is given."""
+        return None
+
+    def prices(self, module: Module) -> Prices | None:
+        """Return None: nothing is known of what is kept."""
+        del module
         return None
 
     def facts(self, module: Module) -> Any:

@@ -16,6 +16,7 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
 from memsched.graph.parts import readers_of
+from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
 from memsched.lowering.apply import apply_target
 from memsched.lowering.litert_kernels import lasting_bytes
 from memsched.regions.geometry import describe
@@ -29,11 +30,12 @@ __all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """A group with what it costs: its largest footprint in bytes, and its extra multiply-accumulates."""
+    """A group with what it costs: its largest footprint in bytes, its extra multiply-accumulates, what is kept more."""
 
     group: TilingGroup
     peak: int
     extra_macs: int
+    kept: Kept = NOTHING_KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,14 @@ class Interval:
 
 
 class Intervals:
-    """Judges intervals of ``graph``, which is in order of execution and not lowered, under ``target``."""
+    """Judges intervals of ``graph``, which is in order of execution and not lowered, under ``target``.
 
-    def __init__(self, graph: Graph, target: Target, dialect: Dialect) -> None:
+    Args:
+        prices: What the runtime keeps for every op; None for nothing.
+    """
+
+    def __init__(self, graph: Graph, target: Target, dialect: Dialect, prices: Prices | None = None) -> None:
+        self._prices = prices
         self.graph, self.target, self.dialect = graph, target, dialect
         lowered = apply_target(graph, target)
         self._storage = Storage.of(lowered)
@@ -128,7 +135,10 @@ class Intervals:
             return pieces
         least = interval.base + self._least(local, pieces)
         least_extra = pieces.macs - given
-        if least >= interval.peak or any(one.peak <= least and one.extra_macs <= least_extra for one in rivals):
+        least_kept = self._least_kept(local, pieces)
+        if least >= interval.peak or any(
+            one.peak <= least and one.extra_macs <= least_extra and one.kept <= least_kept for one in rivals
+        ):
             return Refusal("another way needs less")
         rewritten = rewrite(local, [pieces], self.dialect, known, tidy=False)
         profile = evaluate(
@@ -136,7 +146,20 @@ class Intervals:
         )
         # What the group's kernels keep is in the base already.
         kept = lasting_bytes(local) if self.target.kernels else 0
-        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given)
+        more = NOTHING_KEPT
+        if self._prices is not None:
+            of_ops = self._prices.of_ops
+            more = of_ops(rewritten.graph, rewritten.graph.ops) - of_ops(local, local.ops)
+        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given, more)
+
+    def _least_kept(self, graph: Graph, pieces: Pieces) -> Kept:
+        """Return what is kept for the group's own ops in pieces, beside what is kept for them as they are."""
+        if self._prices is None:
+            return NOTHING_KEPT
+        of_op = [self._prices.of_op(graph, op) for op in graph.ops]
+        return sum((of_op[run.op] for piece in pieces.pieces for run in piece.ops), NOTHING_KEPT) - sum(
+            of_op, NOTHING_KEPT
+        )
 
     def _least(self, graph: Graph, pieces: Pieces) -> int:
         """Return bytes that the pieces cannot do without: what one op of a piece reads and makes within the group."""

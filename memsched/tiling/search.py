@@ -19,12 +19,14 @@ from dataclasses import dataclass
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
+from memsched.graph.prices import Prices
 from memsched.regions.rules import Geometry, Refusal, WholeAxis
 from memsched.search.run import Run
 from memsched.targets.model import Target
 from memsched.tiling.choices import TilingChoices
 from memsched.tiling.local import GroupCost, Interval, Intervals, looks_at_one
 from memsched.tiling.pieces import TilingGroup
+from memsched.tiling.points import FrontierPoint, TilingPoints
 
 __all__ = ["FrontierPoint", "TilingResult", "TilingSearch", "search"]
 
@@ -64,21 +66,12 @@ _OPS_PER_WORK = 50
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierPoint:
-    """Groups with the peak that they give, in bytes, and their extra multiply-accumulates."""
-
-    peak: int
-    extra_macs: int
-    groups: tuple[TilingGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TilingResult:
     """What a search found.
 
     Attributes:
         best: The point that was asked for; without groups where cutting does not help.
-        frontier: Falling peaks with rising work; the first has no groups.
+        frontier: Falling requirements with rising work; the first has no groups, or costs nothing.
         refusals: Names of ops at which groups end, with the reasons.
         judged: How many ways of cutting were judged.
         exhausted: Nothing was left to try before the time was up.
@@ -137,9 +130,9 @@ class TilingSearch:
         run: Who may end it with what was found, and who is told the best peak whenever it or its work changes; when
             it ends by itself is said to `TilingSearch.run`.
         most_macs: Extra multiply-accumulates permitted.
-        budget: Bytes that the peak may have: then the least work that reaches them is sought, within ``most_macs``.
-        enough: Whether a point without extra work, whose peak is within the budget, ends the search; without it any
-            does.
+        budget: Bytes that may be required: then the least work that reaches them is sought, within ``most_macs``.
+        enough: Whether a point without extra work, which is within the budget, ends the search; without it any does.
+        prices: What the runtime keeps for every op: what is made small is what it requires in all. None: the peak.
     """
 
     def __init__(
@@ -152,18 +145,19 @@ class TilingSearch:
         most_macs: int,
         budget: int | None = None,
         enough: Callable[[FrontierPoint], bool] | None = None,
+        prices: Prices | None = None,
     ) -> None:
-        self._intervals = intervals = Intervals(graph, target, dialect)
+        self._intervals = intervals = Intervals(graph, target, dialect, prices)
         self._most, self._budget = most_macs, budget
         self._footprints = list(intervals.footprints)
         self._known: dict[tuple[int, int], Interval] = {}
         self._choices: dict[tuple[int, int], TilingChoices] = {}
         self._judged: dict[TilingGroup, GroupCost | None] = {}
-        self._curves: dict[tuple[int, int], list[GroupCost]] = {}
+        self._points = TilingPoints(self._footprints, prices, most_macs)
         self._opened: set[tuple[int, int]] = set()
         self._work = 0
         self._longest = _LONGEST
-        self._best = FrontierPoint(max(self._footprints, default=0), 0, ())
+        self._best = self._points.uncut
         self._asked = run
         self._enough = enough or (lambda _: True)
         self._dropped: Counter[tuple[int, int]] = Counter()
@@ -208,7 +202,7 @@ class TilingSearch:
             end: On that clock, not before ``pause``: end then, if twice as much work has found none.
             effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
                 nothing is tried.
-            until: Bytes: pause as soon as groups are known with which the peak is at most that. What the search
+            until: Bytes: pause as soon as groups are known with which at most that is required. What the search
                 does when it is taken up again does not depend on it.
         """
         most = math.inf if effort is None else effort * _WORK_PER_SECOND
@@ -220,7 +214,7 @@ class TilingSearch:
             if self._asked.stop():
                 return self._found(exhausted=False)
             self._judge(group)
-            if until is not None and self._best.groups and self._best.peak <= until:
+            if until is not None and self._best.groups and self._best.required <= until:
                 return self._found(exhausted=False, reached=True)
             if self._work >= most or self._late(pause, end):
                 return self._found(exhausted=False)
@@ -232,7 +226,7 @@ class TilingSearch:
             pair = group.ops[0], group.ops[-1]
             self._dropped[pair] += 1
             often = self._dropped[pair] >= _MOST_DROPPED
-            self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group != group and not often]
+            self._points.drop(pair, None if often else group)
             self._judged[group] = None
         self._choose()
         # A search that had ended has something to look for again.
@@ -267,8 +261,8 @@ class TilingSearch:
         # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
         best = self._best
         if self._budget is not None:
-            free = self._least_peak(self._peaks(), 0)
-            if free.peak <= self._budget and self._enough(free):
+            free = self._points.least(0)
+            if free.required <= self._budget and self._enough(free):
                 return
         # The peak lies in a step of its own, or in a group: look there first.
         waiting = self._waiting(best)
@@ -282,7 +276,7 @@ class TilingSearch:
                 return
         # Points that need a little more memory lead past ways that exceed the limit of work.
         seen = set(best.groups)
-        for point in sorted(self._frontier(), key=lambda point: abs(point.peak - best.peak)):
+        for point in sorted(self._points.frontier(), key=lambda point: abs(point.required - best.required)):
             for used in point.groups:
                 if used not in seen:
                     seen.add(used)
@@ -327,7 +321,7 @@ class TilingSearch:
         """Whether an interval with the step was found to need less than ``peak`` in some pieces."""
         return any(
             first <= step <= last and any(judged.peak < peak for judged in curve)
-            for (first, last), curve in self._curves.items()
+            for (first, last), curve in self._points.curves.items()
         )
 
     def _around_step(self, step: int) -> list[tuple[int, int]]:
@@ -395,100 +389,34 @@ class TilingSearch:
         if self._dropped[first, last] >= _MOST_DROPPED:
             self._judged[group] = None
             return
-        judged = self._intervals.judge(interval, group, self._most, self._curves.get((first, last), ()))
+        judged = self._intervals.judge(interval, group, self._most, self._points.curves.get((first, last), ()))
         if isinstance(judged, Refusal):
             self._judged[group] = None
             return
         self._judged[group] = judged
         if judged.peak < interval.peak:
-            self._curves.setdefault((first, last), []).append(judged)
+            self._points.add((first, last), judged)
 
     # Choosing ------------------------------------------------------------------------------------------------------
 
     def _choose(self) -> None:
         """Set the point of least peak that what was judged so far gives."""
-        point = self._least_peak(self._peaks(), self._most)
-        if (point.peak, point.extra_macs) != (self._best.peak, self._best.extra_macs):
+        point = self._points.least(self._most)
+        if (point.required, point.extra_macs) != (self._best.required, self._best.extra_macs):
             self._asked.tell("tiling", point.peak, None)
         self._best = point
 
-    def _within(self, budget: int) -> FrontierPoint | None:
-        """Return the point of least work whose peak is at most ``budget``; None where there is none."""
-        reached = [peak for peak in self._peaks() if peak <= budget]
-        point = self._cheapest(reached[-1]) if reached else None
-        return point if point is not None and point.extra_macs <= self._most else None
-
-    def _peaks(self) -> list[int]:
-        """Return the peaks that are possible at all, ascending."""
-        values = {*self._footprints, *(judged.peak for curve in self._curves.values() for judged in curve)}
-        return sorted(values)
-
-    def _least_peak(self, peaks: list[int], most: int) -> FrontierPoint:
-        """Return the point of least peak with at most ``most`` extra work, which falls as the peak rises."""
-        low, high = 0, len(peaks) - 1
-        best = FrontierPoint(max(self._footprints, default=0), 0, ())
-        while low <= high:
-            middle = (low + high) // 2
-            point = self._cheapest(peaks[middle])
-            if point is not None and point.extra_macs <= most:
-                best, high = point, middle - 1
-            else:
-                low = middle + 1
-        return best
-
-    def _cheapest(self, peak: int) -> FrontierPoint | None:
-        """Return the least extra work with which no step exceeds ``peak``: a shortest path along the order."""
-        count = len(self._footprints)
-        ending: dict[int, list[tuple[int, GroupCost]]] = {}
-        for (first, last), curve in self._curves.items():
-            fitting = [judged for judged in curve if judged.peak <= peak]
-            if fitting:
-                least = min(fitting, key=lambda one: (one.extra_macs, one.peak))
-                ending.setdefault(last, []).append((first, least))
-        work: list[float] = [0.0] * (count + 1)
-        taken: list[tuple[int, GroupCost | None]] = [(0, None)] * (count + 1)
-        for op in range(count):
-            work[op + 1] = work[op] if self._footprints[op] <= peak else math.inf
-            taken[op + 1] = op, None
-            for first, judged in ending.get(op, ()):
-                cost = work[first] + judged.extra_macs
-                if cost < work[op + 1]:
-                    work[op + 1], taken[op + 1] = cost, (first, judged)
-        if math.isinf(work[count]):
-            return None
-        groups: list[TilingGroup] = []
-        high, at = 0, count
-        while at:
-            before, chosen = taken[at]
-            if chosen is None:
-                high = max(high, self._footprints[at - 1])
-            else:
-                groups.append(chosen.group)
-                high = max(high, chosen.peak)
-            at = before
-        return FrontierPoint(high, int(work[count]), tuple(reversed(groups)))
-
     def _found(self, *, exhausted: bool, reached: bool = False) -> TilingResult:
         # What was chosen last stays: a search that was left goes on as if it had not been.
-        point = self._within(self._budget) if self._budget is not None else None
+        point = self._points.within(self._budget) if self._budget is not None else None
         return TilingResult(
-            best=point or self._least_peak(self._peaks(), self._most),
-            frontier=tuple(self._frontier()),
+            best=point or self._points.least(self._most),
+            frontier=tuple(self._points.frontier()),
             refusals=tuple(self._refusals()),
             judged=len(self._judged),
             exhausted=exhausted,
             reached=reached,
         )
-
-    def _frontier(self) -> Iterator[FrontierPoint]:
-        least = math.inf
-        points: list[FrontierPoint] = []
-        for peak in self._peaks():
-            point = self._cheapest(peak)
-            if point is not None and point.extra_macs < least:
-                points.append(point)
-                least = point.extra_macs
-        return reversed(points)
 
     def _refusals(self) -> Iterable[tuple[str, str]]:
         for op, reason in self._ends.items():

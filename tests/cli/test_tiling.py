@@ -224,9 +224,11 @@ def test_a_firmware_is_told_what_the_pieces_need(run: Run, tmp_path: Path) -> No
     )
     assert abs(kept - kept_again) < 64
     assert kept > given
-    (line,) = (line for line in done.out.splitlines() if line.startswith("its whole arena, "))
-    assert "as given" in line
-    assert line.endswith(("now", "or a lower --max-extra-macs"))
+    needed = report_of(tmp_path / "net_memsched.json")["requirement"]
+    assert needed["parts"]["persistent_bytes"] == kept
+    assert sum(needed["parts"].values()) == needed["bytes"] < needed["given_bytes"]
+    (line,) = (line for line in done.out.splitlines() if line.startswith("TensorFlow Lite Micro's arena takes "))
+    assert f"{needed['given_bytes']:,} B as given, {needed['bytes']:,} B now" in line
 
 
 def test_ctrl_c_while_pieces_are_sought_keeps_the_best(

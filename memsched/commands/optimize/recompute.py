@@ -18,6 +18,7 @@ from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
+from memsched.runtimes.known import runtime_of
 
 __all__ = ["RematRewrite"]
 
@@ -43,7 +44,9 @@ class RematRewrite:
         self.total = work_of(self.graph).total
         self.most = int(self.total * percent / 100)
         self.small = len(self.graph.ops) <= SMALL
-        self._budget = budget
+        self._prices = runtime_of(base.module, base.prepared.target).prices(base.module)
+        self._kept = 0 if self._prices is None else self._prices.of_model.persistent
+        self._budget = None if budget is None else max(0, budget - self._kept)
         self._found: RematResult | None = None
         self._aimed = False
         self._points: dict[tuple[int, ...], RematPoint] = {}
@@ -74,13 +77,14 @@ class RematRewrite:
         if self._found is None:
 
             def enough(point: RematPoint) -> bool:
-                return lookout is not None and lookout.sees([_point(point)])
+                return lookout is not None and lookout.sees([self._point(point)])
 
             self._found = self._search(within, None, enough)
         if lookout is None and self._worth_aiming():
             self._found, self._aimed = self._search(within, self._budget), True
         # Where the time was too short for the best order, the search may know a better one that costs nothing.
-        return [point for point in self._permitted() if point.peak < self._base.peak]
+        given = self._needed(self._base.peak, ())
+        return [point for point in self._permitted() if point.peak < given]
 
     def search_out(self) -> Sequence[RewritePoint[int]]:
         """Search until nothing is left or the time is up."""
@@ -98,7 +102,18 @@ class RematRewrite:
         for point in points:
             # More may be proven of it now.
             self._points[point.sequence] = point
-        return [_point(point) for point in points]
+        return [self._point(point) for point in points]
+
+    def _point(self, point: RematPoint) -> RewritePoint[int]:
+        needed = self._needed(point.peak, point.sequence)
+        return RewritePoint(needed, point.cost, point.extra_macs, point.sequence)
+
+    def _needed(self, peak: int, sequence: Sequence[int]) -> int:
+        """Return the peak with what is kept beside it, for what a sequence executes again, too; bytes."""
+        if self._prices is None:
+            return peak
+        again = [self._given.ops[op] for op, count in Counter(sequence).items() for _ in range(count - 1)]
+        return self._prices.required(peak, self._prices.of_ops(self._given, again))
 
     def _search(
         self, request: Request, budget: int | None, enough: Callable[[RematPoint], bool] | None = None
@@ -146,10 +161,6 @@ class RematRewrite:
         refused = tuple(dict.fromkeys(self._refused.values()))
         section = _section(self._given, self._known, point, self._base, self._percent, refused)
         return replace(before, remat=section)
-
-
-def _point(point: RematPoint) -> RewritePoint[int]:
-    return RewritePoint(point.peak, point.cost, point.extra_macs, point.sequence)
 
 
 def _section(

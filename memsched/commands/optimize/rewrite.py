@@ -65,7 +65,7 @@ class RewritePoint(Generic[Part]):
     """What a search for one kind of rewrite found, in exact figures.
 
     Attributes:
-        peak: Bytes, by liveness.
+        peak: Bytes, by liveness, with what is known to be kept beside them.
         work: Extra work, in the unit of the rewrite's `Rewrite.total`.
         extra_macs: Multiply-accumulates that the graph searched does not have.
         way: What `Rewrite.build` makes of the graph.

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import UNSET
+
 from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
@@ -18,6 +20,7 @@ from memsched.regions.geometry import has_windows
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
+from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -65,6 +68,7 @@ class TileRewrite:
             most_macs=self.most,
             budget=self._budget,
             enough=lambda point: bool(point.groups) and self._meets(_point(point)),
+            prices=runtime_of(self._base.module, self._base.prepared.target).prices(self._base.module),
         )
 
     @property
@@ -167,11 +171,12 @@ class TileRewrite:
         return TilingPointRow(
             peak_bytes=point.peak,
             extra_macs_percent=_percent(point.extra_macs, self.total),
+            whole_arena_bytes_estimate=point.required if point.beside else UNSET,
         )
 
 
 def _point(point: FrontierPoint) -> RewritePoint[TilingGroup]:
-    return RewritePoint(point.peak, point.extra_macs, point.extra_macs, point.groups)
+    return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
 
 def _work(cut: Graph, given: Graph) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import writer
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
+from memsched.graph.prices import Kept, Prices
 from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
@@ -20,7 +22,7 @@ from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
-from memsched.runtimes.tflm.persistent import unknown_kernels
+from memsched.runtimes.tflm.persistent import estimates, kept_by, unknown_kernels
 from memsched.runtimes.tflm.plan import (
     Scratch,
     encode_plan,
@@ -40,6 +42,7 @@ __all__ = [
     "analyzed",
     "check_kernels",
     "finish",
+    "prices",
     "required",
     "required_as_given",
     "with_scratch",
@@ -142,6 +145,12 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
         return requirement(model, kernel_scratch(model), otherwise if head is None else head, target)
     except ModelError:
         return Requirement(otherwise)
+
+
+def prices(module: Module, bits: int) -> Prices:
+    """Return what TFLM keeps for the file as it is, and for each op more."""
+    needs = estimates(_native(module).model)[bits]
+    return Prices(Kept(needs.persistent, needs.planning), functools.partial(kept_by, bits=bits))
 
 
 def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:

@@ -16,10 +16,12 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
+from memsched.graph.model import Graph, Op
+from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
-__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "least_kept", "tail_in_wheel", "unknown_kernels"]
+__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "kept_by", "least_kept", "tail_in_wheel", "unknown_kernels"]
 
 ASSUMPTIONS = (
     "TensorFlow Lite Micro of October 2026, reference kernels; no compression, resource variables or profiler",
@@ -110,6 +112,12 @@ _COMPRESSION: Mapping[str, int] = {
 
 _COMPRESSED_SUBGRAPH = 8
 """Bytes that each subgraph's record has more there: a pointer to its compressed tensors."""
+
+_CONSTANTS = {"PAD": 1, "PADV2": 2, "SLICE": 2}
+"""Constants that operators bring which rewrites add."""
+
+_CHANNELS_LAST = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
+"""Operators that keep a multiplier and a shift for every channel, the last axis of their output."""
 
 _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
@@ -228,6 +236,21 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
         _prepare(tail, graph, operator, {}, bits)
         found.append(tail.used + widths.node + widths.eval_tensor * len(operator.outputs))
     return tuple(found)
+
+
+def kept_by(graph: Graph, op: Op, *, bits: int) -> Kept:
+    """Return what an op of ``graph`` adds to the arena's end and to what planning takes, but for alignment."""
+    widths = _WIDTHS[bits]
+    tensors = len(op.outputs) + _CONSTANTS.get(op.type, 0)
+    tail = _ArenaTail()
+    tail.take(widths.node + widths.eval_tensor * tensors + _OPTIONS.get(op.type, 0), 4)
+    data = _DATA.get(op.type)
+    tail.take(data[0 if bits == 64 else 1] if data is not None else 0)
+    shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
+    if op.type in _CHANNELS_LAST and shape:
+        tail.take(4 * shape[-1])
+        tail.take(4 * shape[-1])
+    return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * len(op.outputs))
 
 
 def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
+from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
@@ -84,6 +85,10 @@ class TensorFlowLiteMicro(TargetRules):
     def relay_rules(self) -> RelayRules | None:
         """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
         return TflmRelay(self.target.pointer_bits)
+
+    def prices(self, module: Module) -> Prices | None:
+        """Return what the arena's end and planning take for each op; None where the planned part alone decides."""
+        return None if self.target.budget_for == "activations" else arena.prices(module, self.target.pointer_bits)
 
     def facts(self, module: Module) -> arena.TflmFacts:
         """Return heads and refused operators of the file as given, and what TFLM itself says of it where it is here."""

@@ -1,0 +1,193 @@
+"""What groups give together: for every peak the ways of cutting a graph that cost least, by a dynamic program."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
+from memsched.tiling.local import GroupCost
+from memsched.tiling.pieces import TilingGroup
+
+__all__ = ["FrontierPoint", "TilingPoints"]
+
+_PEAKS_TRIED = 24
+"""Of the peaks that are possible where more than the peak counts: what is best lies between them, too."""
+
+_PRICES_OF_WORK: Final = (None, 65_536.0, 8_192.0, 0.0)
+"""Bytes that all extra work that is permitted is worth: pieces may cost work or bytes that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """Groups with the peak that they give, in bytes, and their extra multiply-accumulates.
+
+    Attributes:
+        beside: Bytes that the runtime requires for the model beyond the peak, as far as they are known.
+    """
+
+    peak: int
+    extra_macs: int
+    groups: tuple[TilingGroup, ...]
+    beside: int = 0
+
+    @property
+    def required(self) -> int:
+        """What the runtime requires in all, bytes."""
+        return self.peak + self.beside
+
+
+def _spread(values: Sequence[int], most: int) -> list[int]:
+    """Return at most so many of the values, evenly from the first to the last."""
+    if len(values) <= most:
+        return list(values)
+    return [values[place * (len(values) - 1) // (most - 1)] for place in range(most)]
+
+
+class TilingPoints:
+    """The points that the ways of cutting known so far give.
+
+    Attributes:
+        curves: Per interval, first and last op, what its ways cost.
+        uncut: The graph as it is.
+
+    Args:
+        footprints: Of the graph's ops in their order, bytes.
+        prices: What the runtime keeps for every op; None for nothing.
+        most: Extra multiply-accumulates permitted.
+    """
+
+    def __init__(self, footprints: Sequence[int], prices: Prices | None, most: int) -> None:
+        self._footprints, self._prices, self._most = footprints, prices, most
+        self.curves: dict[tuple[int, int], list[GroupCost]] = {}
+        self._known: list[FrontierPoint] | None = None
+        self.uncut = self._point(max(footprints, default=0), 0, ())
+
+    def add(self, interval: tuple[int, int], judged: GroupCost) -> None:
+        """Take up another way of cutting an interval."""
+        self.curves.setdefault(interval, []).append(judged)
+        self._known = None
+
+    def drop(self, interval: tuple[int, int], group: TilingGroup | None) -> None:
+        """Forget a way of cutting an interval; None: all of them."""
+        self.curves[interval] = [
+            one for one in self.curves.get(interval, ()) if group is not None and one.group != group
+        ]
+        self._known = None
+
+    def within(self, budget: int) -> FrontierPoint | None:
+        """Return the permitted point of least work that requires at most ``budget``; None where there is none."""
+        if self._prices is not None:
+            points = (one for one in self.frontier() if one.required <= budget and one.extra_macs <= self._most)
+            return next(points, None)
+        reached = [peak for peak in self._peaks() if peak <= budget]
+        point = self._cheapest(reached[-1]) if reached else None
+        return point if point is not None and point.extra_macs <= self._most else None
+
+    def _peaks(self) -> list[int]:
+        """Return the peaks that are possible at all, ascending."""
+        values = {*self._footprints, *(judged.peak for curve in self.curves.values() for judged in curve)}
+        return sorted(values)
+
+    def least(self, most: int) -> FrontierPoint:
+        """Return the point that requires least with at most ``most`` extra work, which falls as the peak rises."""
+        if self._prices is not None:
+            points = [one for one in self._candidates() if one.extra_macs <= most]
+            return min((self.uncut, *points), key=lambda one: (one.required, one.extra_macs))
+        peaks = self._peaks()
+        low, high = 0, len(peaks) - 1
+        best = self.uncut
+        while low <= high:
+            middle = (low + high) // 2
+            point = self._cheapest(peaks[middle])
+            if point is not None and point.extra_macs <= most:
+                best, high = point, middle - 1
+            else:
+                low = middle + 1
+        return best
+
+    def _candidates(self) -> list[FrontierPoint]:
+        """Return points for peaks from the least to the largest, each with a few prices for extra work.
+
+        With rising work, and more than the permitted among them; they are the same until another way is known.
+        """
+        if self._known is None:
+            found: dict[tuple[TilingGroup, ...], FrontierPoint] = {}
+            peaks = self._peaks()
+            reached = bisect.bisect_left(peaks, True, key=lambda peak: self._cheapest(peak) is not None)
+            for peak in _spread(peaks[reached:], _PEAKS_TRIED):
+                for price in _PRICES_OF_WORK:
+                    point = self._cheapest(peak, None if price is None else price / max(1, self._most))
+                    if point is None:
+                        break
+                    found.setdefault(point.groups, point)
+            points = sorted(found.values(), key=lambda one: (one.extra_macs, one.required, one.peak))
+            self._known = points
+        return self._known
+
+    def _point(
+        self, peak: int, extra_macs: int, groups: tuple[TilingGroup, ...], kept: Kept = NOTHING_KEPT
+    ) -> FrontierPoint:
+        beside = 0 if self._prices is None else self._prices.required(peak, kept) - peak
+        return FrontierPoint(peak, extra_macs, groups, beside)
+
+    def _cheapest(self, peak: int, price: float | None = None) -> FrontierPoint | None:
+        """Return the least cost with which no step exceeds ``peak``: a shortest path along the order.
+
+        Args:
+            price: What a multiply-accumulate costs in bytes that are kept; None: work is all that costs.
+        """
+
+        def cost(judged: GroupCost) -> float:
+            return judged.extra_macs if price is None else judged.kept.persistent + price * judged.extra_macs
+
+        count = len(self._footprints)
+        ending: dict[int, list[tuple[int, GroupCost]]] = {}
+        for (first, last), curve in self.curves.items():
+            fitting = [judged for judged in curve if judged.peak <= peak]
+            if fitting:
+                least = min(fitting, key=lambda one: (cost(one), one.peak))
+                ending.setdefault(last, []).append((first, least))
+        work: list[float] = [0.0] * (count + 1)
+        taken: list[tuple[int, GroupCost | None]] = [(0, None)] * (count + 1)
+        for op in range(count):
+            work[op + 1] = work[op] if self._footprints[op] <= peak else math.inf
+            taken[op + 1] = op, None
+            for first, judged in ending.get(op, ()):
+                through = work[first] + cost(judged)
+                if through < work[op + 1]:
+                    work[op + 1], taken[op + 1] = through, (first, judged)
+        if math.isinf(work[count]):
+            return None
+        groups: list[TilingGroup] = []
+        high, at, macs, kept = 0, count, 0, NOTHING_KEPT
+        while at:
+            before, chosen = taken[at]
+            if chosen is None:
+                high = max(high, self._footprints[at - 1])
+            else:
+                groups.append(chosen.group)
+                high = max(high, chosen.peak)
+                macs, kept = macs + chosen.extra_macs, kept + chosen.kept
+            at = before
+        return self._point(high, macs, tuple(reversed(groups)), kept)
+
+    def frontier(self) -> Iterator[FrontierPoint]:
+        """Return points of rising work that require ever less; some may do more work than is permitted."""
+        least = math.inf
+        points: list[FrontierPoint] = []
+        if self._prices is not None:
+            for one in self._candidates():
+                if one.required < least:
+                    points.append(one)
+                    least = one.required
+            return iter(points)
+        for peak in self._peaks():
+            point = self._cheapest(peak)
+            if point is not None and point.extra_macs < least:
+                points.append(point)
+                least = point.extra_macs
+        return reversed(points)
