@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.commands.optimize import optimize as compiler
 from memsched.errors import InternalError
 from memsched.formats.tflite import metadata
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
@@ -208,3 +209,13 @@ def test_kernels_that_are_not_known_to_bear_it_overwrite_nothing() -> None:
     data, offsets = plan_of(LoopModel())
     with pytest.raises(InternalError, match="over each other"):
         check_plan(with_plan(data, offsets), PLAIN, {})
+
+
+@needs_tflm
+@pytest.mark.parametrize("one", [LoopModel(), LoopModel(start="fill"), LoopModel(stride=2)])
+def test_the_whole_arena_is_the_one_that_is_told(one: LoopModel) -> None:
+    found = compiler.optimize(looped(one), target="tflm-reference", effort=1).report["verification"]
+    assert found["outputs_equal"]
+    assert found["arena_before"]["as_predicted"]
+    assert found["arena_after"]["as_predicted"]
+    assert found["arena_after"]["measured_head_bytes"] < found["arena_before"]["measured_head_bytes"]
