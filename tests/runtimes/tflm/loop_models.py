@@ -27,7 +27,8 @@ class LoopModel:
         start: What makes the first value of the output: "view": a no-op on the padded input; "fill": FILL, before the
             PAD if ``early``.
         early: See ``start``.
-        again: An ADD_N that reads the padded input once more behind the loop.
+        again: A RELU that reads the padded input once more behind the loop.
+        twice: A second WHILE with the same bodies that begins with the same values.
         known: The number of iterations follows from constants.
         relu: A RELU in place in the body.
     """
@@ -40,6 +41,7 @@ class LoopModel:
     start: str = "view"
     early: bool = False
     again: bool = False
+    twice: bool = False
     known: bool = True
     relu: bool = True
 
@@ -98,6 +100,11 @@ def looped(one: LoopModel) -> bytes:
         tensors.append(_int8("again", padded))
         ops.append(O("RELU", [2], [len(tensors) - 1]))
         outputs.append(len(tensors) - 1)
+    if one.twice:
+        base = len(tensors)
+        tensors += [T("i2", (1,), "INT32"), _int8("y2", out), _int8("xq2", padded), _int8("result2", out)]
+        ops += [O("WHILE", [count, 4, 2], [base, base + 1, base + 2], loop), O("RELU", [base + 1], [base + 3])]
+        outputs.append(base + 3)
     condition = Sub(
         [
             T("i", (1,), "INT32"),
@@ -191,6 +198,7 @@ def random_loop(seed: int) -> LoopModel:
         start=generator.choice(["view", "view", "fill"]),
         early=generator.random() < 0.5,
         again=generator.random() < 0.2,
+        twice=generator.random() < 0.2,
         known=generator.random() < 0.9,
         relu=generator.random() < 0.5,
     )

@@ -137,7 +137,7 @@ def test_every_plan_that_is_made_passes(seed: int) -> None:
 @given(st.integers(0, 10**6), st.integers(-12, 40))
 def test_the_enumeration_and_the_replay_agree_where_an_output_may_lie(seed: int, place: int) -> None:
     """For any distance: the one counts bytes per iteration, the other executes the plan."""
-    one = replace(random_loop(seed), start="fill", early=True, again=False, known=True)
+    one = replace(random_loop(seed), start="fill", early=True, again=False, twice=False, known=True)
     data = looped(one)
     model = parse(data)
     loop = next(number for number, op in enumerate(model.subgraphs[0].operators) if op.type == "WHILE")
