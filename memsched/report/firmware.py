@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["print_firmware"]
 
+_KEPT_SHOWN = 3
+
 
 def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -> None:
     """Print the section ``firmware`` where the target is TensorFlow Lite Micro's, or where ``verbose`` asks for it."""
@@ -28,6 +30,10 @@ def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -
     ]
     if section.unsupported_operators:
         lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section.unsupported_operators)}")
+    if section.kept:
+        top = sorted(section.kept, key=lambda row: (-row.bytes, row.subgraph, row.operator))[:_KEPT_SHOWN]
+        shown = ", ".join(f"operator {row.operator} ({row.type}) {row.bytes:,} B" for row in top)
+        lines.append(f"  most is kept for: {shown}")
     if section.scratch:
         largest = max(section.scratch, key=lambda entry: sum(entry.requests_bytes))
         lines.append(

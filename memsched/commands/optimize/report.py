@@ -43,6 +43,7 @@ from memsched.report.values.runtime import (
     DroppedTensorRow,
     FirmwareSection,
     GuaranteeSection,
+    KeptRow,
     PlannedTensorRow,
     PredictedPeaksSection,
     RefusedOpRow,
@@ -295,6 +296,10 @@ def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
         persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in needs.estimates.items()}),
         planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in needs.estimates.items()}),
         assumptions=needs.assumptions,
+        kept=tuple(
+            KeptRow(subgraph=graph, operator=operator, type=kind, bytes=size)
+            for graph, operator, kind, size in needs.kept
+        ),
         unknown_kernels=needs.unknown,
         file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
         file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),

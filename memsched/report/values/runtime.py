@@ -13,6 +13,7 @@ __all__ = [
     "DroppedTensorRow",
     "FirmwareSection",
     "GuaranteeSection",
+    "KeptRow",
     "PlannedTensorRow",
     "PredictedPeaksSection",
     "RefusedOpRow",
@@ -185,6 +186,19 @@ class ScratchRow(Section, frozen=True, kw_only=True):
     requests_bytes: tuple[Count, ...]
 
 
+class KeptRow(Section, frozen=True, kw_only=True):
+    """What stays in TensorFlow Lite Micro's arena for an operator and what it makes, on 32 bit.
+
+    Attributes:
+        operator: In the order of the file as given, or in which a rewrite made the operators.
+    """
+
+    subgraph: Count
+    operator: Count
+    type: str
+    bytes: Count
+
+
 class ByPointer(Section, frozen=True, kw_only=True):
     """Bytes by bits of a pointer."""
 
@@ -207,6 +221,8 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
             rewritten into many operators.
         file_planning_bytes_estimate: What planning takes for the model as given.
         assumptions: What must hold for the estimates.
+        kept: What stays for each operator; the rest of the persistent part is the interpreter's own, and for constants,
+            inputs and outputs. Absent in reports of older versions.
         unknown_kernels: Operators whose kernels' own needs are not known: no figure counts them.
     """
 
@@ -219,4 +235,5 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
     assumptions: tuple[str, ...]
     file_persistent_bytes_estimate: ByPointer
     file_planning_bytes_estimate: ByPointer
+    kept: tuple[KeptRow, ...] = ()
     unknown_kernels: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.runtimes.tflm.kernels import scratch_requests
-from memsched.runtimes.tflm.persistent import ASSUMPTIONS, Estimate, estimates, unknown_kernels
+from memsched.runtimes.tflm.persistent import ASSUMPTIONS, Estimate, estimates, least_kept, unknown_kernels
 from memsched.runtimes.tflm.resolver import Resolver, resolver
 
 __all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
@@ -34,6 +34,7 @@ class FirmwareNeeds:
         estimates: Bytes by bits of a pointer.
         unknown: Operators whose kernels' own needs are not known and not in the estimates.
         assumptions: What must hold for the estimates.
+        kept: Per subgraph and operator its type and the bytes that stay for it and what it makes, on 32 bit.
     """
 
     resolver: Resolver
@@ -41,6 +42,7 @@ class FirmwareNeeds:
     scratch: tuple[Scratch, ...]
     assumptions: tuple[str, ...]
     unknown: tuple[str, ...]
+    kept: tuple[tuple[int, int, str, int], ...]
 
 
 def firmware_needs(module: Module) -> FirmwareNeeds | None:
@@ -52,7 +54,9 @@ def firmware_needs(module: Module) -> FirmwareNeeds | None:
     assumptions = [*ASSUMPTIONS, *_versions(model)]
     if lacking:
         assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
-    return FirmwareNeeds(resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions), lacking)
+    return FirmwareNeeds(
+        resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions), lacking, tuple(_kept(model))
+    )
 
 
 def _versions(model: FileModel) -> Iterator[str]:
@@ -65,6 +69,13 @@ def _versions(model: FileModel) -> Iterator[str]:
             "the memory plan lays what WHILE and IF copy on one address: since 20 July 2026 such copies are skipped by "
             "TensorFlow Lite Micro; before, memcpy is called with the same address twice, which C leaves undefined"
         )
+
+
+def _kept(model: FileModel) -> Iterator[tuple[int, int, str, int]]:
+    for graph, subgraph in enumerate(model.subgraphs):
+        sizes = least_kept(subgraph, 32)
+        for index, (operator, size) in enumerate(zip(subgraph.operators, sizes, strict=True)):
+            yield graph, index, operator.type, size
 
 
 def _scratch(model: FileModel) -> Iterator[Scratch]:

@@ -56,3 +56,14 @@ def test_the_planned_part_alone_may_be_asked_for() -> None:
     assert head["requirement"]["bytes"] == head["tflm"]["head_bytes"] <= whole["tflm"]["head_bytes"]
     assert "persistent_bytes" not in head["requirement"]["parts"]
     assert sums_up(head["requirement"])
+
+
+def test_what_stays_is_named_by_operator() -> None:
+    """MobileNetV2's last convolution keeps a multiplier and a shift for each of its 1,280 channels."""
+    data = (MODELS / "mobilenetv2_035_96_int8.tflite").read_bytes()
+    firmware = memsched.analyze(data, target="tflm").report["firmware"]
+    rows, persistent = firmware["kept"], firmware["persistent_bytes_estimate"]["32"]
+    assert len(rows) == 65
+    most = max(rows, key=lambda row: row["bytes"])
+    assert (most["operator"], most["type"], most["bytes"] - 2 * 4 * 1280) == (61, "CONV_2D", 140)
+    assert 0.9 * persistent < sum(row["bytes"] for row in rows) < persistent
