@@ -1,0 +1,90 @@
+"""Print the whole arena of TensorFlow Lite Micro on 32 bit: as given, with our plan, and with layers in loops.
+
+Each file is executed in the package tflite-micro on 20 inputs, twice in a row on each: outputs must be those of the
+file as given, bit by bit, and vary. Flash is the file's growth; time is one Invoke in the package against the file as given, reference
+kernels. Searches are limited by ``--time-limit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
+
+MODELS = (
+    "mobilenetv2_035_96_int8",
+    "person_detect",
+    "nasnetmobile_int8",
+    "micro_speech_quantized",
+    "hello_world_int8",
+)
+_LIMITS = (15.0, 100.0)
+"""Extra multiply-accumulates that loops may take, percent."""
+
+_INPUTS = 20
+_ROOM = 16_000_000
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A file's arena in bytes, its extra multiply-accumulates in percent, its bytes, and an Invoke's ratio."""
+
+    given: int
+    bytes: int
+    extra: float
+    flash: float
+    time: float
+    verified: bool
+
+
+def arena(model: Path, allow: str, percent: float, seconds: float) -> Arena:
+    """Return what ``memsched optimize --target tflm-reference`` makes of ``model``."""
+    from memsched.commands.optimize.optimize import optimize
+    from memsched.runtimes.child import run_in_child
+
+    done = optimize(str(model), target="tflm-reference", allow=allow, max_extra_macs=percent, time_limit=seconds)
+    before, after = model.read_bytes(), done.model
+    required = done.report["requirement"]
+    tiling = done.report["tiling"]
+    request = {"before": before, "after": after, "arenas": [_ROOM] * 2, "runs": _INPUTS, "seed": 1}
+    ran = run_in_child("memsched.runtimes.tflm.session", request, None).value
+    return Arena(
+        required["given_bytes"],
+        required["bytes"],
+        0.0 if tiling is None else tiling["extra_macs_percent"],
+        100 * (len(after) / len(before) - 1),
+        ran["seconds_after"] / ran["seconds_before"],
+        ran["equal"] and ran["steady"] and ran["vary"],
+    )
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row per model."""
+    yield Heading(
+        *("model", "as given", "order and plan", "loops, at most 15 % more work", "flash", "~time"),
+        *("loops, at most twice the work", "extra work", "flash", "~time", "bit-equal"),
+    )
+    for model in values.models or [ROOT / "models" / f"{name}.tflite" for name in MODELS]:
+        plain = arena(model, "reorder,inplace", 0.0, values.time_limit)
+        some, most = (arena(model, "reorder,inplace,tile", limit, values.time_limit) for limit in _LIMITS)
+        yield (
+            model.stem,
+            *(f"{one:,}" for one in (plain.given, plain.bytes, some.bytes)),
+            f"{some.flash:+.0f} %",
+            f"{some.time:.2f}",
+            f"{most.bytes:,}",
+            f"{most.extra:.1f} %",
+            f"{most.flash:+.0f} %",
+            f"{most.time:.2f}",
+            "yes" if all(one.verified for one in (plain, some, most)) else "NO",
+        )
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (positional("models", type=Path, help="TFLite files; default: those of models/"), time_limit(60.0)),
+    docs="docs/tflm.md",
+)
