@@ -1,8 +1,8 @@
 """Print the whole arena of TensorFlow Lite Micro on 32 bit: as given, with our plan, and with layers in loops.
 
 Each file is executed in the package tflite-micro on 20 inputs, twice in a row on each: outputs must be those of the
-file as given, bit by bit, and vary. Flash is the file's growth; time is one Invoke in the package against the file as given, reference
-kernels. Searches are limited by ``--time-limit``.
+file as given, bit by bit, and vary. Flash is the file's growth; time is one Invoke in the
+package, with reference kernels, against the file as given. Searches are limited by ``--time-limit``.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Arena:
     verified: bool
 
 
-def arena(model: Path, allow: str, percent: float, seconds: float) -> Arena:
-    """Return what ``memsched optimize --target tflm-reference`` makes of ``model``."""
+def arena(model: Path, percent: float, seconds: float, *, tile: bool) -> Arena:
+    """Return what ``memsched optimize --target tflm-reference`` makes of ``model``, with ``tile`` in loops as well."""
     from memsched.commands.optimize.optimize import optimize
     from memsched.runtimes.child import run_in_child
 
-    done = optimize(str(model), target="tflm-reference", allow=allow, max_extra_macs=percent, time_limit=seconds)
+    done = optimize(str(model), target="tflm-reference", tile=tile, max_extra_macs=percent, time_limit=seconds)
     before, after = model.read_bytes(), done.model
     required = done.report["requirement"]
     tiling = done.report["tiling"]
     request = {"before": before, "after": after, "arenas": [_ROOM] * 2, "runs": _INPUTS, "seed": 1}
-    ran = run_in_child("memsched.runtimes.tflm.session", request, None).value
+    ran = run_in_child("memsched.runtimes.tflm.session:run", request, None).value
     return Arena(
         required["given_bytes"],
         required["bytes"],
@@ -67,8 +67,8 @@ def tables(values: Values) -> Iterator[Part]:
         *("loops, at most twice the work", "extra work", "flash", "~time", "bit-equal"),
     )
     for model in values.models or [ROOT / "models" / f"{name}.tflite" for name in MODELS]:
-        plain = arena(model, "reorder,inplace", 0.0, values.time_limit)
-        some, most = (arena(model, "reorder,inplace,tile", limit, values.time_limit) for limit in _LIMITS)
+        plain = arena(model, 0.0, values.time_limit, tile=False)
+        some, most = (arena(model, limit, values.time_limit, tile=True) for limit in _LIMITS)
         yield (
             model.stem,
             *(f"{one:,}" for one in (plain.given, plain.bytes, some.bytes)),
