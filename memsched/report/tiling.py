@@ -45,7 +45,8 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
 def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
     counts, layers = group.pieces, group.ops
     pieces = " x ".join(f"{count:,}" for count in counts)
-    text = f"  {counted(len(layers), 'layer')} in {pieces} pieces along {' x '.join(group.axis_names)}"
+    form = f"{pieces} pieces" if group.form == "pieces" else f"a loop over {pieces} tiles"
+    text = f"  {counted(len(layers), 'layer')} in {form} along {' x '.join(group.axis_names)}"
     if group.kept_halos:
         text += f", {counted(len(group.kept_halos), 'halo')} kept"
     text += f", {group.peak_bytes:,} B, from"

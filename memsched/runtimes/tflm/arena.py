@@ -22,6 +22,7 @@ from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
+from memsched.runtimes.tflm.loop_memory import without_copies
 from memsched.runtimes.tflm.persistent import estimates, kept_by, unknown_kernels
 from memsched.runtimes.tflm.plan import (
     Scratch,
@@ -42,6 +43,7 @@ __all__ = [
     "analyzed",
     "check_kernels",
     "finish",
+    "lowered_for",
     "prices",
     "required",
     "required_as_given",
@@ -75,6 +77,11 @@ class TflmFacts:
     names: Mapping[Key, str] = field(default_factory=dict)
     refusals: tuple[OperatorRefusal, ...] = ()
     words: str | None = None
+
+
+def lowered_for(module: Module, lowered: Sequence[LoweredGraph], target: Target) -> tuple[LoweredGraph, ...]:
+    """Return the lowered graphs as TFLM executes them with a memory plan: loops copy nothing, kernels have scratch."""
+    return with_scratch(module, without_copies(_native(module), lowered, target))
 
 
 def with_scratch(module: Module, lowered: Sequence[LoweredGraph]) -> tuple[LoweredGraph, ...]:

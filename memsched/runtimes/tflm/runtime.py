@@ -47,7 +47,7 @@ class TensorFlowLiteMicro(TargetRules):
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules and the kernels' scratch buffers."""
-        return arena.with_scratch(module, lower_module(module, self.target))
+        return arena.lowered_for(module, lower_module(module, self.target), self.target)
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the arena of the file with the plan that it brings; with our addresses where TFLM refuses that."""
