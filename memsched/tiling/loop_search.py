@@ -9,6 +9,7 @@ Around what is best, borders and tiles are moved until nothing gets better.
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,12 @@ _WORK_PER_SECOND = 2_500
 
 _LEVELS_UNDERWAY = 48
 """Sizes of the largest step for which loops are chosen while the search goes on."""
+
+_STEPS_AT_ONCE = 8
+"""Steps that intervals are looked for around at a time."""
+
+_LOWEST_LEVEL = 0.25
+"""Of the best point's peak: what no loop brings lower than that is not asked for."""
 
 _ALIGNMENT = 16
 _COUNTERS = 4
@@ -207,12 +214,41 @@ class LoopSearch:
             yield from dict.fromkeys(groups)
 
     def _hot_groups(self, best: LoopPoint) -> Iterator[LoopGroup]:
-        """Yield the ways of computing intervals that hold a step as large as the best point's largest."""
-        for pair in self._intervals_around(best):
-            if pair not in self._whole:
+        """Yield the ways of computing intervals that hold a step as large as the best point's largest.
+
+        Where all of those were tried, those that hold a step which no known loop brings to a lower level.
+        """
+        for steps in (self._largest_steps(best), *self._missing_steps(best)):
+            pairs = [pair for pair in self._intervals_around(best, steps) if pair not in self._whole]
+            for pair in pairs:
                 self._whole.add(pair)
                 yield from self._ladder(*pair)
+            if pairs:
+                return
 
+    def _largest_steps(self, best: LoopPoint) -> list[int]:
+        inside = {op for group in best.groups for op in group.ops}
+        hot = [op for op, size in enumerate(self._footprints) if size >= best.peak and op not in inside]
+        for group in best.groups:
+            cost = self._known.get(group)
+            if cost is not None and cost.peak >= best.peak:
+                hot += [group.ops[0], group.ops[-1]]
+        return hot
+
+    def _missing_steps(self, best: LoopPoint) -> Iterator[list[int]]:
+        """Yield per lower level the steps above it that no known loop brings there within the limit of work."""
+        lowest = best.peak * _LOWEST_LEVEL
+        for level in sorted({best.peak - 1, *(size for size in self._footprints if lowest < size < best.peak)})[::-1]:
+            covered = {
+                op
+                for curve in self._curves.values()
+                for one in curve
+                if one.peak <= level and one.extra_macs <= self._most
+                for op in one.group.ops
+            }
+            yield [op for op, size in enumerate(self._footprints) if size > level and op not in covered]
+
+    @functools.cached_property
     def _boundaries(self) -> list[int]:
         residues, count = self._intervals.residues, len(self._footprints)
         low = [0, count]
@@ -225,17 +261,11 @@ class LoopSearch:
                 low += [op, op + 1]
         return sorted(set(low))
 
-    def _intervals_around(self, best: LoopPoint) -> list[tuple[int, int]]:
-        """Return the intervals between boundaries that hold a step as large as the best point's largest."""
-        boundaries = self._boundaries()
-        inside = {op: group for group in best.groups for op in group.ops}
-        hot = [op for op, size in enumerate(self._footprints) if size >= best.peak and op not in inside]
-        for group in best.groups:
-            cost = self._known.get(group)
-            if cost is not None and cost.peak >= best.peak:
-                hot += [group.ops[0], group.ops[-1]]
+    def _intervals_around(self, best: LoopPoint, steps: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the intervals between boundaries that hold one of a few steps and could need less than the best."""
+        boundaries = self._boundaries
         found: dict[tuple[int, int], None] = {}
-        for op in hot[:8]:
+        for op in steps[:_STEPS_AT_ONCE]:
             at = bisect.bisect_right(boundaries, op)
             for first in boundaries[:at]:
                 for end in boundaries[at:]:

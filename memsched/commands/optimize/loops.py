@@ -27,6 +27,9 @@ __all__ = ["LoopRewrite"]
 _SEARCH_SHARE = 0.5
 """Of the time that is left, for the search; the rest is for orders and addresses of what it finds."""
 
+_LEAST_EFFORT = 4.0
+"""Of the search, whatever the time: for models of microcontrollers that is all there is to try."""
+
 _EFFORT = 30.0
 """Of a search without another limit: it nearly always ends by itself long before."""
 
@@ -77,7 +80,11 @@ class LoopRewrite:
         effort = self._request.effort()
         pause = self._request.within(_SEARCH_SHARE).deadline()
         clock, stop = self._request.run.clock, self._request.run.stop
-        self._points = self._search.run(_EFFORT if effort is None else effort, lambda: stop() or clock() >= pause)
+        most = _EFFORT if effort is None else effort
+        least = min(_LEAST_EFFORT, most)
+        self._points = self._search.run(least, stop)
+        if not self._search.exhausted and most > least:
+            self._points = self._search.run(most - least, lambda: stop() or clock() >= pause)
         return [self._point(one) for one in self._points if one.groups]
 
     def _point(self, point: LoopPoint) -> RewritePoint[LoopGroup]:
