@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memsched.allocate.portfolio import pack
@@ -15,6 +16,12 @@ from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import Target
 
 __all__ = ["best_offsets"]
+
+_MOST_CHOSEN = 5
+"""Paddings of which all subsets are tried."""
+
+_MOST_LEFT_OUT = 16
+"""Of more paddings, so many are left out one at a time."""
 
 
 def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key, int]:
@@ -29,9 +36,9 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     lives = lifetimes(model)
     sharing = byte_sharing(model, target, lives)
     tried: list[object] = []
-    for pads in (True, False) if sharing.pads else (True,):
+    for pads in _choices(sharing.pads):
         groups = _LaidTensors(model, lives, sharing, online)
-        groups.join_all(pads=pads)
+        groups.join_all(pads)
         if groups.places not in tried:
             tried.append(dict(groups.places))
             merged = (True, False) if _several(scratch) else (True,)
@@ -42,6 +49,17 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     for candidate in named:
         candidate.update({key: 0 for key in never if key not in online})
     return min(named, key=lambda candidate: predict(model, scratch, plan=candidate).head)
+
+
+def _choices(pads: Sequence[Join]) -> Iterator[tuple[Join, ...]]:
+    """Yield which paddings lie over what they pad: each such chain is rigid, and a shorter one may fit better."""
+    if len(pads) <= _MOST_CHOSEN:
+        for count in range(len(pads), -1, -1):
+            yield from itertools.combinations(pads, count)
+        return
+    yield tuple(pads)
+    yield from (tuple(one for one in pads if one != left) for left in pads[:_MOST_LEFT_OUT])
+    yield ()
 
 
 def _several(scratch: Scratch) -> bool:
@@ -72,15 +90,14 @@ class _LaidTensors:
         """Return where a tensor lies; by default in a group of its own."""
         return self.places.get(key) or _Place(key, 0)
 
-    def join_all(self, *, pads: bool) -> None:
-        """Make all joins that can be, those that save most first; those of ``pads`` only where told."""
+    def join_all(self, pads: Sequence[Join]) -> None:
+        """Make all joins that can be, those that save most first; of those of paddings only ``pads``."""
         self._join(self._sharing.loops)
         for overlay in self._sharing.overlays:
             self._overlay(overlay)
         self._join(self._sharing.views)
         self._join(self._sharing.in_place)
-        if pads:
-            self._join(self._sharing.pads)
+        self._join(pads)
 
     def _join(self, joins: Iterable[Join]) -> None:
         for join in joins:
