@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -87,11 +88,13 @@ def test_a_rewrite_must_not_add_what_is_refused() -> None:
     arena.check_kernels(written, written)
 
 
-def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from memsched.runtimes.tflm import limits
 
+    target = tmp_path / "old_firmware.toml"
+    target.write_text('extends = "tflm"\nname = "old_firmware"\ndescription = "without loops"\nloops = ""\n')
     monkeypatch.setattr(limits, "MOST_JOINED", 1)
-    report = memsched.optimize(network(), tile=True, target="tflm", max_extra_macs=0.0, time_limit=20).report.data
+    report = memsched.optimize(network(), tile=True, target=str(target), max_extra_macs=0.0, time_limit=20).report.data
     assert not report["tiling"]["applied"]
     assert any("TensorFlow Lite Micro would refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
     assert report["tflm"]["refused"] == []
