@@ -56,12 +56,30 @@ class LoopCost:
         peak: Largest footprint of the steps from its padding to its end, bytes.
         added: Ops that the file then has more.
         extra_macs: Multiply-accumulates that are done more than once.
+        inner: Bytes that one tile takes beside what the loop carries.
+        ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
+        given: Bytes of the input that could lie beside its padded copy instead.
     """
 
     group: LoopGroup
     peak: int
     added: int
     extra_macs: int
+    inner: int = 0
+    ahead: int = 0
+    given: int = 0
+
+    def after(self, before: LoopCost | None, level: int) -> int | None:
+        """Return the peak of this loop and one right before it; None where one of them exceeds ``level``.
+
+        The input is the output of the loop before, and what it is padded by lies before that: there a tile of the loop
+        before has its place, or nothing has.
+        """
+        if before is None:
+            return self.peak
+        chained = max(self.peak, before.peak - before.inner + max(before.inner, self.ahead))
+        best = min(chained, max(before.peak, self.peak + self.given))
+        return best if best <= level else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +378,19 @@ class LoopSearch:
         beside = 0 if self._dies(loop.input, group.ops[-1]) else _up(self._graph.tensors[loop.input].size)
         inner = body_bytes(loop, element, in_place=self._in_place)
         peak = interval.base + beside + block + inner + _COUNTERS * _ALIGNMENT
-        return LoopCost(replace(group, lead=used), peak, _added(loop), loop.macs - given)
+        # What is padded behind the last element may lie over nothing as well as over the input.
+        right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
+        behind = loop.pads[0][1] * padded_row + right
+        ahead = max(0, padded + used * padded_row - behind - self._graph.tensors[loop.input].size)
+        return LoopCost(
+            replace(group, lead=used),
+            peak,
+            _added(loop),
+            loop.macs - given,
+            inner,
+            _up(ahead),
+            _up(self._graph.tensors[loop.input].size),
+        )
 
     def _dies(self, tensor: int, last: int) -> bool:
         return tensor not in self._graph.outputs and all(op <= last for op in self._intervals.readers[tensor])
@@ -395,29 +425,42 @@ class LoopSearch:
     def _least(self, level: int) -> list[LoopPoint]:
         """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
         count = len(self._footprints)
-        # Per place between ops the ways to get there: (ops added, extra work, the groups, largest peak).
-        ways: list[list[tuple[int, int, tuple[LoopGroup, ...], int]]] = [[] for _ in range(count + 1)]
-        ways[0] = [(0, 0, (), 0)]
+        ways: list[list[_Way]] = [[] for _ in range(count + 1)]
+        ways[0] = [_Way(0, 0, (), 0, None)]
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
         for place in range(count):
             here = _pareto(ways[place])
-            if not here:
-                continue
-            if self._footprints[place] <= level:
-                ways[place + 1] += [(a, w, g, max(p, self._footprints[place])) for a, w, g, p in here]
+            step = self._footprints[place]
+            if step <= level:
+                ways[place + 1] += [replace(way, peak=max(way.peak, step), last=None) for way in here]
             for one in by_first.get(place, ()):
-                end = one.group.ops[-1] + 1
-                ways[end] += [
-                    (a + one.added, w + one.extra_macs, (*g, one.group), max(p, one.peak))
-                    for a, w, g, p in here
-                    if w + one.extra_macs <= self._most
+                ways[one.group.ops[-1] + 1] += [
+                    way.then(one, peak)
+                    for way in here
+                    if way.work + one.extra_macs <= self._most and (peak := one.after(way.last, level)) is not None
                 ]
         return [
-            LoopPoint(peak, peak + added * self._price, work, groups)
-            for added, work, groups, peak in _pareto(ways[count])
+            LoopPoint(way.peak, way.peak + way.added * self._price, way.work, way.groups)
+            for way in _pareto(ways[count])
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Loops up to a place between ops: ops added, extra work, largest peak, and the loop that ends there, if any."""
+
+    added: int
+    work: int
+    groups: tuple[LoopGroup, ...]
+    peak: int
+    last: LoopCost | None
+
+    def then(self, one: LoopCost, peak: int) -> _Way:
+        """Return this way with one more loop."""
+        groups = (*self.groups, one.group)
+        return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), one)
 
 
 def _undominated(costs: Sequence[LoopCost]) -> list[LoopCost]:
@@ -429,14 +472,17 @@ def _undominated(costs: Sequence[LoopCost]) -> list[LoopCost]:
     return found
 
 
-def _pareto(
-    ways: Sequence[tuple[int, int, tuple[LoopGroup, ...], int]],
-) -> list[tuple[int, int, tuple[LoopGroup, ...], int]]:
-    found: list[tuple[int, int, tuple[LoopGroup, ...], int]] = []
-    for way in sorted(ways, key=lambda way: way[:2]):
-        if not found or way[1] < found[-1][1]:
+def _pareto(ways: Sequence[_Way]) -> list[_Way]:
+    """Return the ways that add least or cost least work; of those that end in a loop, by the room that it has, too."""
+    found: list[_Way] = []
+    for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way))):
+        if not any(other.work <= way.work and _room(other) >= _room(way) for other in found):
             found.append(way)
     return found
+
+
+def _room(way: _Way) -> float:
+    return math.inf if way.last is None else way.last.inner
 
 
 def _added(loop: Loop) -> int:
