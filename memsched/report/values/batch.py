@@ -139,6 +139,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     input_shapes: dict[str, tuple[int, ...]]
     dims: dict[str, int]
     budget: int | str | None
+    budget_for: Literal["arena", "activations"] | None = None
     max_extra_macs: Amount
     time_limit: Amount | None
     effort: Amount | None
@@ -146,7 +147,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     partitions: int | Literal["auto"]
     order_guarantee: Literal["none", "session", "pins", "default"]
     control_dependencies: bool
-    tflm_plan: bool
+    tflm_plan: bool | None
     verify: bool
     seed: int
     in_place: bool
