@@ -6,10 +6,10 @@ makes is moved there when it has run, and its arena is of no more use: of both e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memsched.relay.cuts import RelayCuts, aligned
+from memsched.relay.cuts import ALIGNMENT, RelayCuts, aligned
 
 __all__ = ["HandOver", "RelayLayout", "lay_out"]
 
@@ -46,18 +46,37 @@ class RelayLayout:
     kept: tuple[int, ...]
     results: int
 
-    def block_bytes(self, arenas: Sequence[int], heads: Sequence[int]) -> int:
-        """Return what the block must hold for stages with these arenas, of which ``heads`` are planned; bytes.
+    def block_bytes(self, arenas: Sequence[int], places: Sequence[Mapping[int, int]]) -> int:
+        """Return what the block must hold for stages with these arenas, bytes.
 
-        Where a stage makes several tensors, moving one must not overwrite another, which lies in the arena's head.
+        Where a stage makes several tensors, they must be movable one by one, none over one that is still to be moved.
+
+        Args:
+            places: Per stage the addresses at which it makes the tensors that it hands on.
         """
-        needed = [self.results]
-        behind = [*self.kept[1:], self.results]
-        for stage, (arena, head) in enumerate(zip(arenas, heads, strict=True)):
-            needed.append(aligned(arena) + self.kept[stage])
-            several = sum(one.maker == stage for one in self.hand_overs) > 1
-            needed.append(behind[stage] + (aligned(head) if several else 0))
-        return max(needed)
+        size = max(self.results, *(aligned(arena) + kept for arena, kept in zip(arenas, self.kept, strict=True)))
+        while not all(self._movable(stage, made, size) for stage, made in enumerate(places)):
+            size += ALIGNMENT
+        return size
+
+    def _movable(self, stage: int, places: Mapping[int, int], size: int) -> bool:
+        """Whether what a stage hands on can be moved to the end of a block of that size; as the runner finds out."""
+        waiting = [one for one in self.hand_overs if one.maker == stage]
+        while waiting:
+            free = next((one for one in waiting if not self._covers(one, waiting, places, size)), None)
+            if free is None:
+                return False
+            waiting.remove(free)
+        return True
+
+    @staticmethod
+    def _covers(one: HandOver, waiting: Sequence[HandOver], places: Mapping[int, int], size: int) -> bool:
+        begin = size - one.from_end
+        return any(
+            begin < places[other.tensor] + other.size and places[other.tensor] < begin + one.size
+            for other in waiting
+            if other is not one
+        )
 
 
 def lay_out(cuts: RelayCuts, stages: Sequence[tuple[int, int]]) -> RelayLayout:

@@ -186,7 +186,7 @@ def _header(report: RelayReport) -> str:
             "  void End();",
             "  Status Read();",
             "  Status HandOver();",
-            "  void* At(std::size_t from_end) const;",
+            "  unsigned char* At(std::size_t from_end) const;",
             "",
             "  unsigned char* block_;",
             "  std::size_t bytes_;",
@@ -231,6 +231,7 @@ def _source(report: RelayReport, models: Sequence[bytes]) -> str:
             "",
             *arrays,
             *_tables(report),
+            _COVERS,
             "}  // namespace",
             "",
             *_constructors(report),
@@ -265,19 +266,15 @@ def _tables(report: RelayReport) -> list[str]:
         "  std::size_t read;",
         "  const Moved* makes;",
         "  std::size_t made;",
-        "  std::size_t kept;    // bytes at the block's end that its arena leaves alone",
-        "  std::size_t behind;  // bytes there when it has run",
+        "  std::size_t kept;  // bytes at the block's end that its arena leaves alone",
         "};",
         "",
         "constexpr Stage kStage[] = {",
     ]
-    kept = [row.hand_over_bytes for row in report.stages]
-    results = max((one.from_end_bytes for one in report.hand_overs if one.last_read_in_stage is None), default=0)
-    for row, behind in zip(report.stages, [*kept[1:], results], strict=True):
+    for row in report.stages:
         n = row.index
         lines.append(
-            f"    {{kModel{n}, kReads{n}, {len(row.reads)}, kMakes{n}, {len(row.makes)}, {row.hand_over_bytes}, "
-            f"{behind}}},"
+            f"    {{kModel{n}, kReads{n}, {len(row.reads)}, kMakes{n}, {len(row.makes)}, {row.hand_over_bytes}}},"
         )
     lines += ["};", ""]
     for title, found in (("kInput", _inputs(report)), ("kOutput", _outputs(report))):
@@ -319,10 +316,21 @@ def _constructors(report: RelayReport) -> list[str]:
     ]
 
 
+_COVERS = """\
+// Whether tensor i of those that a stage has made would, moved to `begin`, lie over another that is still to be moved.
+bool Covers(const Stage& stage, const unsigned char* const* made, std::size_t i, const unsigned char* begin) {
+  for (std::size_t j = 0; j < stage.made; ++j) {
+    if (j == i || made[j] == nullptr) continue;
+    if (begin < made[j] + stage.makes[j].bytes && made[j] < begin + stage.makes[i].bytes) return true;
+  }
+  return false;
+}
+"""
+
 _BODY = """\
 @::~@() { End(); }
 
-void* @::At(std::size_t from_end) const { return block_ + bytes_ - from_end; }
+unsigned char* @::At(std::size_t from_end) const { return block_ + bytes_ - from_end; }
 
 void @::End() {
   if (interpreter_ != nullptr) interpreter_->~MicroInterpreter();
@@ -370,20 +378,25 @@ void @::End() {
 @::Status @::HandOver() {
   const Stage& stage = kStage[stage_];
   const unsigned char* made[kMostMade] = {};
-  std::size_t moved = 0;
   for (std::size_t i = 0; i < stage.made; ++i) {
-    made[i] = static_cast<const unsigned char*>(interpreter_->output(i)->data.data);
-    moved += stage.makes[i].from_end != 0;
-  }
-  for (std::size_t i = 0; i < stage.made && moved > 1; ++i) {
-    if (stage.makes[i].from_end != 0 && made[i] + stage.makes[i].bytes > At(stage.behind)) {
-      return Status::kBlockTooSmall;
+    if (stage.makes[i].from_end != 0) {
+      made[i] = static_cast<const unsigned char*>(interpreter_->output(i)->data.data);
     }
   }
   // The interpreter's own structures lie where the tensors go.
-  if (stage_ + 1 < kStages) End();
+  End();
+  for (std::size_t left = stage.made; left > 0; --left) {
+    std::size_t next = 0;
+    while (next < stage.made &&
+           (made[next] == nullptr || Covers(stage, made, next, At(stage.makes[next].from_end)))) {
+      ++next;
+    }
+    if (next == stage.made) break;
+    std::memmove(At(stage.makes[next].from_end), made[next], stage.makes[next].bytes);
+    made[next] = nullptr;
+  }
   for (std::size_t i = 0; i < stage.made; ++i) {
-    if (stage.makes[i].from_end != 0) std::memmove(At(stage.makes[i].from_end), made[i], stage.makes[i].bytes);
+    if (made[i] != nullptr) return Status::kBlockTooSmall;
   }
   return Status::kOk;
 }

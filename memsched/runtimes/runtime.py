@@ -124,11 +124,13 @@ class ArenaNeeds:
         head: What is planned: activations, and the kernels' own buffers.
         persistent: What stays beside it, by bits of a pointer.
         planning: What planning takes for a moment where the head lies later, by bits of a pointer.
+        outputs: Where the head holds the file's outputs, in its order.
     """
 
     head: int
     persistent: Mapping[int, int]
     planning: Mapping[int, int]
+    outputs: tuple[int, ...]
 
     def total(self, bits: int) -> int:
         """Return all of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ __all__ = ["RelayModel", "relay"]
 _ORDER_SHARE = 0.1
 """Of the time, for the order of the whole model."""
 
-_CUT_SHARE = 0.75
+_CUT_SHARE = 0.65
 """Of the time, for the stages; the rest optimizes those that were chosen."""
 
 _MOST_PLACES = 1_000
@@ -123,9 +124,12 @@ def relay(
     files, layout = _optimized(best, run, budget)
     check_segments(module, [one.segment for one in files])
     single = min(given, best.costs.needed((0, len(best.costs.cuts.order))))
+    places = [
+        dict(zip(best.costs.cuts.outputs(*stage), one.needs.outputs, strict=True))
+        for stage, one in zip(best.split.stages, files, strict=True)
+    ]
     block = {
-        bits: layout.block_bytes([one.needs.total(bits) for one in files], [one.needs.head for one in files])
-        for bits in files[0].needs.persistent
+        bits: layout.block_bytes([one.needs.total(bits) for one in files], places) for bits in files[0].needs.persistent
     }
     verification: RelayRun | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
@@ -172,9 +176,14 @@ def _best(
         if rewriting and split.needed > (budget or 0):
             # What the order alone does is known in a moment, and the best so far while layers are rewritten.
             costs.rewriting = True
-            split = search(_places(cuts), costs, part, most=options.stages, enough=budget)
+            limited = dataclasses.replace(part, stop=_either(part.stop, costs.spent))
+            split = search(_places(cuts), costs, limited, most=options.stages, enough=budget)
         found.append(_Candidate(costs, split))
     return min(found, key=lambda one: (max(one.split.needed, budget or 0), len(one.split.stages), one.split.needed))
+
+
+def _either(first: Callable[[], bool], second: Callable[[], bool]) -> Callable[[], bool]:
+    return lambda: first() or second()
 
 
 def _places(cuts: RelayCuts) -> tuple[int, ...]:

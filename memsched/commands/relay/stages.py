@@ -21,11 +21,14 @@ from memsched.search.run import Run
 
 __all__ = ["RelayStageCosts", "StageFile"]
 
-_STAGE_SHARE = 0.15
-"""Of what is left of the time, for a stage that is optimized while stages are looked for."""
+_STAGE_SHARE = 0.04
+"""Of what is left of the time, or of the work, for a stage that is optimized while stages are looked for."""
 
 _LEAST_SECONDS = 2.0
-"""For each stage, where there is a limit of time and so much is left."""
+"""For such a stage, where there is a limit of time: loops are found in less."""
+
+_MOST_STAGES = 20
+"""As many are optimized while stages are looked for, where work is limited and not the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class RelayStageCosts:
     Attributes:
         lowered: The main graph under the target's rules, with the kernels' own buffers.
         rewriting: Layers may be rewritten, so that less may be needed than their order tells.
+        looked_into: Stages that were optimized so far while stages are looked for.
     """
 
     module: Module
@@ -66,6 +70,7 @@ class RelayStageCosts:
     rewriting: bool = False
     files: dict[StageRange, StageFile] = field(default_factory=dict)
     optimized: set[StageRange] = field(default_factory=set)
+    looked_into: int = 0
     _steps: list[int] = field(default_factory=list)
     _kept: list[int] = field(default_factory=list)
 
@@ -77,7 +82,8 @@ class RelayStageCosts:
     def estimate(self, first: int, last: int) -> int:
         """Return about the least that a stage needs of the block: see `RelayCosts.estimate`."""
         kept = self._kept[last] - self._kept[first]
-        return self.cuts.kept_bytes(first, last) + kept + self._least_head(first, last)
+        least, plain = self._least_head(first, last), max(self._steps[first:last])
+        return self.cuts.kept_bytes(first, last) + kept + least + (_LOOP if least < plain else 0)
 
     def _least_head(self, first: int, last: int) -> int:
         ends = max(self.cuts.least_bytes(first, last))
@@ -118,10 +124,21 @@ class RelayStageCosts:
                 self._least_head(*stage), made.needs.planning[self.rules.bits]
             )
         else:
-            self.improve(stage, None, self.run.within(_STAGE_SHARE))
+            self.looked_into += 1
+            self.improve(stage, None, self._share())
             least = self._total(stage)
         total = self._total(stage)
         return outside + aligned(min(least, total)), outside + aligned(total), least >= total
+
+    def spent(self) -> bool:
+        """Whether as many stages were optimized as work permits, where the time is not limited."""
+        return self.rewriting and self.run.limits.time_limit is None and self.looked_into >= _MOST_STAGES
+
+    def _share(self) -> Run:
+        limit, left = self.run.limits.time_limit, self.run.remaining()
+        if limit is None:
+            return self.run.within(_STAGE_SHARE)
+        return self.run.within(min(1.0, max(_STAGE_SHARE, _LEAST_SECONDS / left if left else 1.0)))
 
     def needed(self, stage: StageRange) -> int:
         """Return what the arena of a stage that was found out must hold, bytes."""
@@ -196,8 +213,8 @@ class RelayStageCosts:
 _FULL_STEPS = 24
 """Steps of a stage that are looked at for a group that might be computed in pieces."""
 
-_PIECES = 2_000
-"""Bytes that a group needs in any case for its pieces: an estimate, from below."""
+_PIECES, _LOOP = 2_500, 1_000
+"""Bytes that a group needs in any case for its pieces, and those that stay for its loop: estimates, from below."""
 
 _IMPOSSIBLE = 1 << 60
 

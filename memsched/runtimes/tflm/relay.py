@@ -52,11 +52,12 @@ class TflmRelay:
     def needs(self, data: bytes) -> ArenaNeeds:
         """Return what the arena of a file must hold."""
         model = parse(data)
-        found = estimates(model)
+        found, predicted = estimates(model), predict(model, kernel_scratch(model))
         return ArenaNeeds(
-            predict(model, kernel_scratch(model)).head,
+            predicted.head,
             {bits: one.persistent for bits, one in found.items()},
             {bits: one.planning for bits, one in found.items()},
+            tuple(predicted.offsets.get((0, tensor), 0) for tensor in model.subgraphs[0].outputs),
         )
 
     def least_kept(self, module: Module) -> tuple[int, ...]:
