@@ -97,8 +97,8 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
             break
         unknown = [(i, j) for i, j in path if open_[i, j] and high[i, j] > wanted]
         fresh = [pair for pair in unknown if high[pair] >= _NEVER]
-        # A file is made in milliseconds; what lies behind it may take seconds: the stage that needs most comes first.
-        for i, j in fresh or [max(unknown, key=lambda pair: (int(high[pair]), pair))]:
+        # Files are made in milliseconds; the next step may take seconds: first comes what most likely needs too much.
+        for i, j in fresh or [max(unknown, key=lambda pair: (int(low[pair]), pair))]:
             look(i, j)
         run.tell("stages", best, min(bound, best))
     stages = _fewest(high, max(best, enough or 0))

@@ -36,7 +36,7 @@ __all__ = ["RelayModel", "relay"]
 _ORDER_SHARE = 0.1
 """Of the time, for the order of the whole model."""
 
-_CUT_SHARE = 0.65
+_CUT_SHARE = 0.85
 """Of the time, for the stages; the rest optimizes those that were chosen."""
 
 _MOST_PLACES = 1_000

@@ -190,3 +190,18 @@ def test_stages_are_models_of_their_own() -> None:
         graph = load_module(stage.data, "stage.tflite", LoadOptions()).graphs[0]
         assert tuple(graph.tensors[tensor].name for tensor in graph.inputs) == stage.segment.inputs
         assert tuple(graph.tensors[tensor].name for tensor in graph.outputs) == stage.segment.outputs
+
+
+@needs_tflm
+def test_stages_with_layers_in_loops_take_a_third_and_compute_the_same() -> None:
+    """Of the arena of the file as given; the search may do little here, and finds less than it could."""
+    allowed = ("reorder", "inplace", "tile")
+    wanted = RelayOptions(target="tflm-reference", allow=allowed, max_extra_macs=100, effort=20, stages=3)
+    found = relay(str(MODELS / "person_detect.tflite"), wanted)
+    check(found)
+    assert found.needed < 30_000 < found.given / 2.5
+    assert any(stage.extra_macs for stage in found.stages)
+    assert found.verification is not None
+    assert found.verification.verification.outputs_equal
+    assert found.verification.twice_equal
+    assert all(as_predicted for _, as_predicted in found.verification.arenas)
