@@ -1,0 +1,80 @@
+"""The check of rewritten graphs with loops refuses loops that leave something out or read past their input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from memsched.check.rewrite import check_rewrite
+from memsched.errors import InternalError
+from memsched.formats.module import LoadOptions
+from memsched.formats.tflite import reader
+from memsched.formats.tflite.rewriter import dialect
+from memsched.graph.loop import Loop, LoopPart
+from memsched.graph.model import Graph
+from memsched.regions.rules import Refusal
+from memsched.tiling.loop import LoopGroup, plan_loop
+from memsched.tiling.loop_rewrite import with_loops
+from tests.formats.tflite_builder import MODELS
+
+
+@cache
+def _given() -> tuple[Graph, Graph]:
+    """Return the graph of a model, and the same with its first four layers in a loop."""
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    words = dialect(module)
+    found = plan_loop(module.graphs[0], LoopGroup((0, 1, 2, 3), (1, 2), (6, 8), 23), words)
+    assert not isinstance(found, Refusal)
+    return module.graphs[0], with_loops(module.graphs[0], [found], words)
+
+
+def _changed(**changes: object) -> Graph:
+    graph = _given()[1]
+    ops = [
+        replace(op, loop=replace(op.loop, **changes)) if op.loop is not None else op  # type: ignore[arg-type]
+        for op in graph.ops
+    ]
+    return replace(graph, ops=tuple(ops))
+
+
+def _loop() -> Loop:
+    return next(op.loop for op in _given()[1].ops if op.loop is not None)
+
+
+def test_a_loop_is_taken() -> None:
+    check_rewrite(*_given())
+
+
+def test_tiles_that_leave_rows_out_are_refused() -> None:
+    rows, columns = _loop().tiles
+    with pytest.raises(InternalError, match="do not cover"):
+        check_rewrite(_given()[0], _changed(tiles=(rows[1:], columns)))
+
+
+def test_a_part_past_the_padded_input_is_refused() -> None:
+    loop = _loop()
+    part = loop.parts[loop.input]
+    wide = LoopPart(part.strides, part.offsets, tuple(size + 40 for size in part.sizes))
+    with pytest.raises(InternalError, match="reads past its padded input"):
+        check_rewrite(_given()[0], _changed(parts={**loop.parts, loop.input: wide}))
+
+
+def test_a_layer_twice_is_refused() -> None:
+    steps = _loop().steps
+    with pytest.raises(InternalError, match="runs one twice"):
+        check_rewrite(_given()[0], _changed(steps=(*steps, steps[-1])))
+
+
+def test_other_work_is_refused() -> None:
+    steps = _loop().steps
+    changed = (*steps[:-1], replace(steps[-1], macs=steps[-1].macs + 1))
+    with pytest.raises(InternalError, match="multiply-accumulates"):
+        check_rewrite(_given()[0], _changed(steps=changed))
+
+
+def test_an_output_that_nothing_makes_is_refused() -> None:
+    loop = _loop()
+    with pytest.raises(InternalError, match="does not make"):
+        check_rewrite(_given()[0], _changed(names={**loop.names, loop.output: "nothing"}))

@@ -1,0 +1,82 @@
+"""The search for loops: rows of padding by brute force, points that are what they say, limits that are kept."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from memsched.formats.module import LoadOptions
+from memsched.formats.tflite import reader
+from memsched.planning.rewrite import dialect_of
+from memsched.regions.rules import Refusal
+from memsched.targets.load import load_target
+from memsched.tiling.fold import fold_pads
+from memsched.tiling.loop import LoopGroup, plan_loop
+from memsched.tiling.loop_search import LoopSearch, lead_rows
+from tests.formats.tflite_builder import MODELS
+from tests.tiling.looped_nets import looped_net
+
+
+def _overwritten(loop: object, row: int, padded_row: int, lead: int) -> bool:
+    """Whether a tile writes rows over the padded input that a later tile reads, if both begin at one byte."""
+    tiles = list(loop.each())  # type: ignore[attr-defined]
+    part, before = loop.parts[loop.input], loop.pads[0][0] + lead  # type: ignore[attr-defined]
+    height = loop.parts[loop.output].sizes[0]  # type: ignore[attr-defined]
+    for number, tile in enumerate(tiles):
+        end = (tile[0] + height) * row
+        if any((part.begin(other)[0] + before) * padded_row < end for other in tiles[number + 1 :]):
+            return True
+    return False
+
+
+def test_rows_of_padding_are_the_fewest_that_serve() -> None:
+    rng, seen = random.Random(3), 0
+    for seed in range(60):
+        module = reader.read(looped_net(seed), "net.tflite", LoadOptions())
+        words = dialect_of(module, load_target("tflm-reference"))
+        graph = fold_pads(module.graphs[0], words)
+        first = rng.randrange(len(graph.ops))
+        last = rng.randrange(first, len(graph.ops))
+        shape = graph.tensors[graph.ops[last].outputs[0]].shape or ()
+        sizes = tuple(rng.randint(1, shape[axis]) for axis in (1, 2))
+        loop = plan_loop(graph, LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes), words)
+        if isinstance(loop, Refusal) or loop.count == 1:
+            continue
+        row, padded_row = rng.randint(1, 50), rng.randint(1, 50)
+        lead = lead_rows(loop, row, padded_row)
+        assert lead is not None
+        assert not _overwritten(loop, row, padded_row, lead)
+        assert not lead or _overwritten(loop, row, padded_row, lead - 1)
+        seen += 1
+    assert seen > 15
+
+
+def test_points_fall_with_rising_work_within_the_limit() -> None:
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    target = load_target("tflm-reference")
+    words = dialect_of(module, target)
+    graph = fold_pads(module.graphs[0], words)
+    macs = sum(op.macs for op in graph.ops)
+    search = LoopSearch(graph, target, words, price=target.bytes_per_op, most_macs=macs * 15 // 100)
+    points = search.run(10.0, lambda: False)
+    assert search.exhausted
+    assert points[0].extra_macs == 0
+    assert points[-1].peak < 20_000
+    for one, other in itertools.pairwise(points):
+        assert one.required > other.required
+        assert one.extra_macs < other.extra_macs <= macs * 15 // 100
+    for point in points:
+        ops = [op for group in point.groups for op in group.ops]
+        assert ops == sorted(set(ops))
+    again = LoopSearch(graph, target, words, price=target.bytes_per_op, most_macs=macs * 15 // 100)
+    assert again.run(10.0, lambda: False) == points
+
+
+def test_groups_that_are_dropped_come_no_more() -> None:
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    target = load_target("tflm-reference")
+    words = dialect_of(module, target)
+    search = LoopSearch(fold_pads(module.graphs[0], words), target, words, price=70, most_macs=1_000_000)
+    best = search.run(0.3, lambda: False)[-1]
+    search.drop(best.groups)
+    assert not any(set(best.groups) & set(point.groups) for point in search.run(0.1, lambda: False))
