@@ -12,7 +12,7 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph
 from memsched.relay.cuts import RelayCuts, aligned
-from memsched.relay.layout import RelayLayout, lay_out
+from memsched.relay.layout import HandOver, RelayLayout, lay_out
 from memsched.relay.search import StageRange, search
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -151,3 +151,37 @@ def test_ops_of_one_state_and_tensors_that_cannot_be_handed_over_stay_together()
     assert RelayCuts.of(graph, order, [(1, 4)]).places == tuple(
         place for place in range(len(graph.ops) + 1) if place not in (2, 3, 4)
     )
+
+
+def moved(layout: RelayLayout, places: dict[int, int], size: int) -> bool:
+    """Whether some order of moving what stage 0 makes keeps every byte of it, tried on real bytes."""
+    made = [one for one in layout.hand_overs if one.maker == 0]
+    for order in itertools.permutations(made):
+        block = bytearray(size)
+        for one in made:
+            block[places[one.tensor] : places[one.tensor] + one.size] = bytes([one.tensor + 1]) * one.size
+        for one in order:
+            begin = size - one.from_end
+            block[begin : begin + one.size] = block[places[one.tensor] : places[one.tensor] + one.size]
+        if all(block[size - one.from_end :][: one.size] == bytes([one.tensor + 1]) * one.size for one in made):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_stage_makes_can_be_moved_within_the_block_and_in_no_smaller_one(seed: int) -> None:
+    draw = random.Random(seed)
+    sizes = [16 * draw.randrange(1, 5) for _ in range(draw.choice((2, 3)))]
+    ends = list(itertools.accumulate(sizes))
+    starts, at = {}, 0
+    for tensor in draw.sample(range(len(sizes)), len(sizes)):
+        at += 16 * draw.randrange(3)
+        starts[tensor] = at
+        at += sizes[tensor]
+    layout = RelayLayout(
+        tuple(HandOver(tensor, 0, 1, size, ends[tensor]) for tensor, size in enumerate(sizes)), (0, ends[-1]), 0
+    )
+    least = max(at, ends[-1] + 16)
+    size = layout.block_bytes([at, 16], [starts, {}])
+    assert moved(layout, starts, size)
+    assert not any(moved(layout, starts, smaller) for smaller in range(least, size, 16))

@@ -40,14 +40,12 @@ class StageFile:
         segment: What it holds of the whole model.
         needs: Of its arena.
         extra_macs: Multiply-accumulates that it does beside those of the model as given.
-        what: What was done to it, in words; "" for nothing.
     """
 
     data: bytes
     segment: Segment
     needs: ArenaNeeds
     extra_macs: int = 0
-    what: str = ""
 
 
 @dataclass(slots=True)
