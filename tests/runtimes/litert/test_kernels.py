@@ -320,7 +320,7 @@ def test_budgets_and_verification_are_about_what_litert_takes() -> None:
     assert verification["default_session"] is not None
     assert verification["default_peak_after_bytes"] is not None
     # Another target's figures are not LiteRT's.
-    other = memsched.optimize(model, target="tflm", time_limit=10.0).report["verification"]
+    other = memsched.optimize(model, target="ideal", time_limit=10.0).report["verification"]
     assert other["predicted_peak_after_bytes"] is None
 
 
