@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mobilenet_v2"]
+__all__ = ["QuantisedBuilder", "mobilenet_v2"]
 
 # Expansion, channels, repetitions, stride of the first (the architecture's own table).
 _BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -51,16 +51,16 @@ def _quantised(values: Array) -> tuple[float, int]:
     return float(np.float32(np.abs(values).max() / 127)), 0
 
 
-class _Builder:
+class QuantisedBuilder:
     """Adds quantised layers to one subgraph; activations are NHWC with batch 1."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, description: bytes) -> None:
         import ai_edge_litert.schema_py_generated as schema
 
         self._schema = schema
         self._random = np.random.default_rng(seed)
         self._model = schema.ModelT()
-        self._model.version, self._model.description = 3, b"MobileNetV2 with random weights"
+        self._model.version, self._model.description = 3, description
         self._model.buffers, self._model.operatorCodes = [schema.BufferT()], []
         self._codes: dict[int, int] = {}
         self._values: dict[int, Array] = {}
@@ -103,6 +103,7 @@ class _Builder:
         return result
 
     def operator(self, name: str, inputs: Sequence[int], output: int, options: Any = None) -> int:
+        """Add an operator and return its output."""
         schema = self._schema
         code = getattr(schema.BuiltinOperator, name)
         if code not in self._codes:
@@ -120,9 +121,11 @@ class _Builder:
         return output
 
     def shape(self, tensor: int) -> list[int]:
+        """Return a tensor's shape."""
         return list(self._graph.tensors[tensor].shape)
 
     def scale(self, tensor: int) -> float:
+        """Return an activation's scale."""
         return float(self._graph.tensors[tensor].quantization.scale[0])
 
     def weights(self, name: str, drawn: Array, axis: int, source: int, product: Array, spread: float) -> list[int]:
@@ -151,6 +154,7 @@ class _Builder:
         ]
 
     def conv(self, name: str, source: int, channels: int, kernel: int, stride: int, relu: bool) -> int:
+        """Add a convolution, padded as SAME, and return its output."""
         schema = self._schema
         read = _windows(self._values[source], kernel, stride)
         drawn = self._random.standard_normal((channels, kernel, kernel, read.shape[3]))
@@ -165,6 +169,7 @@ class _Builder:
         return self.operator("CONV_2D", [source, *weights], result, options)
 
     def depthwise(self, name: str, source: int, stride: int) -> int:
+        """Add a depthwise convolution of 3 x 3 with ReLU6 and return its output."""
         schema = self._schema
         read = _windows(self._values[source], 3, stride)
         drawn = self._random.standard_normal((1, 3, 3, read.shape[3]))
@@ -177,10 +182,14 @@ class _Builder:
         result = self.activation(name, np.clip(product, 0, 6), _RELU6)
         return self.operator("DEPTHWISE_CONV_2D", [source, *weights], result, options)
 
-    def add(self, name: str, first: int, second: int) -> int:
+    def add(self, name: str, first: int, second: int, relu: bool = False) -> int:
+        """Add a sum and return its output."""
         values = self._values[first] + self._values[second]
-        result = self.activation(name, values, _quantised(values))
-        return self.operator("ADD", [first, second], result, self._schema.AddOptionsT())
+        options = self._schema.AddOptionsT()
+        options.fusedActivationFunction = 3 if relu else 0
+        values = np.clip(values, 0, 6) if relu else values
+        result = self.activation(name, values, _RELU6 if relu else _quantised(values))
+        return self.operator("ADD", [first, second], result, options)
 
     def head(self, source: int, classes: int) -> int:
         """Average over the image, then classify."""
@@ -199,6 +208,7 @@ class _Builder:
         return self.operator("SOFTMAX", [logits], result, options)
 
     def finish(self, given: int, result: int) -> bytes:
+        """Return the file from input ``given`` to output ``result``."""
         import flatbuffers
 
         self._graph.inputs, self._graph.outputs = [given], [result]
@@ -216,7 +226,7 @@ def _channels(wanted: float) -> int:
 
 def mobilenet_v2(width: float = 1.0, size: int = 224, classes: int = 1000, seed: int = 0) -> bytes:
     """Return the file: input (1, size, size, 3) int8."""
-    build = _Builder(seed)
+    build = QuantisedBuilder(seed, b"MobileNetV2 with random weights")
     given = build.image(size)
     current = build.conv("stem", given, _channels(32 * width), 3, 2, relu=True)
     for stage, (expansion, channels, repeats, stride) in enumerate(_BLOCKS):
