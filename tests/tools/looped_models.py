@@ -1,6 +1,6 @@
 """Sends random quantised networks through `memsched.optimize` with loops and executes what is written in TFLM.
 
-    python -m tests.tools.looped_models --count 200 [--first SEED]
+    python -m tests.tools.looped_models --count 200 [--first SEED] [--activations]
 
 Outputs must be those of the network as given, on each input twice in a row, and the arena the one predicted to the byte
 and no larger than as given. Prints what failed; exit code 1 if anything did.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from typing import Literal
 
 import memsched
 from memsched.errors import MemschedError
@@ -19,11 +20,18 @@ from tests.tiling.looped_nets import looped_net
 __all__ = ["judge", "main"]
 
 
-def judge(seed: int, target: str = "tflm-reference") -> str:
-    """Return what became of a network: "loops", "whole", "refused", or what is wrong in words that begin with WRONG."""
+def judge(seed: int, *, activations: bool = False, target: str = "tflm-reference") -> str:
+    """Return what became of a network: "loops", "whole", "refused", or what is wrong in words that begin with WRONG.
+
+    Args:
+        activations: Make the planned part small, so that small networks get loops, too.
+    """
     data = looped_net(seed)
     try:
-        done = memsched.optimize(data, target=target, tile=True, max_extra_macs=200.0, effort=1.0)
+        made_small: Literal["activations", "arena"] = "activations" if activations else "arena"
+        done = memsched.optimize(
+            data, target=target, budget_for=made_small, tile=True, max_extra_macs=200.0, effort=1.0
+        )
     except MemschedError as error:
         return f"WRONG: {error}"
     report = done.report.data
@@ -43,10 +51,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--activations", action="store_true")
     given = parser.parse_args()
     found: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.count):
-        result = judge(seed)
+        result = judge(seed, activations=given.activations)
         if result.startswith("WRONG"):
             print(f"{seed}: {result}", flush=True)
         found[result.split(":")[0]] += 1
