@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from memsched.planning.rewrite import read_back
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 ROWS = 8
+WITHOUT_LOOPS = Path(__file__).parent / "without_loops.toml"
 Fault = Callable[[str], MemschedError]
 
 
@@ -50,7 +52,9 @@ def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) ->
         return write(module, graph, *rest)
 
     monkeypatch.setattr(rewriting, "read_back", failing)
-    result = memsched.optimize(network(), tile=True, target="tflm", max_extra_macs=0.0, time_limit=30)
+    result = memsched.optimize(
+        network(), tile=True, target=str(WITHOUT_LOOPS), budget_for="activations", max_extra_macs=0.0, time_limit=30
+    )
     assert result.verification is None or result.verification.outputs_equal
     return dict(result.report.data)
 

@@ -27,8 +27,8 @@ __all__ = ["LoopRewrite"]
 _SEARCH_SHARE = 0.5
 """Of the time that is left, for the search; the rest is for orders and addresses of what it finds."""
 
-_LEAST_EFFORT = 4.0
-"""Of the search, whatever the time: for models of microcontrollers that is all there is to try."""
+_LEAST_EFFORT = 0.4
+"""Of the search, whatever the time."""
 
 _EFFORT = 30.0
 """Of a search without another limit: it nearly always ends by itself long before."""

@@ -48,7 +48,10 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     never = {(one.subgraph, one.tensor): 0 for one in wanted if one.tensor >= 0 and one.last < 0}
     for candidate in named:
         candidate.update({key: 0 for key in never if key not in online})
-    return min(named, key=lambda candidate: predict(model, scratch, plan=candidate).head)
+    heads = [predict(model, scratch, plan=candidate).head for candidate in named]
+    # Behind a head that ends between multiples of the alignment, TFLM's tail is a few bytes larger than elsewhere.
+    best = min(range(len(named)), key=lambda number: (round_up(heads[number]), heads[number] % ALIGNMENT != 0))
+    return named[best]
 
 
 def _choices(pads: Sequence[Join]) -> Iterator[tuple[Join, ...]]:

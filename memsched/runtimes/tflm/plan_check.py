@@ -49,12 +49,17 @@ def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel |
     _check_variables(model, keys, planned)
     placed = predict(model, scratch)
     _check_offsets(model, planned, PlanPermissions(model, target).inner())
-    ends = [low + tensor_bytes(model.subgraphs[key[0]].tensors[key[1]]) for key, low in placed.offsets.items()]
+    # TFLM rounds sizes up, not ends: what begins inside another tensor may end past a multiple of the alignment.
+    ends = [low + _up(tensor_bytes(model.subgraphs[key[0]].tensors[key[1]])) for key, low in placed.offsets.items()]
     for key, places in scratch_places(model, scratch, placed.scratch).items():
-        ends += [low + size for low, size in zip(places, scratch[key], strict=True)]
-    head = -(-max(ends, default=0) // _ALIGNMENT) * _ALIGNMENT
+        ends += [low + _up(size) for low, size in zip(places, scratch[key], strict=True)]
+    head = max(ends, default=0)
     replay(model, target, placed.offsets, scratch, placed.scratch, head)
     return head
+
+
+def _up(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _name(model: FileModel, key: _Key) -> str:
