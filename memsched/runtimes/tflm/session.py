@@ -153,12 +153,13 @@ def attempt(model: bytes, arena: int, drawn: InputDraws, *, patience: int = 0) -
         arena: Bytes of its arena.
         patience: Seconds after which it is ended; 0 waits for ever.
     """
+    ports = _ports(model)
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
         if not child:
-            _child(model, arena, drawn, log, answer, patience)
+            _child(model, ports, arena, drawn, log, answer, patience)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         log.seek(0)
         said = log.read().decode("utf-8", "replace")
@@ -179,14 +180,34 @@ def _end(code: int) -> str:
     return f"the process was ended by signal {-code}"
 
 
-def _child(model: bytes, arena: int, drawn: InputDraws, log: IO[bytes], answer: IO[bytes], patience: int) -> None:
+def _ports(model: bytes) -> tuple[int, int]:
+    """Return how many inputs and outputs a model has, with all imported that a fork would import each time."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    from memsched.formats.tflite.model import parse
+    from memsched.runtimes.inputs import random_values
+
+    del runtime, random_values
+    main = parse(model).subgraphs[0]
+    return len(main.inputs), len(main.outputs)
+
+
+def _child(
+    model: bytes,
+    ports: tuple[int, int],
+    arena: int,
+    drawn: InputDraws,
+    log: IO[bytes],
+    answer: IO[bytes],
+    patience: int,
+) -> None:
     """Run a model, write what it gave to ``answer``, and end this process."""
     signal.alarm(patience)
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
     code = 0
     try:
-        _write_answer(answer, *_outputs(model, arena, drawn))
+        _write_answer(answer, *_outputs(model, ports, arena, drawn))
         answer.flush()
     except Exception as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -217,17 +238,16 @@ def _read_answer(answer: IO[bytes]) -> tuple[list[list[Any]], float]:
     return runs, float(told["seconds"])
 
 
-def _outputs(model: bytes, arena: int, drawn: InputDraws) -> tuple[list[list[Any]], float]:
+def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws) -> tuple[list[list[Any]], float]:
     """Return all outputs of all invocations, with the state of variables reset for each input, and the least time."""
     import numpy as np
     from tflite_micro.python.tflite_micro import runtime
 
-    from memsched.formats.tflite.model import parse
     from memsched.runtimes.inputs import random_values
 
-    main = parse(model).subgraphs[0]
+    inputs, outputs = ports
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
-    details = [interpreter.get_input_details(index) for index in range(len(main.inputs))]
+    details = [interpreter.get_input_details(index) for index in range(inputs)]
     found, seconds = [], float("inf")
     for number in range(drawn.runs):
         rng = np.random.default_rng(np.random.SeedSequence([drawn.seed, number]))
@@ -245,6 +265,6 @@ def _outputs(model: bytes, arena: int, drawn: InputDraws) -> tuple[list[list[Any
             started = time.perf_counter()
             interpreter.invoke()
             seconds = min(seconds, time.perf_counter() - started)
-            found.append([np.array(interpreter.get_output(index)) for index in range(len(main.outputs))])
+            found.append([np.array(interpreter.get_output(index)) for index in range(outputs)])
     interpreter.print_allocations()
     return found, seconds
