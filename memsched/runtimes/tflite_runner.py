@@ -1,0 +1,46 @@
+"""What runtimes of TFLite files share when two files are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Protocol
+
+from memsched.errors import UsageError
+from memsched.formats.module import FormatName, LoadOptions
+from memsched.runtimes.values import Verification
+
+__all__ = ["TfliteRunner"]
+
+
+class _Verify(Protocol):
+    def __call__(self, before: bytes, after: bytes, *, runs: int, seed: int) -> Verification: ...
+
+
+class TfliteRunner:
+    """Compares two TFLite files by the verification of a runtime.
+
+    Attributes:
+        verify_files: Runs a model before and after, as `Runner.verify` does.
+    """
+
+    format: Final[FormatName] = "tflite"
+    verify_files: _Verify
+
+    def compare(
+        self,
+        first: Path | bytes,
+        second: Path | bytes,
+        options: LoadOptions,
+        *,
+        runs: int,
+        rtol: float,
+        atol: float,
+        seed: int,
+    ) -> tuple[bool | None, Verification]:
+        """Run two models on the same random inputs; see `Runner.compare`."""
+        del options
+        if rtol:
+            raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
+        one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
+        found = self.verify_files(one, other, runs=runs, seed=seed)
+        return found.within(atol), found
