@@ -13,6 +13,7 @@ from typing import Final
 from memsched.errors import InternalError
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.rebuilding import names_of, rebuilt, unused_name
 from memsched.remat.unread import Readers
 
 __all__ = ["RematGraph", "extra_bytes", "rematerialise", "repeatable"]
@@ -81,7 +82,7 @@ def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Re
     _check_order(graph, readers.operands, sequence)
     kept = readers.needed(sequence)
     tensors = list(graph.tensors)
-    names = {tensor.name for tensor in tensors} | {op.name for op in graph.ops}
+    names = names_of(graph)
     current: dict[int, int] = {tensor: tensor for tensor in (*graph.inputs, *graph.variables)}
     runs: dict[int, int] = {}
     place: dict[int, int] = {}
@@ -101,18 +102,13 @@ def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> Re
             tensors.append(_copy(tensors[tensor], run, names))
             current[tensor] = len(tensors) - 1
             outputs.append(current[tensor])
-        name = _unused(f"{op.name}#again{run}", names)
+        name = unused_name(f"{op.name}#again{run}", names)
         attributes = dialect.copy_attributes(op, run)
         copy = _reading(op, inputs, tuple(outputs))
         ops.append(replace(copy, name=name, attributes=attributes, origin=op.name))
         macs += op.macs
         moved += extra_bytes(graph, number)
-    result = replace(
-        graph,
-        tensors=tuple(tensors),
-        ops=tuple(ops),
-        dependencies=tuple((place[before], place[after]) for before, after in graph.dependencies),
-    )
+    result = rebuilt(graph, tensors, ops, place)
     return RematGraph(result, tuple(kept), macs, moved)
 
 
@@ -145,13 +141,4 @@ def _check_order(graph: Graph, reads: Sequence[Sequence[int]], sequence: Sequenc
 
 
 def _copy(tensor: Tensor, run: int, names: set[str]) -> Tensor:
-    return replace(tensor, name=_unused(f"{tensor.name}#again{run}", names))
-
-
-def _unused(wanted: str, names: set[str]) -> str:
-    name, number = wanted, 1
-    while name in names:
-        number += 1
-        name = f"{wanted}.{number}"
-    names.add(name)
-    return name
+    return replace(tensor, name=unused_name(f"{tensor.name}#again{run}", names))

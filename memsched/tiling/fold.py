@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op
+from memsched.graph.rebuilding import names_of, rebuilt
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Window
 
@@ -27,7 +28,7 @@ def fold_pads(graph: Graph, dialect: Dialect) -> Graph:
     tied = {op for pair in graph.dependencies for op in pair}
     gone: dict[int, Op] = {}
     ops: dict[int, Op] = {}
-    names = {op.name for op in graph.ops} | {tensor.name for tensor in graph.tensors}
+    names = names_of(graph)
     for number, op in enumerate(graph.ops):
         pad = producer.get(op.inputs[0], -1) if op.type in _CONVOLUTIONS and op.inputs else -1
         if pad < 0 or {pad, number} & tied or reads[op.inputs[0]] > 1 or op.inputs[0] in graph.outputs:
@@ -92,22 +93,7 @@ def _adds(rule: Window, length: int, pads: tuple[int, int]) -> bool:
 
 def _without(graph: Graph, gone: Mapping[int, Op], ops: Mapping[int, Op]) -> Graph:
     """Return the graph with ``ops`` replaced and the ops in ``gone`` left out, with what they made."""
-    dropped = {tensor for op in gone.values() for tensor in op.outputs}
-    left = [tensor for tensor in range(len(graph.tensors)) if tensor not in dropped]
-    number = {old: new for new, old in enumerate(left)}
     kept = [op for op in range(len(graph.ops)) if op not in gone]
     place = {old: new for new, old in enumerate(kept)}
-
-    def placed(tensors: Sequence[int]) -> tuple[int, ...]:
-        return tuple(number[tensor] for tensor in tensors)
-
-    values = [ops.get(op, graph.ops[op]) for op in kept]
-    return replace(
-        graph,
-        tensors=tuple(graph.tensors[tensor] for tensor in left),
-        ops=tuple(replace(op, inputs=placed(op.inputs), outputs=placed(op.outputs)) for op in values),
-        inputs=placed(graph.inputs),
-        outputs=placed(graph.outputs),
-        variables=placed(graph.variables),
-        dependencies=tuple((place[before], place[after]) for before, after in graph.dependencies),
-    )
+    dropped = {tensor for op in gone.values() for tensor in op.outputs}
+    return rebuilt(graph, graph.tensors, [ops.get(op, graph.ops[op]) for op in kept], place, dropped)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from memsched.errors import InternalError
-from memsched.graph.dialect import Dialect
+from memsched.graph.dialect import Attributes, Dialect, LoopWords
 from memsched.graph.loop import Loop
-from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.rebuilding import names_of, rebuilt, unused_name
 
 __all__ = ["with_loops"]
 
@@ -28,64 +28,51 @@ def with_loops(graph: Graph, loops: Sequence[Loop], dialect: Dialect) -> Graph:
     """
     if dialect.loop is None:
         raise InternalError("the format has no loops")
-    writer = _LoopWriter(graph, dialect)
+    writer = _LoopWriter(graph, dialect, dialect.loop)
     first = {loop.ops[0]: loop for loop in loops}
     inside = {op for loop in loops for op in loop.ops}
     if sum(len(loop.ops) for loop in loops) != len(inside):
         raise InternalError("loops of one rewrite overlap")
-    for number, op in enumerate(graph.ops):
+    for number in range(len(graph.ops)):
         if number in first:
             writer.loop(first[number])
         elif number not in inside:
-            writer.ops.append(op)
+            writer.keep(number)
     return writer.graph({tensor for op in inside for tensor in graph.ops[op].outputs} - {one.output for one in loops})
 
 
 class _LoopWriter:
-    def __init__(self, graph: Graph, dialect: Dialect) -> None:
-        self._given, self._dialect = graph, dialect
+    def __init__(self, graph: Graph, dialect: Dialect, words: LoopWords) -> None:
+        self._given, self._dialect, self._words = graph, dialect, words
         self._tensors = list(graph.tensors)
-        self._names = {tensor.name for tensor in graph.tensors} | {op.name for op in graph.ops}
-        self.ops: list[Op] = []
+        self._names = names_of(graph)
+        self._ops: list[Op] = []
+        self._place: dict[int, int] = {}
+
+    def keep(self, op: int) -> None:
+        """Take an op as it is."""
+        self._place[op] = len(self._ops)
+        self._ops.append(self._given.ops[op])
 
     def graph(self, gone: set[int]) -> Graph:
         """Return the new graph, without the tensors in ``gone``."""
-        left = [tensor for tensor in range(len(self._tensors)) if tensor not in gone]
-        number = {old: new for new, old in enumerate(left)}
-
-        def placed(tensors: Sequence[int]) -> tuple[int, ...]:
-            return tuple(number[tensor] for tensor in tensors)
-
-        place = {op.name: at for at, op in enumerate(self.ops)}
-        names = [op.name for op in self._given.ops]
-        return replace(
-            self._given,
-            tensors=tuple(self._tensors[tensor] for tensor in left),
-            ops=tuple(replace(op, inputs=placed(op.inputs), outputs=placed(op.outputs)) for op in self.ops),
-            inputs=placed(self._given.inputs),
-            outputs=placed(self._given.outputs),
-            variables=placed(self._given.variables),
-            dependencies=tuple((place[names[a]], place[names[b]]) for a, b in self._given.dependencies),
-        )
+        return rebuilt(self._given, self._tensors, self._ops, self._place, gone)
 
     def loop(self, loop: Loop) -> None:
         """Write one group."""
         padded = self._padded(loop)
         begun = self._begun(loop, padded)
-        words = self._dialect.loop
-        if words is None:
-            raise InternalError("the format has no loops")
         name = loop.names[loop.output]
         outputs = (
-            self._new(f"{name}#count", (1,), words.counter, 4),
+            self._new(f"{name}#count", (1,), self._words.counter, 4),
             loop.output,
             self._like(f"{loop.names[loop.input]}#left", padded, self._shape(padded)),
         )
         # A file names an op by what it makes first.
-        self.ops.append(
+        self._ops.append(
             Op(
                 name=self._tensors[outputs[0]].name,
-                type=words.type,
+                type=self._words.type,
                 inputs=(begun, padded),
                 outputs=outputs,
                 positions=(1, 2),
@@ -111,12 +98,10 @@ class _LoopWriter:
         """Return memory of the output's shape: the first bytes of the padded input, and more where that is smaller."""
         shape = self._shape(loop.output)
         have, want = math.prod(self._shape(padded)), math.prod(shape)
-        source, words = padded, self._dialect.loop
-        if words is None:
-            raise InternalError("the format has no loops")
+        source = padded
         if have != want:
             flat = self._like(f"{loop.names[loop.output]}#flat", padded, (have,))
-            self._help(words.reshape, source, flat, {})
+            self._help(self._words.reshape, source, flat, {})
             source = self._like(f"{loop.names[loop.output]}#part", padded, (want,))
             if have > want:
                 self._help(
@@ -125,17 +110,17 @@ class _LoopWriter:
             else:
                 self._help(self._dialect.pad_type, flat, source, self._dialect.pad_attributes([(0, want - have)]))
         made = self._like(f"{loop.names[loop.output]}#begin", loop.output, shape)
-        self._help(words.reshape, source, made, {})
+        self._help(self._words.reshape, source, made, {})
         return made
 
-    def _help(self, kind: str, source: int, made: int, attributes: dict[str, AttributeValue] | object) -> None:
-        self.ops.append(
+    def _help(self, kind: str, source: int, made: int, attributes: Attributes) -> None:
+        self._ops.append(
             Op(
                 name=self._tensors[made].name,
                 type=kind,
                 inputs=(source,),
                 outputs=(made,),
-                attributes=attributes,  # type: ignore[arg-type]
+                attributes=attributes,
                 positions=(0,),
             )
         )
@@ -150,10 +135,6 @@ class _LoopWriter:
         return self._new(name, shape, given.dtype, given.size // max(1, elements) * math.prod(shape))
 
     def _new(self, name: str, shape: Sequence[int], dtype: str, size: int) -> int:
-        wanted, number = name, 1
-        while name in self._names:
-            number += 1
-            name = f"{wanted}.{number}"
-        self._names.add(name)
+        name = unused_name(name, self._names)
         self._tensors.append(Tensor(name, size, tuple(shape), dtype))
         return len(self._tensors) - 1

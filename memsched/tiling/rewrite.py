@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
-from memsched.graph.dialect import Dialect
+from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.graph.rebuilding import names_of, rebuilt, unused_name
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import whole
 from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
@@ -85,7 +86,7 @@ class _GraphWriter:
         self._tensors = list(graph.tensors)
         self._ops: list[Op] = []
         self._place: dict[int, int] = {}
-        self._names = {tensor.name for tensor in graph.tensors} | {op.name for op in graph.ops}
+        self._names = names_of(graph)
         self._geometries = {op: found for op, found in geometries.items() if isinstance(found, Geometry)}
 
     def keep(self, op: int) -> None:
@@ -95,24 +96,7 @@ class _GraphWriter:
 
     def graph(self, gone: set[int]) -> Graph:
         """Return the new graph, without the tensors in ``gone``."""
-        if not gone:
-            tied = tuple((self._place[a], self._place[b]) for a, b in self._given.dependencies)
-            return replace(self._given, tensors=_fixed(self._tensors), ops=tuple(self._ops), dependencies=tied)
-        left = [tensor for tensor in range(len(self._tensors)) if tensor not in gone]
-        number = {old: new for new, old in enumerate(left)}
-
-        def placed(tensors: Sequence[int]) -> tuple[int, ...]:
-            return tuple(number[tensor] for tensor in tensors)
-
-        return replace(
-            self._given,
-            tensors=_fixed(self._tensors[tensor] for tensor in left),
-            ops=tuple(replace(op, inputs=placed(op.inputs), outputs=placed(op.outputs)) for op in self._ops),
-            inputs=placed(self._given.inputs),
-            outputs=placed(self._given.outputs),
-            variables=placed(self._given.variables),
-            dependencies=tuple((self._place[a], self._place[b]) for a, b in self._given.dependencies),
-        )
+        return rebuilt(self._given, _fixed(self._tensors), self._ops, self._place, gone)
 
     def group(self, pieces: Pieces) -> None:
         """Write all pieces of a group and join its outputs."""
@@ -275,7 +259,7 @@ class _GraphWriter:
         # Piece by piece this is written very often: replace() would take several times as long.
         self._ops.append(
             Op(
-                name=self._name(f"{op.name}#{number}"),
+                name=unused_name(f"{op.name}#{number}", self._names),
                 type=op.type,
                 inputs=tuple(one.tensor for one in reads),
                 outputs=(made,),
@@ -367,15 +351,15 @@ class _GraphWriter:
         self._help(self._dialect.concat_type, parts, made, self._dialect.concat_attributes(axis))
         return made
 
-    def _help(self, kind: str, inputs: Sequence[int], output: int, attributes: Mapping[str, object]) -> None:
+    def _help(self, kind: str, inputs: Sequence[int], output: int, attributes: Attributes) -> None:
         name = self._tensors[output].name
         self._ops.append(
             Op(
-                name=name if name not in self._names else self._name(f"{name}#{kind.lower()}"),
+                name=name if name not in self._names else unused_name(f"{name}#{kind.lower()}", self._names),
                 type=kind,
                 inputs=tuple(inputs),
                 outputs=(output,),
-                attributes=attributes,  # type: ignore[arg-type]
+                attributes=attributes,
                 positions=tuple(range(len(inputs))),
             )
         )
@@ -386,16 +370,9 @@ class _GraphWriter:
         elements = math.prod(given.shape or ())
         # Sizes of parts follow the whole's, packed types included.
         size = -(-given.size * math.prod(shape) // elements) if elements else 0
-        self._tensors.append(Tensor(self._name(f"{given.name}{suffix}"), size, tuple(shape), given.dtype))
+        name = unused_name(f"{given.name}{suffix}", self._names)
+        self._tensors.append(Tensor(name, size, tuple(shape), given.dtype))
         return len(self._tensors) - 1
-
-    def _name(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._names:
-            number += 1
-            name = f"{wanted}.{number}"
-        self._names.add(name)
-        return name
 
 
 def _fixed(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
