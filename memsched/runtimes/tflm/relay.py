@@ -18,6 +18,7 @@ from memsched.runtimes.runtime import ArenaNeeds, RelayRun
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import estimates, least_kept, tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import inline_bodies, kernel_scratch, predict
+from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.values import Verification
 
@@ -86,7 +87,8 @@ class TflmRelay:
             "outputs": [names[tensor] for tensor in module.graphs[0].outputs],
             "reads": [list(one.inputs) for one in segments],
             "makes": [list(one.outputs) for one in segments],
-            "arena": _LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files)),
+            # The tail grows down from the arena's end, which the figures take to be a multiple of 16.
+            "arena": round_up(_LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files))),
         }
         result = run_in_child(_SESSION, request, _SECONDS)
         if not result.ok:

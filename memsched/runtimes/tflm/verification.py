@@ -14,6 +14,7 @@ from memsched.runtimes.package import TFLM
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
+from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.values import MeasuredArena, Verification
 
@@ -105,8 +106,11 @@ def predicted(model: FileModel) -> tuple[int, int] | None:
 
 
 def _arena(told: tuple[int, int] | None) -> int:
-    """Return room for a model that needs twice what was predicted, and more."""
-    return min(_MOST_ARENA, _LEAST_ARENA + 2 * sum(told or ()))
+    """Return room for a model that needs twice what was predicted, and more.
+
+    A multiple of 16, as the figures hold for: the tail grows down from the arena's end.
+    """
+    return min(_MOST_ARENA, round_up(_LEAST_ARENA + 2 * sum(told or ())))
 
 
 def _failed(result: ChildResult) -> str:

@@ -65,6 +65,18 @@ def test_a_state_that_is_overwritten_shows_in_the_second_run_alone() -> None:
     assert verification.verify(state(None), state(None)).outputs_equal is True
 
 
+@pytest.mark.parametrize("place", [16, 20, 24, 28])
+def test_arenas_are_those_predicted_wherever_the_planned_part_ends(place: int) -> None:
+    """A plan may end off a multiple of 16: the arena of the trial, by which the tail is aligned, must not."""
+    plan = struct.pack("<3I3i", 1, 1, 3, 0, -1, place)
+    tensors = [T("x"), T("c", data=bytes(16)), T("y")]
+    data = build(Sub(tensors, [O("NEG", [0], [2])], [0], [2]), metadata=[(OFFLINE_PLAN, plan)])
+    found = verification.verify(data, data)
+    assert found.outputs_equal is True
+    assert [arena.as_predicted for arena in found.arenas] == [True, True]
+    assert found.arenas[0].measured_head == place + 16
+
+
 def test_refusals_are_told_in_its_own_words() -> None:
     found = verification.verify(join(11), join(11))
     assert found.outputs_equal is None
