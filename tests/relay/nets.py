@@ -11,14 +11,18 @@ __all__ = ["random_net"]
 _SCALE = 1 / 32
 
 
-def random_net(seed: int, ops: int = 8) -> bytes:
-    """Return a network of int8 tensors of 6 x 6 with random channels; outputs vary with the inputs."""
+def random_net(seed: int, ops: int = 8, *, side: int = 6) -> bytes:
+    """Return a network of int8 tensors with random channels; outputs vary with the inputs.
+
+    Args:
+        side: Rows, and columns, of each tensor.
+    """
     draw = random.Random(seed)
     tensors: list[T] = []
     operators: list[O] = []
 
     def value(channels: int) -> int:
-        tensors.append(T(f"value{len(tensors)}", (1, 6, 6, channels), "INT8", scales=(_SCALE,)))
+        tensors.append(T(f"value{len(tensors)}", (1, side, side, channels), "INT8", scales=(_SCALE,)))
         return len(tensors) - 1
 
     def constant(shape: tuple[int, ...], kind: str, data: bytes, scale: float) -> int:
@@ -27,10 +31,10 @@ def random_net(seed: int, ops: int = 8) -> bytes:
 
     def convolved(source: int, channels: int) -> int:
         given = tensors[source].shape[-1]
-        side = draw.choice((1, 3))
-        count = channels * side * side * given
+        window = draw.choice((1, 3))
+        count = channels * window * window * given
         weights = bytes(draw.randrange(256) for _ in range(count))
-        kernel = constant((channels, side, side, given), "INT8", weights, 1 / 256)
+        kernel = constant((channels, window, window, given), "INT8", weights, 1 / 256)
         bias = constant((channels,), "INT32", int32s(*(draw.randrange(-99, 99) for _ in range(channels))), _SCALE / 256)
         made = value(channels)
         table = options("Conv2DOptions", padding=0, strideW=1, strideH=1, dilationWFactor=1, dilationHFactor=1)

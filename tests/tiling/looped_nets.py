@@ -48,11 +48,15 @@ class _Net:
         return len(self.tensors) - 2, len(self.tensors) - 1
 
 
-def looped_net(seed: int, layers: int = 6) -> bytes:
-    """Return a random network of so many layers or a few more."""
+def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20)) -> bytes:
+    """Return a random network of so many layers or a few more.
+
+    Args:
+        side: The least and the most rows, and columns, of its input.
+    """
     rng = random.Random(seed)
     net = _Net(rng, rng.choice(["INT8", "INT8", "INT8", "INT16", "FLOAT32"]))
-    shape = [1, rng.randint(8, 20), rng.randint(8, 20), rng.randint(1, 4)]
+    shape = [1, rng.randint(*side), rng.randint(*side), rng.randint(1, 4)]
     given = net.value(shape, 0.05, net.zero())
     current = given
     for _ in range(layers):
