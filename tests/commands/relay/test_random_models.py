@@ -1,4 +1,4 @@
-"""Random networks in stages with loops, executed in the real runtime: a few of those of `tests.tools.relayed_models`."""
+"""Random networks in stages with loops, executed in TFLM: a few of those of `tests.tools.relayed_models`."""
 
 from __future__ import annotations
 
