@@ -28,7 +28,9 @@ _INTERRUPTED = 130
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @header_option
 @html_option
-@options_of(AnalyzeOptions, "target", "input_shapes", "dims", "budget", "budget_for", "allow", "frontier")
+@options_of(
+    AnalyzeOptions, "target", "input_shapes", "dims", "shapes_from_run", "budget", "budget_for", "allow", "frontier"
+)
 @click.option("--plot", metavar="FILE", help="With --frontier: a picture to write as well, .svg or .png.")
 @options_of(AnalyzeOptions, "max_extra_macs", "time_limit", "effort", "memory_limit")
 @output_options

@@ -236,6 +236,12 @@ class OptimizeOptions(BatchOptions):
         "Targets tflm and its kin: write the tensors' offsets into the model, or do not; default: where that saves "
         "memory.",
     )
+    shapes_from_run: str | None = option(
+        None,
+        "ONNX: take sizes that nothing states, such as those that depend on data, from one run on these inputs: a file "
+        "of numpy with an array for each, or the word random.",
+        metavar="FEEDS.npz|random",
+    )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
 
 
@@ -248,6 +254,7 @@ class AnalyzeOptions(_ModelOptions):
         "budget",
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more.",
     )
+    shapes_from_run: str | None = _said(OptimizeOptions, "shapes_from_run")
     frontier: bool = option(
         False,
         "Show what less memory costs: peaks by extra work, with all that --allow may name unless it is given.",

@@ -8,10 +8,26 @@ from typing import Any, Literal
 
 from memsched.graph.model import Graph
 
-__all__ = ["Body", "FormatName", "LoadOptions", "Module", "OrderGuarantee"]
+__all__ = ["Body", "FormatName", "LoadOptions", "Module", "ObservedSizes", "OrderGuarantee"]
 
 FormatName = Literal["onnx", "tflite"]
 OrderGuarantee = Literal["none", "session", "pins", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSizes:
+    """The sizes that one run of a model showed.
+
+    Attributes:
+        source: What it ran on, in words for the report.
+        values: Per graph (as the format names its graphs) and tensor name the format's number of the element type, and
+            the dimensions; those of the most elements where a body ran several times.
+        executed: The graphs that ran at least once.
+    """
+
+    source: str
+    values: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]]
+    executed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +38,15 @@ class LoadOptions:
         input_shapes: Tensor name to dimensions (``--input-shape``).
         dims: Name of a symbolic dimension to its value (``--dim``).
         settled: The model was written by memsched with some of this in it: dimensions that it lacks are no error.
+        feeds: The file with the inputs that the model is run on, absolute; None for random ones.
+        observed: Sizes that a run showed, for values of which nothing else tells them (``--shapes-from-run``).
     """
 
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     settled: bool = False
+    feeds: str | None = None
+    observed: ObservedSizes | None = None
 
 
 @dataclass(frozen=True, slots=True)

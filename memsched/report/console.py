@@ -303,7 +303,10 @@ def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
     good, equal = compared(report)
     if not good:
         return f"outputs differ in {runtime}: {reason}", "red"
-    text = f"verified in {runtime}: outputs {equal} on {verification.runs} random inputs"
+    inputs = (
+        f"{verification.runs} random inputs" if verification.feeds is None else f"the inputs in {verification.feeds}"
+    )
+    text = f"verified in {runtime}: outputs {equal} on {inputs}"
     text += measured_text(report, verification)
     surprise = _surprise(verification)
     text += surprise

@@ -10,7 +10,7 @@ from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
-from memsched.runtimes.runner import RowRunner, Runner
+from memsched.runtimes.runner import RowRunner, Runner, SizeObserver
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm.runner import TflmRunner
@@ -18,13 +18,27 @@ from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
 from memsched.runtimes.values import RunnerName
 from memsched.targets.model import Target
 
-__all__ = ["RUNNERS", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
+__all__ = ["RUNNERS", "observer_of", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
 
 _TFLM: Final = TflmRunner()
-_ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (OnnxRuntimeRunner(), LiteRtRunner())
+_ONNXRUNTIME: Final = OnnxRuntimeRunner()
+_ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, LiteRtRunner())
+_OBSERVERS: Final[tuple[SizeObserver, ...]] = (_ONNXRUNTIME,)
 
 RUNNERS: Final[tuple[Runner, ...]] = (*_ROW_RUNNERS, _TFLM)
 """All that there are; the first of a format runs its files where nothing else is said."""
+
+
+def observer_of(name: FormatName) -> SizeObserver:
+    """Return what runs the files of a format to see their sizes.
+
+    Raises:
+        UsageError: Files of that format state every size.
+    """
+    for observer in _OBSERVERS:
+        if observer.format == name:
+            return observer
+    raise UsageError("--shapes-from-run is for formats that leave sizes open: this file states every size")
 
 
 def row_runner_of(name: FormatName) -> RowRunner:

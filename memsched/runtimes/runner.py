@@ -10,7 +10,7 @@ from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import RunnerName, Verification
 
-__all__ = ["RowRunner", "Runner"]
+__all__ = ["RowRunner", "Runner", "SizeObserver"]
 
 
 class Runner(Protocol):
@@ -74,6 +74,31 @@ class Runner(Protocol):
         Raises:
             RuntimeUnavailableError: The runtime is not installed.
             UsageError: The runtime knows no such tolerance.
+        """
+
+
+class SizeObserver(Protocol):
+    """Runs a model to see what sizes its tensors have; for formats whose files may leave sizes open.
+
+    Attributes:
+        format: Of the files that it runs.
+    """
+
+    @property
+    def format(self) -> FormatName: ...  # noqa: D102 - above
+
+    def observe(self, data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
+        """Run a model once; return ``options`` with the sizes of its inputs and of all that it computed.
+
+        Args:
+            path: Where ``data`` was read from; "-" for standard input.
+            options: What is stated of the inputs.
+            feeds: A file of numpy (.npz) with an array for each input, by name; None for random inputs.
+            seed: Of these.
+
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+            UsageError: The model does not run on these inputs, or they cannot be read.
         """
 
 

@@ -71,7 +71,7 @@ class Verification:
 
     Attributes:
         runtime: Name and version, such as "onnxruntime 1.31.1" or "litert 2.3.0".
-        runs: Random input sets that were compared; 0 when nothing could be run.
+        runs: Input sets that were compared; 0 when nothing could be run.
         outputs_equal: Bit-equal on all of them; None when it could not be run.
         max_abs_error: Largest absolute difference of any output element; None when it could not be run.
         measured_peak_before_bytes: Peak activation memory that the runtime itself measured, bytes; None if it cannot.
@@ -96,6 +96,7 @@ class Verification:
             for other runtimes.
         refused: Why the target's own runtime does not run the model as given, in its words; None where it does, or was
             not asked.
+        feeds: The file with the inputs that both ran on; None for random ones.
     """
 
     runtime: str
@@ -118,6 +119,7 @@ class Verification:
     other_sizes: tuple[OtherSize, ...] = ()
     arenas: tuple[MeasuredArena, ...] = ()
     refused: str | None = None
+    feeds: str | None = None
 
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""

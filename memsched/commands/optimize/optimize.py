@@ -23,7 +23,7 @@ from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDiff
 from memsched.commands.verify import ModelComparison, compare
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_of
+from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.graph.dag import in_order
 from memsched.planning.orders import plan_allocation, plan_module
@@ -32,7 +32,7 @@ from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import observer_of, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
 from memsched.runtimes.values import RunnerName, Verification
 from memsched.search.limits import Limits
@@ -67,19 +67,23 @@ def load(
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    shapes_from_run: str | None = None,
 ) -> Module:
     """Read an ONNX or TFLite model; its ``graph`` is the main graph.
 
     Args:
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
+        shapes_from_run: A file of numpy (.npz) with an array for each input, or "random": the model is run on these
+            once, and sizes that nothing states are those that were seen; None: it is not run.
 
     Raises:
         ModelError: It cannot be read, or is not a valid model.
+        UsageError: The model does not run on these inputs.
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
     data, path = read_source(source)
-    return load_module(data, path, _load_options(input_shapes, dims))
+    return load_module(data, path, _load_options(data, path, _stated(input_shapes, dims), shapes_from_run))
 
 
 _DEFAULT = OptimizeOptions()
@@ -87,10 +91,20 @@ _READ_ONLY = AnalyzeOptions()
 _COMPARED = VerifyOptions()
 """What the command line has by default, too."""
 
+_RANDOM_FEEDS = "random"
 
-def _load_options(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
+
+def _stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     return LoadOptions(shapes, dict(dims or {}))
+
+
+def _load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:
+    """Return what is stated, and what a run on ``feeds`` showed where it is wanted."""
+    if feeds is None:
+        return stated
+    observer = observer_of(format_in(data).name)
+    return observer.observe(data, path, stated, None if feeds == _RANDOM_FEEDS else feeds, seed=seed)
 
 
 def analyze(
@@ -101,6 +115,7 @@ def analyze(
     budget_for: BudgetFor | None = _READ_ONLY.budget_for,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    shapes_from_run: str | None = _READ_ONLY.shapes_from_run,
     in_place: bool = True,
     frontier: bool = _READ_ONLY.frontier,
     reorder: bool = True,
@@ -130,8 +145,9 @@ def analyze(
     limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
-    options = _load_options(input_shapes, dims)
-    module = load_module(*read_source(source), options)
+    data, path = read_source(source)
+    options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
+    module = load_module(data, path, options)
     rules = _rules(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
@@ -186,6 +202,7 @@ def optimize(
     partitions: int | Literal["auto"] = _DEFAULT.partitions,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    shapes_from_run: str | None = _DEFAULT.shapes_from_run,
     order_guarantee: OrderGuarantee = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
     tflm_plan: bool | None = _DEFAULT.tflm_plan,
@@ -217,6 +234,7 @@ def optimize(
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
+        shapes_from_run: As for `load`; the outputs are compared on these inputs, too.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
             (dependencies in the model), "default" (the best order that sessions without options can be led to) or
             "none".
@@ -251,7 +269,7 @@ def optimize(
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
     data, path = read_source(source)
-    options = _load_options(input_shapes, dims)
+    options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     rules = _rules(module, target, budget_for)
@@ -436,5 +454,5 @@ def verify(
         UsageError: The models are of two formats.
     """
     sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
-    options = _load_options(input_shapes, dims)
+    options = _stated(input_shapes, dims)
     return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed, runtime=runtime)

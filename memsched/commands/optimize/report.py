@@ -394,6 +394,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         predicted_peak_after_bytes=verification.predicted_peak_after_bytes,
         executed_order_matches=verification.executed_order_matches,
         outputs_vary=verification.outputs_vary,
+        feeds=verification.feeds,
         measured_with=tuple(verification.measured_with),
         default_session=verification.default_session,
         default_peak_before_bytes=verification.default_peak_before_bytes,

@@ -66,7 +66,9 @@ def open_sizes(values: Sequence[OpenValue], scopes: Sequence[Scope], shapes: Sha
         for value in {value.name: value for value in roots}.values()
     )
     return UnknownShapeError(
-        f"{said}{more}; what depends on data takes the most that it can be", tuple(itertools.chain(*options))
+        f"{said}{more}; what depends on data takes the most that it can be, or what one run shows "
+        "(--shapes-from-run FEEDS.npz)",
+        tuple(itertools.chain(*options)),
     )
 
 

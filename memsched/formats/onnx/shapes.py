@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
-from memsched.formats.module import LoadOptions
-from memsched.formats.onnx import branches, folding, symbolic
+from memsched.formats.module import LoadOptions, ObservedSizes
+from memsched.formats.onnx import branches, folding, observed, symbolic
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.stated import Statements, declare, values_of
 from memsched.formats.onnx.structure import Scope, domain_of, graphs_like, graphs_of, initializers, sparse_name
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Shapes", "infer"]
 
 _ROUNDS: Final = 16
+_NAMED: Final = 5
 _FREE_INITIALIZERS: Final = 4
 """The IR version since which initializers need not be inputs."""
 _DEFERRED: Final = "deferred."
@@ -84,8 +85,10 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
             break
         inference.run()
     asked = inference.ask_runtime()
+    if options.observed is not None:
+        inference.observe(options.observed)
     result = inference.result()
-    if asked or options.dims or options.input_shapes:
+    if asked or options.dims or options.input_shapes or options.observed is not None:
         result.stated = _stated(light, scopes)
     return result
 
@@ -226,6 +229,30 @@ class _Inference:
                 break
             self.run()
         return asked
+
+    def observe(self, sizes: ObservedSizes) -> None:
+        """Take what is still missing from a run of the model."""
+        if not self._needs_help():
+            return
+        left_out = observed.unexecuted(self.scopes, self.shapes.idle, sizes)
+        self.shapes.idle.update(left_out)
+        filled: list[str] = []
+        for _ in range(_ROUNDS):
+            found = observed.fill_in(self._graphs(), self.scopes, self.shapes.types, sizes)
+            filled += found
+            if not found or not self._needs_help():
+                break
+            self.run()
+        if left_out:
+            self.shapes.notes.append(
+                f"bodies that did not run on {sizes.source} count nothing: {len(left_out)} of them"
+            )
+        if filled:
+            names = _listed(list(dict.fromkeys(filled)))
+            self.shapes.notes.append(
+                f"sizes that nothing in the file tells are those of one run on {sizes.source}: {names}; "
+                "other inputs may need more"
+            )
 
     def _longest_vector(self) -> int:
         values = itertools.chain.from_iterable(types.values() for types in self.shapes.types)
@@ -374,6 +401,11 @@ def _contradict(declared: ValueType, follows: ValueType) -> bool:
 
 def _shown(value: ValueType) -> str:
     return f"[{', '.join(str(dim) or '?' for dim in value.dims or ())}]"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(f"'{name}'" for name in names[:_NAMED]) + more
 
 
 def _enough(value: ValueType | None) -> bool:

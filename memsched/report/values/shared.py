@@ -80,7 +80,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         runtime: Name and version.
-        outputs_equal: Bit-equal on all random inputs; null when it could not be run.
+        outputs_equal: Bit-equal on all inputs; null when it could not be run.
         max_abs_error: null when it could not be run or is infinite.
         relative_error: The largest difference of any output by that output's largest magnitude; null when it could not
             be run or is infinite. Float outputs of layers in pieces may differ by 1e-5 at most, all others by nothing:
@@ -101,7 +101,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         arena_before: The whole arena of the model as given, where it was run in TensorFlow Lite Micro: the measured
             peak is its total.
         arena_after: That of the model written.
-        runs: Random input sets that were compared.
+        runs: Input sets that were compared.
+        feeds: The file that these are from; null where they are random.
         reason: Why something above is null or false.
     """
 
@@ -123,5 +124,6 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     arena_before: MeasuredArenaSection | None = None
     arena_after: MeasuredArenaSection | None = None
     runs: Count
+    feeds: str | None = None
     reason: str | None
     notes: tuple[str, ...]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memsched.formats.onnx.structure import graphs_of
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
 from memsched.runtimes.inputs import Draw, random_values
 
-__all__ = ["compared_with", "dtype_of", "random_feed"]
+__all__ = ["compared_with", "dtype_of", "random_feed", "read_feeds"]
 
 _NOT_NUMPY = {
     "double": "float64",
@@ -44,6 +44,30 @@ def random_feed(
         drawn = _random_value(value.name, value.type, declared[value.name], request, rng, (bound, draw))
         choices = known.get(value.name)
         feed[value.name] = rng.choice(choices, drawn.shape).astype(drawn.dtype) if choices else drawn
+    return feed
+
+
+def read_feeds(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays of an .npz file, one for each of ``names``.
+
+    Raises:
+        ValueError: One is missing or too many, or the file is none of numpy's.
+    """
+    import numpy as np
+
+    try:
+        file = np.load(path, allow_pickle=False)
+        feed = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror or error}") from None
+    except Exception:  # numpy and zipfile raise several types of their own
+        raise ValueError("it is no .npz file of arrays, as numpy.savez writes it") from None
+    missing = [f"'{name}'" for name in names if name not in feed]
+    foreign = [f"'{name}'" for name in feed if name not in names]
+    if missing:
+        raise ValueError(f"it has no array for the input {', '.join(missing)}")
+    if foreign:
+        raise ValueError(f"the model has no input {', '.join(foreign)}; it has {', '.join(map(repr, names))}")
     return feed
 
 

@@ -56,7 +56,7 @@ class OnnxRuntimeRunner:
             "dims": options.dims,
             "data_folder": folder,
         }
-        found = verification.verify(data, written.model, expected_order=promised.executed, **how)
+        found = verification.verify(data, written.model, expected_order=promised.executed, feeds=options.feeds, **how)
         before, after = promised.requested or (None, None)
         found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
         if found.outputs_equal is None:
@@ -66,6 +66,12 @@ class OnnxRuntimeRunner:
             return found if kept else _as_opened(found)
         sizes, notes = verification.try_other_sizes(data, written.model, tolerance=tolerance, **how)
         return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+
+    def observe(self, data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
+        """Run a model once to see its sizes; see `SizeObserver.observe`."""
+        from memsched.runtimes.onnxruntime.observation import observe
+
+        return observe(data, path, options, feeds, seed=seed)
 
     def compare(
         self,

@@ -18,7 +18,7 @@ from typing import Any
 from memsched.formats.onnx.structure import analyse
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
-from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed
+from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
 from memsched.runtimes.onnxruntime.pins import shape_nodes
 
 __all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline"]
@@ -63,8 +63,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
             lies, or None; "sessions": each {"model": index, "options" as `session_options` takes them, "required":
             whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
-            "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the order; "expected": the node names of
-            the last model in the order wanted, or None for its own file order.
+            "feeds": a file of inputs or None, "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the
+            order; "expected": the node names of the last model in the order wanted, or None for its own file order.
 
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message";
@@ -243,6 +243,8 @@ class _SessionAttempt:
     def _draw(self, session: Any, wanted: Mapping[str, Any], draw: Draw) -> list[dict[str, Any]]:
         import numpy as np
 
+        if self._request["feeds"] is not None:
+            return [read_feeds(self._request["feeds"], [value.name for value in session.get_inputs()])]
         rng, proto = np.random.default_rng(self._request["seed"]), self._protos[wanted["model"]]
         return [
             random_feed(session, proto, self._request, rng, self._bound, draw) for _ in range(self._request["runs"])

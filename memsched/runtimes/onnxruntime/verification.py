@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -99,6 +99,7 @@ def verify(
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    feeds: str | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
 ) -> Verification:
@@ -116,6 +117,7 @@ def verify(
         seed: Of the inputs.
         input_shapes: Dimensions of inputs that the model leaves open.
         dims: Values of its symbolic dimensions.
+        feeds: An .npz file with the inputs to run on once, instead of random ones.
         data_folder: Where the external data of models given as bytes lies.
         timeout_seconds: For everything.
 
@@ -131,6 +133,7 @@ def verify(
         seed=seed,
         input_shapes=input_shapes,
         dims=dims,
+        feeds=feeds,
         data_folder=data_folder,
         timeout_seconds=timeout_seconds,
     ).verification
@@ -148,6 +151,7 @@ def compare_models(
     atol: float = 0.0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
+    feeds: str | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
 ) -> Comparison:
@@ -171,7 +175,8 @@ def compare_models(
             input_shapes=input_shapes,
             dims=dims,
         ),
-        "runs": max(runs, 1),
+        "runs": 1 if feeds is not None else max(runs, 1),
+        "feeds": feeds,
         "rtol": rtol,
         "atol": atol,
         "pinned": guarantee == "pins",
@@ -183,7 +188,8 @@ def compare_models(
     answer = result.value
     if answer["failed"] is not None:
         return Comparison(_failed(answer["failed"], answer["message"], _runtime(answer)), None)
-    return _judged(answer, guarantee, request["runs"])
+    judged = _judged(answer, guarantee, request["runs"])
+    return replace(judged, verification=replace(judged.verification, feeds=feeds))
 
 
 def try_other_sizes(
@@ -327,6 +333,7 @@ def _request(
         "models": list(models),
         "sessions": list(sessions),
         "runs": 1,
+        "feeds": None,
         "seed": seed,
         "rtol": 0.0,
         "atol": 0.0,

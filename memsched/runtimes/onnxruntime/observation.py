@@ -1,0 +1,62 @@
+"""Sizes that only a run tells: ONNX Runtime executes the model once, and its profile says what every node made."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final
+
+from memsched.errors import UsageError
+from memsched.formats.module import LoadOptions, ObservedSizes
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.package import ONNXRUNTIME
+
+__all__ = ["observe"]
+
+_EXECUTE: Final = "memsched.runtimes.onnxruntime.profiled_run:execute"
+
+
+def observe(data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
+    """Run a model once; return ``options`` with the sizes of its inputs and of all that it computed.
+
+    Args:
+        path: Where ``data`` was read from; "-" for standard input. External data lies beside it.
+        options: What is stated of the inputs; needed where ``feeds`` says nothing.
+        feeds: A file of numpy (.npz) with an array for each input, by name; None for random inputs.
+        seed: Of these.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        UsageError: The model does not run on these inputs, or they cannot be read.
+    """
+    ONNXRUNTIME.require()
+    folder = None if path == "-" else str(Path(path).absolute().parent)
+    file = None if feeds is None else str(Path(feeds).absolute())
+    request = {
+        "model": {"bytes": data, "folder": folder},
+        "feeds": file,
+        "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
+        "dims": dict(options.dims),
+        "seed": seed,
+    }
+    result = run_in_child(_EXECUTE, request)
+    source = "random inputs" if feeds is None else f"'{feeds}'"
+    if not result.ok:
+        raise UsageError(f"--shapes-from-run: the model does not run on {source}: {_line(result.reason)}")
+    if result.value["failed"] is not None:
+        raise UsageError(f"--shapes-from-run: {source}: {_line(result.value['failed'])}")
+    values = {
+        scope: {name: (element, tuple(dims)) for name, element, dims in rows}
+        for scope, rows in result.value["values"].items()
+    }
+    given = {name: tuple(dims) for name, dims in result.value["inputs"].items()}
+    return dataclasses.replace(
+        options,
+        input_shapes=options.input_shapes if feeds is None else {**given, **options.input_shapes},
+        feeds=file,
+        observed=ObservedSizes(source, values, frozenset(result.value["executed"])),
+    )
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "it ended without a word").split())

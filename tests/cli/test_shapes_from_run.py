@@ -1,0 +1,29 @@
+"""``--shapes-from-run`` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.needs import recent_onnxruntime
+from tests.runtimes.onnxruntime.test_observation import feeds, half_zero, picked
+
+pytestmark = recent_onnxruntime
+
+
+def test_the_command_line(tmp_path: Path, run: Run) -> None:
+    model, broken = tmp_path / "m.onnx", tmp_path / "broken.npz"
+    model.write_bytes(picked())
+    given = feeds(tmp_path, x=half_zero((8, 8)))
+    broken.write_bytes(Path(given).read_bytes()[:100])
+    done = run("analyze", str(model), "--shapes-from-run", given)
+    assert done.code == 0
+    assert "those of one run on" in done.out
+    done = run("optimize", str(model), "--shapes-from-run", given, "-o", str(tmp_path / "o.onnx"))
+    assert done.code == 0
+    assert f"on the inputs in {given}" in " ".join(done.out.split())
+    for path, said in ((broken, "no .npz file of arrays"), (tmp_path / "none.npz", "No such file")):
+        done = run("analyze", str(model), "--shapes-from-run", str(path))
+        assert done.code == 2
+        assert said in done.err
+        assert len(done.err.splitlines()) == 1
