@@ -98,7 +98,8 @@ def test_words_become_what_the_function_takes() -> None:
     words = "--target tflm --input-shape x:1,3 --dim n=8 --budget 50% "
     words += "--budget-for activations --allow reorder,tile --max-extra-macs 7%"
     more = (
-        "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2"
+        "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2 "
+        "--shapes-from-run feeds.npz"
     )
     assert parsed(OptimizeOptions, *words.split(), *more.split(), "--workers", "2").keywords() == {
         "target": "tflm",
@@ -119,6 +120,7 @@ def test_words_become_what_the_function_takes() -> None:
         "tflm_plan": True,
         "verify": False,
         "seed": 4,
+        "shapes_from_run": "feeds.npz",
         "workers": 2,
     }
 
