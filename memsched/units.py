@@ -1,4 +1,4 @@
-"""Sizes as people write them ("256KB", "1.5MiB") to bytes and back. K, M and G are powers of 1024."""
+"""Sizes as people write them ("256KB", "1.5MiB") to bytes and back, and shares. K, M and G are powers of 1024."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from memsched.errors import UsageError
 
-__all__ = ["Percentage", "format_size", "parse_budget", "parse_size"]
+__all__ = ["Percentage", "format_size", "parse_budget", "parse_size", "percent_of"]
 
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)
@@ -68,3 +68,8 @@ def format_size(size_bytes: int) -> str:
         if abs(size_bytes) >= 10 * factor:
             return f"{size_bytes / factor:,.1f} {suffix}"
     return f"{size_bytes / 1024:,.1f} KB"
+
+
+def percent_of(part: int, total: int) -> float:
+    """Return ``part`` in percent of ``total``, to three places; 0 of nothing."""
+    return round(100 * part / total, 3) if total else 0.0

@@ -29,6 +29,9 @@ class Kept:
     def __sub__(self, other: Kept) -> Kept:
         return Kept(self.persistent - other.persistent, self.planning - other.planning)
 
+    def __mul__(self, times: int) -> Kept:
+        return Kept(self.persistent * times, self.planning * times)
+
 
 NOTHING_KEPT: Final = Kept()
 
@@ -40,10 +43,12 @@ class Prices:
     Attributes:
         of_model: For the model as it is.
         of_op: For an op of a graph, with its outputs and the constants that it brings; an estimate.
+        of_slice: For a slice, and roughly for any other op by which a loop hands data on.
     """
 
     of_model: Kept
     of_op: Callable[[Graph, Op], Kept]
+    of_slice: Kept
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> Kept:
         """Return what is kept for these ops together."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from memsched.report.text import counted, shortened
-from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingSection
+from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm, TilingSection
 
 __all__ = ["tiling_lines"]
 
@@ -13,6 +13,11 @@ _GROUPS_SHOWN = 5
 _REFUSALS_SHOWN = 3
 _LEAST_OF_A_NAME = 24
 """Columns; with fewer left a name gets a line of its own."""
+
+_ENDS: Mapping[TilingForm, str] = {
+    "pieces": "cannot be cut; groups end there",
+    "loop": "cannot be in a loop; loops end there",
+}
 
 
 def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
@@ -39,7 +44,9 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
         lines.append(
             ("the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones", "dim")
         )
-    return [*lines, *_refusal_lines(section.refusals, columns, verbose=verbose)]
+    for form, end in _ENDS.items():
+        lines += _refusal_lines([one for one in section.refusals if one.form == form], end, columns, verbose=verbose)
+    return lines
 
 
 def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
@@ -58,14 +65,16 @@ def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
         yield f"{text} {shortened(layers[0], columns - len(text) - 1)}"
 
 
-def _refusal_lines(refusals: Sequence[RefusalRow], columns: int, *, verbose: bool) -> Iterator[tuple[str, str | None]]:
+def _refusal_lines(
+    refusals: Sequence[RefusalRow], end: str, columns: int, *, verbose: bool
+) -> Iterator[tuple[str, str | None]]:
     """Yield the reasons, most frequent first, each with the first operator that it holds for."""
     if not refusals:
         return
     found: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
         found.setdefault((refusal.type, refusal.reason), []).append(refusal.op)
-    yield f"{counted(len(refusals), 'operator')} cannot be cut; groups end there:", "dim"
+    yield f"{counted(len(refusals), 'operator')} {end}:", "dim"
     kinds = sorted(found.items(), key=lambda item: -len(item[1]))
     for (kind, reason), names in kinds if verbose else kinds[:_REFUSALS_SHOWN]:
         times = f"{len(names):,} x " if len(names) > 1 else ""

@@ -185,7 +185,6 @@ class Target(Rules, frozen=True):
         most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
         loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
             place; "" not at all.
-        bytes_per_op: What the runtime keeps for each op of a file all the time, roughly: searches weigh it.
         pads_over_inputs: Ops that write their output from its first byte to its last, each after what they read of
             their first input before: the output may begin before that input, where it dies, and end over it.
         on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
@@ -214,7 +213,6 @@ class Target(Rules, frozen=True):
     int4_bytes_per_element: float = 0.5
     most_join_inputs: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
     loops: Loops = ""
-    bytes_per_op: Position = 0
     on_chip_bytes: Size = 0
     bandwidth_bytes_per_second: Rate = 0.0
     flops_per_second: Rate = 0.0

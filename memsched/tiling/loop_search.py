@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
+from memsched.graph.prices import Prices
 from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
@@ -43,9 +44,24 @@ _STEPS_AT_ONCE = 8
 _LOWEST_LEVEL = 0.25
 """Of the best point's peak: what no loop brings lower than that is not asked for."""
 
-_ALIGNMENT = 16
 _COUNTERS = 4
 """Small buffers of a loop: its counter, before and after, and begins of slices."""
+
+_RANK = 4
+_AXES = (1, 2)
+"""Of an image, which has so many axes: rows and columns."""
+
+_OPS_AROUND = 5
+"""Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
+
+_OPS_OF_CONDITION = 2
+"""The comparison; the tensors that both subgraphs are handed take about as much as another op."""
+
+_OPS_OF_BODY = 5
+"""Slices of two tables of begins and of the padded input, what lays a tile into the output, and the next count."""
+
+_OPS_OF_MASK = 3
+"""A slice of the mask, the masking, and at times a slice of a table of begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +81,9 @@ class LoopCost:
     peak: int
     added: int
     extra_macs: int
-    inner: int = 0
-    ahead: int = 0
-    given: int = 0
+    inner: int
+    ahead: int
+    given: int
 
     def after(self, before: LoopCost | None, level: int) -> int | None:
         """Return the peak of this loop and one right before it; None where one of them exceeds ``level``.
@@ -88,7 +104,7 @@ class LoopPoint:
 
     Attributes:
         peak: Largest footprint, bytes.
-        required: The same with what added ops keep.
+        required: What the runtime then requires.
     """
 
     peak: int
@@ -97,7 +113,7 @@ class LoopPoint:
     groups: tuple[LoopGroup, ...]
 
 
-def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool) -> int:
+def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int) -> int:
     """Return the most bytes that a body's own tensors take at one of its steps, beside what the loop carries.
 
     Args:
@@ -106,7 +122,7 @@ def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool) -> i
     """
 
     def size(tensor: int, lengths: Sequence[int]) -> int:
-        return _up(math.ceil(element[tensor] * math.prod(lengths)))
+        return _up(math.ceil(element[tensor] * math.prod(lengths)), alignment)
 
     parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
     last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
@@ -127,21 +143,16 @@ def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool) -> i
             del live[tensor]
         live[step.output] = parts[step.output]
         if step.output in loop.masked:
-            mask = _up(
-                math.prod(
-                    n
-                    for n, pair in zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
-                    if any(pair)
-                )
-            )
+            sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
+            mask = _up(math.prod(size for size, pair in sizes if any(pair)), alignment)
             most = max(most, sum(live.values()) + mask + (0 if in_place else parts[step.output]))
         if step.output == loop.output:
             last[step.output] = len(loop.steps)
     return most
 
 
-def lead_rows(loop: Loop, row: int, padded_row: int) -> int | None:
-    """Return how many more rows of padding let the output lie from the padded input's begin on; None for no number.
+def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
+    """Return how many more rows of padding let the output lie from the padded input's begin on.
 
     The rows that a tile writes must end before the first row that any later tile reads.
 
@@ -163,36 +174,60 @@ def lead_rows(loop: Loop, row: int, padded_row: int) -> int | None:
     return needed
 
 
-def _up(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+def _up(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
 class LoopSearch:
     """A search for loops in ``graph``, which is in order of execution and not lowered.
 
     Args:
-        price: Bytes that each op that is added keeps.
+        prices: What the runtime keeps for every op; None for nothing.
         most_macs: Extra multiply-accumulates permitted.
     """
 
-    def __init__(self, graph: Graph, target: Target, dialect: Dialect, *, price: int, most_macs: int) -> None:
+    def __init__(
+        self, graph: Graph, target: Target, dialect: Dialect, *, prices: Prices | None, most_macs: int
+    ) -> None:
         self._graph, self._dialect = graph, dialect
         self._intervals = Intervals(graph, target, dialect)
-        self._price, self._most = price, most_macs
+        self._prices, self._most = prices, most_macs
+        self._alignment = target.alignment_bytes
         self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
         self._footprints = self._intervals.footprints
         self._known: dict[LoopGroup, LoopCost | None] = {}
         self._curves: dict[tuple[int, int], list[LoopCost]] = {}
         self._whole: set[tuple[int, int]] = set()
-        self._refusals: dict[int, str] = {}
+        self._refused: dict[LoopGroup, str] = {}
+        self._dropped: set[LoopGroup] = set()
+        self._proposed = self._proposals()
         self.judged = 0
         self.exhausted = False
-        self._dropped: set[LoopGroup] = set()
 
     @property
-    def refusals(self) -> Mapping[int, str]:
-        """Per op that no loop can hold the reason."""
-        return self._refusals
+    def effort(self) -> float:
+        """The work done so far, about as much as an idle machine does in so many seconds."""
+        return self.judged / _WORK_PER_SECOND
+
+    def refusals(self) -> Iterator[tuple[int, str]]:
+        """Yield the ops that no loop known so far holds, with the reasons: their own, or of a group that begins there."""
+        held = {op for curve in self._curves.values() for one in curve for op in one.group.ops}
+        groups = {group.ops[0]: group for group in reversed(self._refused)}
+        for op in range(len(self._footprints)):
+            alone = None if op in held else self._refusal(op)
+            if alone is not None:
+                yield op, alone
+            elif op not in held and op in groups:
+                yield op, f"{len(groups[op].ops)} layers from here: {self._refused[groups[op]]}"
+
+    def _refusal(self, op: int) -> str | None:
+        """Return why no loop can hold an op; None where there is no such reason."""
+        shape = self._graph.tensors[self._graph.ops[op].outputs[0]].shape or () if self._graph.ops[op].outputs else ()
+        known, readers = self._intervals.geometries, self._intervals.readers
+        if not isinstance(known[op], Refusal) and len(shape) != _RANK:
+            return f"what it makes has {len(shape)} axes: loops cut images, which have {_RANK}"
+        found = plan_loop(self._graph, LoopGroup((op,), _AXES, (1, 1)), self._dialect, known, readers)
+        return found.reason if isinstance(found, Refusal) else None
 
     def drop(self, groups: Sequence[LoopGroup]) -> None:
         """Forget groups that cannot be written."""
@@ -202,26 +237,25 @@ class LoopSearch:
             self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group not in self._dropped]
 
     def run(self, most: float, over: Callable[[], bool]) -> tuple[LoopPoint, ...]:
-        """Search and return points with rising work and falling requirements; the first has no loops.
+        """Search on and return points with rising work and falling requirements; the first has no loops.
 
         Args:
-            most: Work, about as much as an idle machine does in so many seconds.
+            most: Work, as in ``effort``.
             over: Asked often; True ends the search.
         """
-        limit = self.judged + most * _WORK_PER_SECOND
-        self.exhausted = False
-        for group in self._proposals():
+        limit = self.effort + most
+        for group in self._proposed:
             self._judge(group)
-            if self.judged >= limit or over():
-                return self._frontier()
+            if self.effort >= limit or over():
+                return self.points()
         self.exhausted = True
-        return self._frontier()
+        return self.points()
 
     # What is tried -------------------------------------------------------------------------------------------------
 
     def _proposals(self) -> Iterator[LoopGroup]:
         while self._footprints:
-            points = self._frontier(_LEVELS_UNDERWAY)
+            points = self.points(_LEVELS_UNDERWAY)
             best = min(points, key=lambda point: (point.required, point.extra_macs))
             groups = list(self._hot_groups(best))
             if not groups:
@@ -299,13 +333,12 @@ class LoopSearch:
         return interval.base + given
 
     def _ladder(self, first: int, last: int) -> Iterator[LoopGroup]:
-        output = self._graph.ops[last].outputs[0]
-        shape = self._graph.tensors[output].shape or ()
-        axes = self._axes(first, last)
-        if axes is None or len(shape) <= max(axes):
+        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+        ops = range(first, last + 1)
+        if len(shape) != _RANK or any(isinstance(self._intervals.geometries[op], Refusal) for op in ops):
             return
-        rows, columns = shape[axes[0]], shape[axes[1]]
-        probe = LoopGroup(tuple(range(first, last + 1)), axes, (1, columns))
+        rows, columns = (shape[axis] for axis in _AXES)
+        probe = LoopGroup(tuple(ops), _AXES, (1, columns))
         if self._judge(probe) is None:
             return
         for height in (n for n in _LENGTHS if n < rows or n == 1):
@@ -313,15 +346,6 @@ class LoopSearch:
                 width = -(-columns // parts)
                 if math.ceil(rows / height) * parts <= _MOST_TILES and (height < rows or parts > 1):
                     yield replace(probe, sizes=(height, width))
-
-    def _axes(self, first: int, last: int) -> tuple[int, int] | None:
-        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
-        return (
-            (1, 2)
-            if len(shape) == 4
-            and not any(isinstance(self._intervals.geometries[op], Refusal) for op in range(first, last + 1))
-            else None
-        )
 
     def _near(self, group: LoopGroup) -> Iterator[LoopGroup]:
         shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
@@ -358,7 +382,7 @@ class LoopSearch:
         bare = replace(group, lead=0)
         loop = plan_loop(self._graph, bare, self._dialect, self._intervals.geometries, self._intervals.readers)
         if isinstance(loop, Refusal):
-            self._refusals.setdefault(group.ops[0], loop.reason)
+            self._refused[group] = loop.reason
             return None
         given = sum(self._graph.ops[op].macs for op in group.ops)
         interval = self._intervals.interval(group.ops[0], group.ops[-1])
@@ -368,29 +392,29 @@ class LoopSearch:
         row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
         lead = lead_rows(loop, row, padded_row)
-        together = math.inf if lead is None else padded + lead * padded_row
-        if made > together:
-            together = math.inf
-        apart = _up(padded) + _up(made)
-        block = int(min(_up(int(together)) if together < apart else apart, apart))
-        used = lead or 0 if together < apart else 0
+        together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
+        over = made <= together < apart
         # What is read again after the loop, or is the caller's, lies beside its padded copy.
-        beside = 0 if self._dies(loop.input, group.ops[-1]) else _up(self._graph.tensors[loop.input].size)
-        inner = body_bytes(loop, element, in_place=self._in_place)
-        peak = interval.base + beside + block + inner + _COUNTERS * _ALIGNMENT
+        size = self._up(self._graph.tensors[loop.input].size)
+        beside = 0 if self._dies(loop.input, group.ops[-1]) else size
+        inner = body_bytes(loop, element, in_place=self._in_place, alignment=self._alignment)
+        block = self._up(together) if over else apart
         # What is padded behind the last element may lie over nothing as well as over the input.
         right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
         behind = loop.pads[0][1] * padded_row + right
-        ahead = max(0, padded + used * padded_row - behind - self._graph.tensors[loop.input].size)
+        begin = padded + (lead * padded_row if over else 0)
         return LoopCost(
-            replace(group, lead=used),
-            peak,
-            _added(loop),
-            loop.macs - given,
-            inner,
-            _up(ahead),
-            _up(self._graph.tensors[loop.input].size),
+            replace(group, lead=lead if over else 0),
+            peak=interval.base + beside + block + inner + _COUNTERS * self._alignment,
+            added=_added(loop),
+            extra_macs=loop.macs - given,
+            inner=inner,
+            ahead=self._up(max(0, begin - behind - self._graph.tensors[loop.input].size)),
+            given=size,
         )
+
+    def _up(self, size: int) -> int:
+        return _up(size, self._alignment)
 
     def _dies(self, tensor: int, last: int) -> bool:
         return tensor not in self._graph.outputs and all(op <= last for op in self._intervals.readers[tensor])
@@ -402,14 +426,14 @@ class LoopSearch:
 
     # What is chosen ------------------------------------------------------------------------------------------------
 
-    def _frontier(self, most: int | None = None) -> tuple[LoopPoint, ...]:
+    def points(self, most: int | None = None) -> tuple[LoopPoint, ...]:
         """Return points with rising work and falling requirements.
 
         Args:
             most: Sizes of the largest step that are looked at; None for all.
         """
         base = max(self._footprints, default=0)
-        found = [LoopPoint(base, base, 0, ())]
+        found = [LoopPoint(base, self._required(base, 0), 0, ())]
         sizes = {*self._footprints, *(one.peak for curve in self._curves.values() for one in curve)}
         levels = sorted(size for size in sizes if size < base)
         if most is not None and len(levels) > most:
@@ -442,9 +466,12 @@ class LoopSearch:
                     if way.work + one.extra_macs <= self._most and (peak := one.after(way.last, level)) is not None
                 ]
         return [
-            LoopPoint(way.peak, way.peak + way.added * self._price, way.work, way.groups)
+            LoopPoint(way.peak, self._required(way.peak, way.added), way.work, way.groups)
             for way in _pareto(ways[count])
         ]
+
+    def _required(self, peak: int, added: int) -> int:
+        return peak if self._prices is None else self._prices.required(peak, self._prices.of_slice * added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,4 +515,4 @@ def _room(way: _Way) -> float:
 def _added(loop: Loop) -> int:
     """Return how many ops a loop adds to a file: padding, views and the loop, and in the body slices and masks."""
     crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
-    return 5 + 2 + 5 + crops + 3 * len(loop.masked)
+    return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + crops + _OPS_OF_MASK * len(loop.masked)

@@ -205,3 +205,14 @@ def a_verification(error: float | None, *, equal: bool) -> dict[str, Any]:
 def test_verdicts(section: Any, error: float | None, *, equal: bool, expected: str) -> None:
     report = a_report(section, verification=a_verification(error, equal=equal))
     assert any(expected in line for line in summary(report, 100))
+
+
+def test_what_ends_loops_has_lines_of_its_own() -> None:
+    refusals = [{"op": "s", "type": "SOFTMAX", "reason": "all of it is needed"}]
+    refusals += [{"op": at, "type": "MEAN", "reason": "no image", "form": "loop"} for at in "ab"]
+    assert texts(a_section(refusals=refusals))[-4:] == [
+        "1 operator cannot be cut; groups end there:",
+        "  SOFTMAX: all of it is needed, as in s",
+        "2 operators cannot be in a loop; loops end there:",
+        "  2 x MEAN: no image, as in a",
+    ]

@@ -9,6 +9,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.planning.rewrite import dialect_of
 from memsched.regions.rules import Refusal
+from memsched.runtimes.tflm.arena import prices
 from memsched.targets.load import load_target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -44,7 +45,6 @@ def test_rows_of_padding_are_the_fewest_that_serve() -> None:
             continue
         row, padded_row = rng.randint(1, 50), rng.randint(1, 50)
         lead = lead_rows(loop, row, padded_row)
-        assert lead is not None
         assert not _overwritten(loop, row, padded_row, lead)
         assert not lead or _overwritten(loop, row, padded_row, lead - 1)
         seen += 1
@@ -57,7 +57,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     macs = sum(op.macs for op in graph.ops)
-    search = LoopSearch(graph, target, words, price=target.bytes_per_op, most_macs=macs * 15 // 100)
+    search = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=macs * 15 // 100)
     points = search.run(10.0, lambda: False)
     assert search.exhausted
     assert points[0].extra_macs == 0
@@ -68,7 +68,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
     for point in points:
         ops = [op for group in point.groups for op in group.ops]
         assert ops == sorted(set(ops))
-    again = LoopSearch(graph, target, words, price=target.bytes_per_op, most_macs=macs * 15 // 100)
+    again = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=macs * 15 // 100)
     assert again.run(10.0, lambda: False) == points
 
 
@@ -76,7 +76,23 @@ def test_groups_that_are_dropped_come_no_more() -> None:
     module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
     target = load_target("tflm-reference")
     words = dialect_of(module, target)
-    search = LoopSearch(fold_pads(module.graphs[0], words), target, words, price=70, most_macs=1_000_000)
+    search = LoopSearch(
+        fold_pads(module.graphs[0], words), target, words, prices=prices(module, 32), most_macs=1_000_000
+    )
     best = search.run(0.3, lambda: False)[-1]
     search.drop(best.groups)
     assert not any(set(best.groups) & set(point.groups) for point in search.run(0.1, lambda: False))
+
+
+def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    target = load_target("tflm-reference")
+    words = dialect_of(module, target)
+    graph = fold_pads(module.graphs[0], words)
+    search = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=1_000_000)
+    held = {op for point in search.run(0.3, lambda: False) for group in point.groups for op in group.ops}
+    refused = dict(search.refusals())
+    assert not held & refused.keys()
+    reasons = {graph.ops[op].type: reason for op, reason in refused.items()}
+    assert reasons["SOFTMAX"] == "what it makes has 2 axes: loops cut images, which have 4"
+    assert "CONV_2D" not in reasons

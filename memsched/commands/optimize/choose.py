@@ -171,7 +171,12 @@ class _PieceRuns:
         found = [_after(self._given, self._in_loops)] if self._in_loops is not None else []
         if self._one_by_one is not None:
             found.append(_after(self._given, self._one_by_one))
-        return min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
+        best = min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
+        # What ends groups of one form is worth knowing where the other form is used, too.
+        sections = [one.rewrites.tiling for one in found if one.rewrites.tiling is not None]
+        refusals = tuple(row for section in sections for row in section.refusals)
+        tiling = best.rewrites.tiling and msgspec.structs.replace(best.rewrites.tiling, refusals=refusals)
+        return dataclasses.replace(best, rewrites=dataclasses.replace(best.rewrites, tiling=tiling))
 
 
 def _settled(final: FinalModel, request: Request, budget: int) -> bool:

@@ -16,6 +16,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
 from memsched.report.values.rewrites import FrontierRow
+from memsched.units import percent_of
 
 __all__ = ["Frontier", "FrontierStep", "find_frontier", "least"]
 
@@ -68,8 +69,8 @@ class Frontier:
         return tuple(
             FrontierRow(
                 peak_bytes=step.peak,
-                extra_macs_percent=_percent(step.extra_macs, self.macs),
-                extra_work_percent=_percent(step.extra_work, self.work),
+                extra_macs_percent=percent_of(step.extra_macs, self.macs),
+                extra_work_percent=percent_of(step.extra_work, self.work),
                 how=step.how,
             )
             for step in self.steps
@@ -127,7 +128,3 @@ def _searched(
     points = [point for point in rewrite.search_out() if rewrite.parts(point.way)]
     steps = [FrontierStep(point.peak, point.extra_macs, rewrite.cost(point), how) for point in points]
     return steps, rewrite.finished
-
-
-def _percent(part: int, total: int) -> float:
-    return round(100 * part / total, 3) if total else 0.0

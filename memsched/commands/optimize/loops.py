@@ -9,18 +9,21 @@ from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
+from memsched.commands.optimize.tiling_section import group_row, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
 from memsched.regions.rules import Refusal
-from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
+from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
+from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_rewrite import with_loops
 from memsched.tiling.loop_search import LoopPoint, LoopSearch
+from memsched.units import percent_of
 
 __all__ = ["LoopRewrite"]
 
@@ -51,13 +54,11 @@ class LoopRewrite:
         self.graph = fold_pads(base.executed, self._dialect)
         self.total = sum(op.macs for op in self.graph.ops)
         target = base.prepared.target
-        self._most = int(self.total * percent / 100)
-        beside = base.placed.requirement.beside
-        price = target.bytes_per_op if beside else 0
-        self._search = LoopSearch(self.graph, target, self._dialect, price=price, most_macs=self._most)
-        self._beside = beside
+        most_macs = int(self.total * percent / 100)
+        prices = runtime_of(base.module, target).prices(base.module)
+        self._search = LoopSearch(self.graph, target, self._dialect, prices=prices, most_macs=most_macs)
         self._points: tuple[LoopPoint, ...] | None = None
-        self._refused: dict[str, str] = {}
+        self._refused: dict[int, str] = {}
 
     @property
     def finished(self) -> bool:
@@ -77,18 +78,18 @@ class LoopRewrite:
 
     def search_out(self) -> Sequence[RewritePoint[LoopGroup]]:
         """Search until nothing is left, or for as much work as is permitted."""
-        effort = self._request.effort()
+        effort, run = self._request.effort(), self._request.run
         pause = self._request.within(_SEARCH_SHARE).deadline()
-        clock, stop = self._request.run.clock, self._request.run.stop
-        most = _EFFORT if effort is None else effort
-        least = min(_LEAST_EFFORT, most)
-        self._points = self._search.run(least, stop)
-        if not self._search.exhausted and most > least:
-            self._points = self._search.run(most - least, lambda: stop() or clock() >= pause)
+
+        def over() -> bool:
+            return run.stop() or (run.clock() >= pause and self._search.effort >= _LEAST_EFFORT)
+
+        self._points = self._search.run(_EFFORT if effort is None else effort, over)
         return [self._point(one) for one in self._points if one.groups]
 
-    def _point(self, point: LoopPoint) -> RewritePoint[LoopGroup]:
-        return RewritePoint(point.required + self._beside, point.extra_macs, point.extra_macs, point.groups)
+    @staticmethod
+    def _point(point: LoopPoint) -> RewritePoint[LoopGroup]:
+        return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
     def goes_on(self, seconds: float) -> bool:
         """Return False: all that may be found is found at once."""
@@ -100,10 +101,9 @@ class LoopRewrite:
         for groups, reason in reasons.items():
             self._search.drop(groups)
             for group in groups:
-                why = f"{len(group.ops)} layers from here cannot be written as a loop: {reason}"
-                self._refused[self.graph.ops[group.ops[0]].name] = why
+                self._refused[group.ops[0]] = f"{len(group.ops)} layers from here cannot be written as a loop: {reason}"
         if last:
-            self._points = self._search.run(0.0, lambda: True)
+            self._points = self._search.points()
 
     def parts(self, way: tuple[LoopGroup, ...]) -> Sequence[tuple[LoopGroup, ...]]:
         """Return each group by itself."""
@@ -126,23 +126,21 @@ class LoopRewrite:
     def describe(self, before: Rewrites, used: RewritePoint[LoopGroup] | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on layers in pieces, which loops are one form of."""
         axes = format_of(self._base.module).axes if has_windows(self.graph) else ()
-        kinds = {op.name: op.type for op in self.graph.ops}
+        refused = {**dict(self._search.refusals()), **self._refused}
         section = TilingSection(
             applied=used is not None,
             max_extra_macs_percent=float(self._percent),
             extra_macs=extra_macs,
-            extra_macs_percent=self._share_of(extra_macs),
+            extra_macs_percent=percent_of(extra_macs, self.total),
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
             groups=tuple(self._row(group, axes) for group in (used.way if used else ())),
-            refusals=tuple(
-                RefusalRow(op=name, type=kinds[name], reason=reason) for name, reason in self._refused.items()
-            ),
+            refusals=tuple(refusal_row(self.graph.ops[op], reason, "loop") for op, reason in sorted(refused.items())),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
             frontier=tuple(
                 TilingPointRow(
                     peak_bytes=point.peak,
-                    extra_macs_percent=self._share_of(point.extra_macs),
+                    extra_macs_percent=percent_of(point.extra_macs, self.total),
                 )
                 for point in self._points or ()
             ),
@@ -151,19 +149,6 @@ class LoopRewrite:
 
     def _row(self, group: LoopGroup, axes: Sequence[str]) -> GroupRow:
         loop = self._loop(group)
-        given = sum(self.graph.ops[op].macs for op in group.ops)
-        shape = self.graph.tensors[loop.output].shape or ()
-        return GroupRow(
-            ops=tuple(self.graph.ops[op].name for op in group.ops),
-            axes=group.axes,
-            axis_names=tuple(axes[axis] if len(shape) == len(axes) else f"axis {axis}" for axis in group.axes),
-            pieces=tuple(len(tiles) for tiles in loop.tiles),
-            kept_halos=(),
-            padded_ops=(),
-            extra_macs=loop.macs - given,
-            peak_bytes=0,
-            form="loop",
+        return group_row(
+            *(self.graph, group.ops, group.axes, axes, [len(tiles) for tiles in loop.tiles], loop.macs), form="loop"
         )
-
-    def _share_of(self, macs: int) -> float:
-        return round(100 * macs / self.total, 3) if self.total else 0.0

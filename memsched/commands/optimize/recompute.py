@@ -19,6 +19,7 @@ from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
 from memsched.runtimes.known import runtime_of
+from memsched.units import percent_of
 
 __all__ = ["RematRewrite"]
 
@@ -178,11 +179,11 @@ def _section(
         applied=used is not None and used.cost > 0,
         max_extra_work_percent=round(float(percent), 3),
         extra_macs=point.extra_macs,
-        extra_macs_percent=_percent(point.extra_macs, macs),
+        extra_macs_percent=percent_of(point.extra_macs, macs),
         extra_bytes_moved=point.extra_bytes,
-        extra_work_percent=_percent(point.cost, found.total),
+        extra_work_percent=percent_of(point.cost, found.total),
         status=point.status if used is not None else "feasible",
-        extra_work_bound_percent=_percent(min(point.cost_bound, point.cost), found.total),
+        extra_work_bound_percent=percent_of(min(point.cost_bound, point.cost), found.total),
         proof=point.proof,
         lower_bound_bytes=found.lower_bound,
         without=FiguresSection(peak_bytes=base.peak, arena_bytes=base.placed.allocation.arena),
@@ -190,8 +191,8 @@ def _section(
         frontier=tuple(
             RematPointRow(
                 peak_bytes=step.peak,
-                extra_macs_percent=_percent(step.extra_macs, macs),
-                extra_work_percent=_percent(step.cost, found.total),
+                extra_macs_percent=percent_of(step.extra_macs, macs),
+                extra_work_percent=percent_of(step.cost, found.total),
             )
             for step in found.frontier
         ),
@@ -215,7 +216,3 @@ def _copies(graph: Graph, point: RematPoint) -> Iterator[CopyRow]:
                 extra_macs=again * work.macs[op],
                 extra_bytes_moved=again * work.bytes[op],
             )
-
-
-def _percent(part: int, total: int) -> float:
-    return round(100 * part / total, 3) if total else 0.0

@@ -12,19 +12,21 @@ from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
+from memsched.commands.optimize.tiling_section import group_row, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
 from memsched.remat.cost import MACS_PER_BYTE, work_of
-from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingPointRow, TilingSection
+from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch
+from memsched.units import percent_of
 
 __all__ = ["TileRewrite"]
 
@@ -151,16 +153,16 @@ class TileRewrite:
         """Return ``before`` with the section on layers in pieces."""
         graph, found = self.graph, self._known
         axes = format_of(self._base.module).axes if has_windows(graph) else ()
-        kinds = {op.name: op.type for op in graph.ops}
+        ops = {op.name: op for op in graph.ops}
         refused = {**dict(found.refusals), **self._refused}
         section = TilingSection(
             applied=used is not None,
             max_extra_macs_percent=float(self._percent),
             extra_macs=extra_macs,
-            extra_macs_percent=_percent(extra_macs, self.total),
+            extra_macs_percent=percent_of(extra_macs, self.total),
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
             groups=tuple(_group_row(graph, group, self._dialect, axes) for group in (used.way if used else ())),
-            refusals=tuple(_refusal_row(name, kinds[name], reason) for name, reason in refused.items()),
+            refusals=tuple(refusal_row(ops[name], reason, "pieces") for name, reason in refused.items()),
             judged=found.judged,
             exhausted=found.exhausted,
             frontier=tuple(map(self._frontier_row, found.frontier)),
@@ -170,7 +172,7 @@ class TileRewrite:
     def _frontier_row(self, point: FrontierPoint) -> TilingPointRow:
         return TilingPointRow(
             peak_bytes=point.peak,
-            extra_macs_percent=_percent(point.extra_macs, self.total),
+            extra_macs_percent=percent_of(point.extra_macs, self.total),
             whole_arena_bytes_estimate=point.required if point.beside else UNSET,
         )
 
@@ -195,25 +197,8 @@ def _costs(cut: Graph, known: set[str]) -> Iterator[int]:
 
 
 def _group_row(graph: Graph, group: TilingGroup, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
-    """Return what a report says of a group; the peak of its steps is known when the whole model is placed."""
     pieces = plan_pieces(graph, group, dialect)
-    shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()
-    given = sum(graph.ops[op].macs for op in group.ops)
-    return GroupRow(
-        ops=tuple(graph.ops[op].name for op in group.ops),
-        axes=group.axes,
-        axis_names=tuple(axes[axis] if len(shape) == len(axes) else f"axis {axis}" for axis in group.axes),
-        pieces=group.counts,
-        kept_halos=tuple(graph.tensors[tensor].name for tensor in group.kept),
-        padded_ops=tuple(graph.ops[op].name for op in group.padded),
-        extra_macs=pieces.macs - given if isinstance(pieces, Pieces) else 0,
-        peak_bytes=0,
+    macs = pieces.macs if isinstance(pieces, Pieces) else sum(graph.ops[op].macs for op in group.ops)
+    return group_row(
+        *(graph, group.ops, group.axes, axes, group.counts, macs), form="pieces", kept=group.kept, padded=group.padded
     )
-
-
-def _refusal_row(name: str, kind: str, reason: str) -> RefusalRow:
-    return RefusalRow(op=name, type=kind, reason=reason.removeprefix(f"op '{name}' ({kind}): "))
-
-
-def _percent(part: int, total: int) -> float:
-    return round(100 * part / total, 3) if total else 0.0

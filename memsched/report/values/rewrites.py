@@ -22,10 +22,14 @@ __all__ = [
     "RematPointRow",
     "RematSection",
     "SecondsSection",
+    "TilingForm",
     "TilingPointRow",
     "TilingSection",
     "TrafficSection",
 ]
+
+TilingForm = Literal["pieces", "loop"]
+"""Pieces are ops of their own each; in a loop one body computes all."""
 
 
 class GroupRow(Section, frozen=True, kw_only=True):
@@ -51,7 +55,7 @@ class GroupRow(Section, frozen=True, kw_only=True):
     padded_ops: tuple[str, ...]
     extra_macs: int
     peak_bytes: Count
-    form: Literal["pieces", "loop"] = "pieces"
+    form: TilingForm = "pieces"
 
 
 class TilingPointRow(Section, frozen=True, kw_only=True):
@@ -68,11 +72,16 @@ class TilingPointRow(Section, frozen=True, kw_only=True):
 
 
 class RefusalRow(Section, frozen=True, kw_only=True):
-    """An op that cannot be computed in pieces, at which groups end."""
+    """An op that cannot be computed in pieces, at which groups end.
+
+    Attributes:
+        form: What it cannot be: "pieces" or in a "loop".
+    """
 
     op: str
     type: str
     reason: str
+    form: TilingForm = "pieces"
 
 
 class TilingSection(Section, frozen=True, kw_only=True):

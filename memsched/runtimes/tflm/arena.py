@@ -23,7 +23,7 @@ from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
-from memsched.runtimes.tflm.persistent import estimates, kept_by, unknown_kernels
+from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, unknown_kernels
 from memsched.runtimes.tflm.plan import (
     Scratch,
     encode_plan,
@@ -157,7 +157,8 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
 def prices(module: Module, bits: int) -> Prices:
     """Return what TFLM keeps for the file as it is, and for each op more."""
     needs = estimates(_native(module).model)[bits]
-    return Prices(Kept(needs.persistent, needs.planning), functools.partial(kept_by, bits=bits))
+    of_op = functools.partial(kept_by, bits=bits)
+    return Prices(Kept(needs.persistent, needs.planning), of_op, kept_by_kind("SLICE", 1, bits))
 
 
 def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:

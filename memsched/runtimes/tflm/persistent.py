@@ -21,7 +21,16 @@ from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
-__all__ = ["ASSUMPTIONS", "Estimate", "estimates", "kept_by", "least_kept", "tail_in_wheel", "unknown_kernels"]
+__all__ = [
+    "ASSUMPTIONS",
+    "Estimate",
+    "estimates",
+    "kept_by",
+    "kept_by_kind",
+    "least_kept",
+    "tail_in_wheel",
+    "unknown_kernels",
+]
 
 ASSUMPTIONS = (
     "TensorFlow Lite Micro of October 2026, reference kernels; no compression, resource variables or profiler",
@@ -240,17 +249,26 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
 
 def kept_by(graph: Graph, op: Op, *, bits: int) -> Kept:
     """Return what an op of ``graph`` adds to the arena's end and to what planning takes, but for alignment."""
-    widths = _WIDTHS[bits]
-    tensors = len(op.outputs) + _CONSTANTS.get(op.type, 0)
-    tail = _ArenaTail()
-    tail.take(widths.node + widths.eval_tensor * tensors + _OPTIONS.get(op.type, 0), 4)
-    data = _DATA.get(op.type)
-    tail.take(data[0 if bits == 64 else 1] if data is not None else 0)
     shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
-    if op.type in _CHANNELS_LAST and shape:
-        tail.take(4 * shape[-1])
-        tail.take(4 * shape[-1])
-    return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * len(op.outputs))
+    return kept_by_kind(op.type, len(op.outputs), bits, channels=shape[-1] if shape else None)
+
+
+def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None) -> Kept:
+    """Return what an operator adds; see `kept_by`.
+
+    Args:
+        channels: The length of the last axis of what it makes; None where that is not known, or there is none.
+    """
+    widths = _WIDTHS[bits]
+    tensors = outputs + _CONSTANTS.get(kind, 0)
+    tail = _ArenaTail()
+    tail.take(widths.node + widths.eval_tensor * tensors + _OPTIONS.get(kind, 0), 4)
+    data = _DATA.get(kind)
+    tail.take(data[0 if bits == 64 else 1] if data is not None else 0)
+    if kind in _CHANNELS_LAST and channels is not None:
+        tail.take(4 * channels)
+        tail.take(4 * channels)
+    return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * outputs)
 
 
 def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
