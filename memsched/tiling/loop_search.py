@@ -210,7 +210,7 @@ class LoopSearch:
         return self.judged / _WORK_PER_SECOND
 
     def refusals(self) -> Iterator[tuple[int, str]]:
-        """Yield the ops that no loop known so far holds, with the reasons: their own, or of a group that begins there."""
+        """Yield the ops that no known loop holds, with the reasons: their own, or of a group that begins there."""
         held = {op for curve in self._curves.values() for one in curve for op in one.group.ops}
         groups = {group.ops[0]: group for group in reversed(self._refused)}
         for op in range(len(self._footprints)):
