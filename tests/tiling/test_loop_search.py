@@ -13,7 +13,8 @@ from memsched.runtimes.tflm.arena import prices
 from memsched.targets.load import load_target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_search import LoopSearch, lead_rows
+from memsched.tiling.loop_cost import lead_rows
+from memsched.tiling.loop_search import LoopSearch
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.looped_nets import looped_net
 

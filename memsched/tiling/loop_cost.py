@@ -1,0 +1,130 @@
+"""What a loop over tiles costs: the bytes of its body, rows of padding that it needs, and the ops that it adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.graph.loop import Loop
+from memsched.tiling.loop import LoopGroup
+
+__all__ = ["LoopCost", "added_ops", "aligned", "body_bytes", "lead_rows"]
+
+_OPS_AROUND = 5
+"""Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
+
+_OPS_OF_CONDITION = 2
+"""The comparison; the tensors that both subgraphs are handed take about as much as another op."""
+
+_OPS_OF_BODY = 5
+"""Slices of two tables of begins and of the padded input, what lays a tile into the output, and the next count."""
+
+_OPS_OF_MASK = 3
+"""A slice of the mask, the masking, and at times a slice of a table of begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCost:
+    """A loop with what it costs.
+
+    Attributes:
+        peak: Largest footprint of the steps from its padding to its end, bytes.
+        added: Ops that the file then has more.
+        extra_macs: Multiply-accumulates that are done more than once.
+        inner: Bytes that one tile takes beside what the loop carries.
+        ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
+        given: Bytes of the input that could lie beside its padded copy instead.
+    """
+
+    group: LoopGroup
+    peak: int
+    added: int
+    extra_macs: int
+    inner: int
+    ahead: int
+    given: int
+
+    def after(self, before: LoopCost | None, level: int) -> int | None:
+        """Return the peak of this loop and one right before it; None where one of them exceeds ``level``.
+
+        The input is the output of the loop before, and what it is padded by lies before that: there a tile of the loop
+        before has its place, or nothing has.
+        """
+        if before is None:
+            return self.peak
+        chained = max(self.peak, before.peak - before.inner + max(before.inner, self.ahead))
+        best = min(chained, max(before.peak, self.peak + self.given))
+        return best if best <= level else None
+
+
+def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int) -> int:
+    """Return the most bytes that a body's own tensors take at one of its steps, beside what the loop carries.
+
+    Args:
+        element: Per tensor the bytes of one position along the cut axes.
+        in_place: A mask is laid over what it masks.
+    """
+
+    def size(tensor: int, lengths: Sequence[int]) -> int:
+        return aligned(math.ceil(element[tensor] * math.prod(lengths)), alignment)
+
+    parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
+    last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
+    live = {loop.input: parts[loop.input]}
+    most = sum(live.values())
+    for number, step in enumerate(loop.steps):
+        held = sum(live.values())
+        cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
+        crops = 0
+        for read in cut:
+            crops += size(read.tensor, read.sizes)
+            most = max(most, held + crops)
+        direct = {read.tensor for read in step.reads if read not in cut}
+        # A tensor of which only crops are read is gone when the last is made.
+        gone = sum(live[t] for t in live if last[t] == number and t not in direct)
+        most = max(most, held - gone + crops + parts[step.output])
+        for tensor in [tensor for tensor in live if last[tensor] == number]:
+            del live[tensor]
+        live[step.output] = parts[step.output]
+        if step.output in loop.masked:
+            sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
+            mask = aligned(math.prod(size for size, pair in sizes if any(pair)), alignment)
+            most = max(most, sum(live.values()) + mask + (0 if in_place else parts[step.output]))
+        if step.output == loop.output:
+            last[step.output] = len(loop.steps)
+    return most
+
+
+def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
+    """Return how many more rows of padding let the output lie from the padded input's begin on.
+
+    The rows that a tile writes must end before the first row that any later tile reads.
+
+    Args:
+        row: Bytes of a row of the output.
+        padded_row: Bytes of a row of the padded input.
+    """
+    part, (before, _) = loop.parts[loop.input], loop.pads[0]
+    needed = 0
+    tiles = loop.tiles[0]
+    several = any(len(others) > 1 for others in loop.tiles[1:])
+    for number, at in enumerate(tiles):
+        end = (at + loop.parts[loop.output].sizes[0]) * row
+        later = [at] if several else []
+        later += tiles[number + 1 : number + 2]
+        for other in later:
+            first = (part.strides[0] * other + part.offsets[0] + before) * padded_row
+            needed = max(needed, -(-(end - first) // padded_row))
+    return needed
+
+
+def added_ops(loop: Loop) -> int:
+    """Return how many ops a loop adds to a file: padding, views and the loop, and in the body slices and masks."""
+    crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
+    return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + crops + _OPS_OF_MASK * len(loop.masked)
+
+
+def aligned(size: int, alignment: int) -> int:
+    """Return ``size`` rounded up to a multiple of ``alignment``."""
+    return -(-size // alignment) * alignment
