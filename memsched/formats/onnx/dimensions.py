@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.stated import values_of
 from memsched.formats.onnx.structure import analyse
+from memsched.formats.onnx.types import is_symbol
 from memsched.graph.model import Graph
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def open_inputs(model: ModelProto) -> tuple[OpenDimension, ...]:
     for value in _inputs(model.graph):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if _is_open(dim):
-                found.setdefault(dim.dim_param or f"{value.name}[{axis}]", []).append((value.name, axis))
+                symbol = dim.dim_param if is_symbol(dim.dim_param) else f"{value.name}[{axis}]"
+                found.setdefault(symbol, []).append((value.name, axis))
     return tuple(OpenDimension(name, tuple(places)) for name, places in found.items())
 
 
@@ -130,7 +132,8 @@ def _symbols(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[s
         dims = value.type.tensor_type.shape.dim
         for dim, size in zip(dims, shapes.get(value.name, ()), strict=False):
             if dim.dim_param:
-                found[dim.dim_param] = size if found.get(dim.dim_param, size) == size else None
+                same = is_symbol(dim.dim_param) and found.get(dim.dim_param, size) == size
+                found[dim.dim_param] = size if same else None
     return found
 
 

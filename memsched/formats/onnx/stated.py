@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import Scope
-from memsched.formats.onnx.types import ValueType, element_bits, value_type
+from memsched.formats.onnx.types import ValueType, element_bits, is_symbol, value_type
 from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Statements:
                 self._check(value.name, declared, lengths)
                 self._find_fillers(declared, lengths)
                 for dim, length in zip(declared.dims or (), lengths, strict=False):
-                    if not isinstance(dim, str) or not dim or dim in self._fillers:
+                    if not isinstance(dim, str) or not is_symbol(dim) or dim in self._fillers:
                         continue
                     if self._dims.setdefault(dim, length) != length:
                         other = self._dims[dim]
@@ -110,7 +110,7 @@ class Statements:
         changed = False
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_param"):
-                if dim.dim_param in self._fillers:
+                if dim.dim_param in self._fillers or not is_symbol(dim.dim_param):
                     dim.ClearField("dim_param")
                     continue
                 self._symbols[dim.dim_param] = None

@@ -18,6 +18,7 @@ __all__ = [
     "element_bits",
     "element_name",
     "element_type",
+    "is_symbol",
     "merge",
     "tensor_bytes",
     "value_type",
@@ -119,6 +120,11 @@ def _dim(dim: Any) -> int | str:
     if value < 0:
         raise ModelError(f"a shape holds the negative dimension {value}")
     return value
+
+
+def is_symbol(name: str) -> bool:
+    """Return whether a dimension's name stands for one length; exporters write "?" for each that they do not know."""
+    return any(character.isalnum() for character in name)
 
 
 def merge(first: ValueType, second: ValueType) -> ValueType:
