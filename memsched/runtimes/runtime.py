@@ -13,6 +13,7 @@ from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
+from memsched.targets.model import Target
 
 __all__ = [
     "AS_TOLD",
@@ -247,6 +248,9 @@ class Runtime(Protocol):
             UsageError: One is asked for where the runtime takes none.
         """
 
+    def rules(self, plan: bool | None) -> Target:
+        """Return the target's rules that hold with a memory plan in the file, True, without one, False, or either."""
+
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
 
@@ -264,14 +268,12 @@ class Runtime(Protocol):
         options: LoadOptions,
         *,
         plan: bool | None,
-        asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, Any]:
         """Return the written file with what else the runtime must find in it, and what reports say of it.
 
         Args:
             plan: Write a memory plan; None: where less is required with one.
-            asked: The user asked for the plan; otherwise the target implies it, or less is required.
             given: The model before layers of it were rewritten, if they were.
 
         Raises:

@@ -85,6 +85,11 @@ class TargetRules:
             )
         return False
 
+    def rules(self, plan: bool | None) -> Target:
+        """Return the target."""
+        del plan
+        return self.target
+
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return None: the runtime takes no plan."""
         del module, plans
@@ -111,11 +116,10 @@ class TargetRules:
         options: LoadOptions,
         *,
         plan: bool | None,
-        asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, Any]:
         """Return the file as it is."""
-        del module, plans, options, plan, asked, given
+        del module, plans, options, plan, given
         return written, None
 
 

@@ -27,13 +27,11 @@ def write(
     opening: Opening,
     *,
     control_dependencies: bool,
-    asked: bool,
     promised: bool,
 ) -> tuple[ModelBytes, TflmFacts | None]:
     """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it.
 
     Args:
-        asked: The user asked for a memory plan.
         promised: The session's figure was compared with a budget.
     """
     plans, chosen = final.placed.plans, final.placed.chosen
@@ -51,7 +49,7 @@ def write(
         written = _with_fixed_dimensions(module, written)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(*(final.module, written, plans, options), plan=opening.memory_plan, asked=asked, given=given)
+    return runtime.finish(*(final.module, written, plans, options), plan=opening.memory_plan, given=given)
 
 
 def run_both(

@@ -273,9 +273,10 @@ def optimize(
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     rules = _rules(module, target, budget_for)
+    plan = runtime_of(module, rules).wants_plan(tflm_plan)
+    rules = runtime_of(module, rules).rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
-    plan = runtime_of(module, prepared.target).wants_plan(tflm_plan)
     opening = Opening(order_guarantee, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline())
@@ -287,7 +288,6 @@ def optimize(
     written, facts = write(
         *(module, final, options, opening),
         control_dependencies=control_dependencies,
-        asked=tflm_plan is True,
         promised=budget_bytes is not None,
     )
     needed = required_as_given(module, prepared, opening), final.placed.requirement

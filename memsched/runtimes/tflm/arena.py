@@ -20,7 +20,7 @@ from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
-from memsched.runtimes.tflm.layout import best_offsets
+from memsched.runtimes.tflm.layout import best_offsets, offsets_below
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
 from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, unknown_kernels
@@ -35,7 +35,7 @@ from memsched.runtimes.tflm.plan import (
 )
 from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.runtimes.tflm.planner import round_up
-from memsched.runtimes.tflm.requirement import least_head, requirement, room_to_plan
+from memsched.runtimes.tflm.requirement import requirement, room_to_plan
 from memsched.targets.load import Target
 
 __all__ = [
@@ -169,13 +169,13 @@ def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | No
         return None
     own = _own_head(model, scratch)
     room = room_to_plan(model, target)
-    # What operators with bodies copy can share bytes, whatever their kernels: their tensors' sum is no bound.
-    least = 0 if any(op.bodies for graph in model.subgraphs for op in graph.operators) else least_head(model, scratch)
-    if own is not None and own <= max(least, room):
+    if own is None:
+        return best_offsets(model, target, scratch)
+    offsets = offsets_below(model, target, scratch, own) if own > room else None
+    if offsets is None:
         return None
-    offsets = best_offsets(model, target, scratch)
     head = max(predict(model, scratch, plan=offsets).head, room)
-    return offsets if own is None or head < own else None
+    return offsets if head < own else None
 
 
 def finish(
@@ -186,14 +186,12 @@ def finish(
     target: Target,
     *,
     plan: bool | None,
-    asked: bool,
     given: Module | None = None,
 ) -> tuple[ModelBytes, TflmFacts]:
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
         plan: None: where that requires less.
-        asked: The user asked for the plan; otherwise the target implies it, or less is required.
         given: The model before layers of it were rewritten, if they were.
 
     Raises:
@@ -201,7 +199,7 @@ def finish(
         InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
     """
     try:
-        written, facts = _finish(module, written, plans, options, target, plan=plan, asked=asked, given=given or module)
+        written, facts = _finish(module, written, plans, options, target, plan=plan, given=given or module)
         if given is None:
             return written, facts
         added = new_refusals(_native(given).model, parse(written.model))
@@ -221,7 +219,6 @@ def _finish(
     target: Target,
     *,
     plan: bool | None,
-    asked: bool,
     given: Module,
 ) -> tuple[ModelBytes, TflmFacts]:
     data, dropped = drop_dead_tensors(written.model)
@@ -244,8 +241,6 @@ def _finish(
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
     if plan is None:
         notes.append(f"its own planner would lay them in {own} B, not in {planned.head} B: --no-tflm-plan has it do so")
-    elif not asked:
-        notes.append(f"target '{target.name}' lets tensors share bytes, which only a plan achieves: it was written")
     facts = replace(
         facts,
         order_head=own,

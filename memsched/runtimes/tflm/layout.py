@@ -15,7 +15,7 @@ from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import Target
 
-__all__ = ["best_offsets"]
+__all__ = ["best_offsets", "offsets_below"]
 
 _MOST_CHOSEN = 5
 """Paddings of which all subsets are tried."""
@@ -30,11 +30,23 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     Room for an operator's scratch buffers is kept in one piece: whatever order the runtime lays them in, they fit.
     The runtime's own offsets are a plan, too, so that none is worse than that.
     """
+    lives = lifetimes(model)
+    return _best(model, scratch, lives, byte_sharing(model, target, lives))
+
+
+def offsets_below(model: FileModel, target: Target, scratch: Scratch, head: int) -> dict[Key, int] | None:
+    """Return what `best_offsets` does; None where it is clear beforehand that no plan needs less than ``head``."""
+    lives = lifetimes(model)
+    sharing = byte_sharing(model, target, lives)
+    if _least(wanted_buffers(model, scratch), lives, sharing) >= head:
+        return None
+    return _best(model, scratch, lives, sharing)
+
+
+def _best(model: FileModel, scratch: Scratch, lives: Lifetimes, sharing: ByteSharing) -> dict[Key, int]:
     wanted = wanted_buffers(model, scratch)
     online = must_stay_online(model)
     candidates = [dict(predict(model, scratch, own=True).offsets)]
-    lives = lifetimes(model)
-    sharing = byte_sharing(model, target, lives)
     tried: list[object] = []
     for pads in _choices(sharing.pads):
         groups = _LaidTensors(model, lives, sharing, online)
@@ -52,6 +64,40 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     # Behind a head that ends between multiples of the alignment, TFLM's tail is a few bytes larger than elsewhere.
     best = min(range(len(named)), key=lambda number: (round_up(heads[number]), heads[number] % ALIGNMENT != 0))
     return named[best]
+
+
+def _least(wanted: Sequence[BufferRequest], lives: Lifetimes, sharing: ByteSharing) -> int:
+    """Return bytes that no plan goes below: at each time, of tensors that may share bytes, the largest counts."""
+    parents: dict[Key, Key] = {}
+
+    def together(key: Key) -> Key:
+        while key in parents:
+            key = parents[key]
+        return key
+
+    overlays = [overlay.join for overlay in sharing.overlays]
+    for join in (*sharing.loops, *overlays, *sharing.views, *sharing.in_place, *sharing.pads):
+        one, other = together(join.first), together(join.second)
+        if one != other:
+            parents[other] = one
+    events: dict[int, list[tuple[Key, int, bool]]] = {}
+    for number, request in enumerate(wanted):
+        key = (request.subgraph, request.tensor) if request.tensor >= 0 else (-1, number)
+        # What begins inside another tensor may share its last bytes, which TFLM adds, with what follows.
+        size = request.size - (ALIGNMENT - 1 if key in sharing.inner else 0)
+        for first, last in _spans(request, lives) if request.last >= 0 else ():
+            events.setdefault(first, []).append((together(key), size, True))
+            events.setdefault(last + 1, []).append((together(key), size, False))
+    live: dict[Key, list[int]] = {}
+    total = most = 0
+    for _, changes in sorted(events.items()):
+        for key, size, begins in changes:
+            sizes = live.setdefault(key, [])
+            before = max(sizes, default=0)
+            (sizes.append if begins else sizes.remove)(size)
+            total += max(sizes, default=0) - before
+        most = max(most, total)
+    return most
 
 
 def _choices(pads: Sequence[Join]) -> Iterator[tuple[Join, ...]]:

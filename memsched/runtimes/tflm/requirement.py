@@ -11,7 +11,7 @@ from memsched.runtimes.tflm.persistent import estimates
 from memsched.runtimes.tflm.plan import BufferRequest, Scratch, wanted_buffers
 from memsched.targets.model import Target
 
-__all__ = ["least_head", "requirement", "room_to_plan"]
+__all__ = ["requirement", "room_to_plan"]
 
 
 def requirement(model: FileModel, scratch: Scratch, head: int, target: Target) -> Requirement:
@@ -35,11 +35,6 @@ def requirement(model: FileModel, scratch: Scratch, head: int, target: Target) -
 def room_to_plan(model: FileModel, target: Target) -> int:
     """Return the bytes that the planned part has in any case, as planning takes them for a moment."""
     return 0 if target.budget_for == "activations" else estimates(model)[target.pointer_bits].planning
-
-
-def least_head(model: FileModel, scratch: Scratch) -> int:
-    """Return bytes that no plan goes below that lays no tensor over another."""
-    return sum(_fullest(wanted_buffers(model, scratch)))
 
 
 def _fullest(wanted: Sequence[BufferRequest]) -> tuple[int, int]:

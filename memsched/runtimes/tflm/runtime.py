@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
 from memsched.graph.prices import Prices
@@ -71,10 +73,14 @@ class TensorFlowLiteMicro(TargetRules):
         arena.check_kernels(given, written)
 
     def wants_plan(self, asked: bool | None) -> bool | None:
-        """Return what was asked for; else True for a target that lets tensors share bytes, None for others."""
-        # TFLM shares bytes only where a plan tells it to.
-        shares = self.target.views or self.target.part_views or self.target.in_place
-        return asked if asked is not None else True if shares else None
+        """Return what was asked for; None for nothing."""
+        return asked
+
+    def rules(self, plan: bool | None) -> Target:
+        """Return the target; where no plan is written, without what shares bytes: TFLM's planner lays nothing so."""
+        if plan is not False:
+            return self.target
+        return structs.replace(self.target, views=(), part_views=(), in_place=(), pads_over_inputs=())
 
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return the arena with a plan in the file where one helps; None where it was said whether to write one."""
@@ -102,8 +108,7 @@ class TensorFlowLiteMicro(TargetRules):
         options: LoadOptions,
         *,
         plan: bool | None,
-        asked: bool,
         given: Module | None,
     ) -> tuple[ModelBytes, arena.TflmFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
-        return arena.finish(module, written, plans, options, self.target, plan=plan, asked=asked, given=given)
+        return arena.finish(module, written, plans, options, self.target, plan=plan, given=given)

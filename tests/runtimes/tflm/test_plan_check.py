@@ -12,9 +12,11 @@ from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.targets.load import load_target
+from memsched.targets.model import Target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
 PLAIN, REFERENCE = load_target("tflm"), load_target("tflm-reference")
+BARE = msgspec.structs.replace(PLAIN, views=(), part_views=(), in_place=(), overwrite_inputs=False)
 
 
 def planned(*offsets: int, sub: Sub, others: tuple[Sub, ...] = ()) -> bytes:
@@ -87,7 +89,38 @@ def test_sharing_that_the_target_permits(kind: str) -> None:
     data = planned(0, 0, 32, sub=chain(kind, "EXP"))
     assert check_plan(data, REFERENCE, {}) == 64
     with pytest.raises(InternalError, match="over each other"):
-        check_plan(data, PLAIN, {})
+        check_plan(data, BARE, {})
+    # What only copies may be copied onto itself, whoever wrote the kernel.
+    if kind in {"RESHAPE", "SQUEEZE"}:
+        assert check_plan(data, PLAIN, {}) == 64
+    else:
+        with pytest.raises(InternalError, match="over each other"):
+            check_plan(data, PLAIN, {})
+
+
+@pytest.mark.parametrize("distance", [0, 16])
+def test_what_any_kernel_bears_it_bears_at_one_place_only(distance: int) -> None:
+    """A RESHAPE whose copy would have to move bytes that it overwrites."""
+    data = planned(0, distance, 64, sub=chain("RESHAPE", "EXP"))
+    if distance:
+        with pytest.raises(InternalError, match="over each other"):
+            check_plan(data, PLAIN, {})
+    else:
+        assert check_plan(data, PLAIN, {}) == 96
+
+
+def update(target: Target) -> int:
+    """Return the head with a DYNAMIC_UPDATE_SLICE over what it updates."""
+    tensors = [T("x", (4, 4)), T("a", (4, 4)), T("piece", (2, 4)), T("at", (2,), "INT32", int32s(1, 0))]
+    ops = [O("EXP", [0], [1]), O("DYNAMIC_UPDATE_SLICE", [1, 2, 3], [4])]
+    sub = Sub([*tensors, T("y", (4, 4))], ops, [0, 2], [4])
+    return check_plan(planned(64, 0, 128, -1, 0, sub=sub), target, {})
+
+
+def test_an_update_is_made_in_place_by_any_kernel() -> None:
+    assert update(PLAIN) == update(REFERENCE) == 160
+    with pytest.raises(InternalError, match="over each other"):
+        update(BARE)
 
 
 def test_a_graph_input_is_overwritten_only_where_permitted() -> None:
@@ -145,8 +178,9 @@ def test_pieces_lie_in_their_concatenation_exactly() -> None:
         check_plan(planned(128, 0, 64, 0, sub=concatenation(axis=1)), REFERENCE, {})
     with pytest.raises(InternalError, match="over each other"):
         check_plan(planned(128, 0, 64, 0, sub=concatenation(fusedActivationFunction=1)), REFERENCE, {})
+    assert check_plan(planned(128, 0, 64, 0, sub=concatenation()), PLAIN, {}) == 192
     with pytest.raises(InternalError, match="over each other"):
-        check_plan(planned(128, 0, 64, 0, sub=concatenation()), PLAIN, {})
+        check_plan(planned(128, 0, 64, 0, sub=concatenation()), BARE, {})
     # A piece of 36 bytes ends where the next begins, at one of its elements.
     assert check_plan(planned(80, 0, 36, 0, sub=concatenation(shape=(3, 3))), REFERENCE, {}) == 128
     with pytest.raises(InternalError, match="at 38, no multiple of 4"):
