@@ -19,7 +19,7 @@ from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import InPlaceRule, Target
 
-__all__ = ["ByteSharing", "Join", "byte_sharing"]
+__all__ = ["ByteSharing", "Join", "byte_sharing", "carried"]
 
 _ALWAYS = (-1, 1 << 62)
 _MOST_COMPARED = 1 << 26
@@ -143,13 +143,9 @@ class _Finder:
 
     def _carry(self, index: int, number: int, operator: FileOperator, position: int) -> None:
         """Lay what WHILE copies at a position together: all of it, or as much as is one value at a time."""
-        condition, body = operator.bodies
-        graphs = self._model.subgraphs
         begin = self._lives.times[index, number][0]
         visits = self._lives.visits[index, number][0]
-        result = (index, operator.outputs[position])
-        given, tested = (index, operator.inputs[position]), (condition, graphs[condition].inputs[position])
-        used, made = (body, graphs[body].inputs[position]), (body, graphs[body].outputs[position])
+        result, given, tested, used, made = carried(self._model, index, operator, position)
         if not self._planned(result):
             return
         kept = used == made
@@ -334,7 +330,7 @@ class _Finder:
         distance = next((one for one in distances if one % ALIGNMENT == 0 and access.permits(one)), None)
         if distance is None:
             return
-        members = [self._carried(index, operator, position) for position in (read, written)]
+        members = [carried(self._model, index, operator, position) for position in (read, written)]
         joins = tuple(join for keys in members for join in self.found.loops if join.first == keys[0])
         if any(len([join for join in joins if join.first == keys[0]]) != len(set(keys[1:])) for keys in members):
             return
@@ -343,16 +339,17 @@ class _Finder:
         join = Join(members[0][0], members[1][0], distance)
         self.found.overlays.append(Overlay(joins, join, pairs, during))
 
-    def _carried(self, index: int, operator: FileOperator, position: int) -> tuple[Key, ...]:
-        """Return all that WHILE copies at a position, its own output first."""
-        condition, body = (self._model.subgraphs[one] for one in operator.bodies)
-        return (
-            (index, operator.outputs[position]),
-            (index, operator.inputs[position]),
-            (operator.bodies[0], condition.inputs[position]),
-            (operator.bodies[1], body.inputs[position]),
-            (operator.bodies[1], body.outputs[position]),
-        )
+
+def carried(model: FileModel, index: int, operator: FileOperator, position: int) -> tuple[Key, ...]:
+    """Return all that a WHILE in subgraph ``index`` copies at a position, its own output first."""
+    condition, body = (model.subgraphs[one] for one in operator.bodies)
+    return (
+        (index, operator.outputs[position]),
+        (index, operator.inputs[position]),
+        (operator.bodies[0], condition.inputs[position]),
+        (operator.bodies[1], body.inputs[position]),
+        (operator.bodies[1], body.outputs[position]),
+    )
 
 
 def _by_size(access: LoopAccess) -> Iterator[int]:

@@ -16,7 +16,7 @@ from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.model import Graph
 from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import LoweredGraph
-from memsched.runtimes.tflm.joins import ByteSharing, byte_sharing
+from memsched.runtimes.tflm.joins import ByteSharing, byte_sharing, carried
 from memsched.runtimes.tflm.lifetimes import Key, lifetimes
 from memsched.runtimes.tflm.plan import tensor_bytes
 from memsched.targets.model import Target
@@ -80,7 +80,7 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
     index, number = key
     operator = model.subgraphs[index].operators[number]
     joined = {join.second for join in sharing.loops} | {join.first for join in sharing.loops}
-    if not all(one in joined for position in (1, 2) for one in _carried(model, index, operator, position)):
+    if not all(one in joined for position in (1, 2) for one in carried(model, index, operator, position)):
         return
     padded, output = (index, operator.inputs[2]), (index, operator.outputs[1])
     size, made = _size(model, padded), _size(model, output)
@@ -93,7 +93,7 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
     savings.workspaces[index, pad] += max(0, size - (_size(model, source) if over else 0))
     savings.workspaces[key] += max(0, size - made) if laid else size
     for position in (1, 2):
-        savings.free.update(one for one in _carried(model, index, operator, position) if one != output)
+        savings.free.update(one for one in carried(model, index, operator, position) if one != output)
     savings.free.update(_between(model, index, operator))
 
 
@@ -106,18 +106,6 @@ def _between(model: FileModel, index: int, operator: FileOperator) -> Iterator[K
         if maker is None or model.subgraphs[index].operators[maker].bodies:
             return
         tensor = model.subgraphs[index].operators[maker].inputs[0]
-
-
-def _carried(model: FileModel, index: int, operator: FileOperator, position: int) -> tuple[Key, ...]:
-    condition, body = operator.bodies
-    graphs = model.subgraphs
-    return (
-        (index, operator.outputs[position]),
-        (index, operator.inputs[position]),
-        (condition, graphs[condition].inputs[position]),
-        (body, graphs[body].inputs[position]),
-        (body, graphs[body].outputs[position]),
-    )
 
 
 def _size(model: FileModel, key: Key) -> int:
