@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
@@ -37,36 +39,56 @@ def command(**options: Any) -> int:
     The file names each buffer's id, lower, upper and size; its lifetime is [lower, upper). It may state alignments,
     gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
     """
-    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
     from memsched.commands.allocate import allocate_buffers, save_allocation
-    from memsched.search.memory_limit import memory_limited
 
     check_limits(click.get_current_context())
-    output, report, print_report = _outputs(options)
-    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
-    progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-
-    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
+    display, files = taken(Display, options), _outputs(taken(_Files, options))
+    progress = display.progress()
+    with search_end(options["memory_limit"]) as end, progress:
         result = allocate_buffers(
             options["buffers"],
             **taken(AllocateOptions, options).keywords(),
-            output=output,
+            output=files.output,
             on_progress=progress.tell,
-            stop=lambda: interrupt.stop() | memory.stop(),
+            stop=end.stop,
         )
-        interrupt.search_ended()
-        memory.search_ended()
-        written = result.csv is not None and output != _STANDARD
-        save_allocation(result, path=output if written else None, report_path=report, force=options["force"])
-    _print(result, options, output=output, report=report, print_report=print_report)
-    limited = memory.said(interrupt.requested)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    return _exit_code(result, options["quiet"], interrupted=result.interrupted and limited is None)
+        end.passed()
+        written = result.csv is not None and files.output != _STANDARD
+        path = files.output if written else None
+        save_allocation(result, path=path, report_path=files.report, force=options["force"])
+    _print(result, display, files)
+    limited = end.by_memory(display)
+    return _exit_code(result, display.quiet, interrupted=result.interrupted and not limited)
 
 
-def _outputs(options: dict[str, Any]) -> tuple[str, str | None, bool]:
-    """Return where addresses and report go, and whether the report goes to standard output.
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The options that say where everything comes from and goes."""
+
+    buffers: str
+    output: str | None
+    report: str | None
+    as_json: bool
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Where everything goes.
+
+    Attributes:
+        output: A path, or "-".
+        report: A path; None for no file.
+        print_report: The report goes to standard output.
+    """
+
+    output: str
+    report: str | None
+    print_report: bool
+
+
+def _outputs(files: _Files) -> _Outputs:
+    """Return where addresses and report go.
 
     Raises:
         UsageError: Both would go to standard output, or into one file.
@@ -74,41 +96,38 @@ def _outputs(options: dict[str, Any]) -> tuple[str, str | None, bool]:
     """
     from memsched.formats.staging import check_writable, is_regular, same_file
 
-    source, output, report = (options[name] for name in ("buffers", "output", "report"))
+    source, output, report = files.buffers, files.output, files.report
     if output is None:
         if source == _STANDARD:
             raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
         path = Path(source)
         output = str(path.with_name(f"{path.stem}_memsched.csv")) if path.name else str(path / "_memsched.csv")
-    print_report = options["as_json"] or report == _STANDARD
+    print_report = files.as_json or report == _STANDARD
     report = None if report == _STANDARD else report
     if print_report and output == _STANDARD:
         raise UsageError("addresses and report cannot both go to standard output: name a file with -o or --report")
     streams = {_STANDARD}
     if output != _STANDARD:
-        if source not in streams and not options["force"] and same_file(source, output):
+        if source not in streams and not files.force and same_file(source, output):
             raise OutputError(f"'{output}' is the input: give another name with -o, or --force to overwrite it")
         check_writable(output)
     if report is not None:
         if is_regular(report) and any(same_file(report, other) for other in (source, output) if other not in streams):
             raise UsageError(f"the report would overwrite '{report}': name another file")
         check_writable(report)
-    return output, report, print_report
+    return _Outputs(output, report, print_report)
 
 
-def _print(
-    result: AllocateResult, options: dict[str, Any], *, output: str, report: str | None, print_report: bool
-) -> None:
-    from memsched.cli.terminal import make_console, write_standard_output
+def _print(result: AllocateResult, display: Display, files: _Outputs) -> None:
+    from memsched.cli.terminal import write_standard_output
     from memsched.report.allocation import print_allocation
 
-    if print_report:
+    if files.print_report:
         write_standard_output(result.report.to_json().encode())
-    elif output == _STANDARD and result.csv is not None:
+    elif files.output == _STANDARD and result.csv is not None:
         write_standard_output(result.csv.encode())
-    taken = print_report or output == _STANDARD
-    console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
-    print_allocation(console, result.report.values, report_path=report, verbose=options["verbose"] > 0)
+    console = display.console(stderr=files.print_report or files.output == _STANDARD)
+    print_allocation(console, result.report.values, report_path=files.report, verbose=display.detailed)
 
 
 def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int:

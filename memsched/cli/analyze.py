@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
 from memsched.commands.options import AnalyzeOptions
 from memsched.errors import UsageError
@@ -49,7 +51,9 @@ def command(**options: Any) -> int:
     header, html = options["header"], options["html"]
     check_outputs(options["model"], None, path, force=False, header_path=header, html_path=html)
     extension = _check_plot(options["plot"], (options["model"], path, header, html))
-    result, limited = _analyze(options)
+    display = taken(Display, options)
+    read = print_report or path is not None or html is not None or not display.quiet
+    result, limited = _analyze(options["model"], taken(AnalyzeOptions, options), display, read=read)
     pictures = {}
     if extension is not None:
         from memsched.report.frontier import draw
@@ -58,12 +62,10 @@ def command(**options: Any) -> int:
     result.report.save(path, header, html, pictures)
     if print_report:
         write_standard_output(result.report.to_json().encode())
-    _print(result, options, path, stderr=print_report)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    if result.report.values.result.interrupted and limited is None:
+    _print(result, display, path, html, stderr=print_report)
+    if not limited() and result.report.values.result.interrupted:
         return _INTERRUPTED
-    return _exit_code(result.report.values, options["quiet"])
+    return _exit_code(result.report.values, display.quiet)
 
 
 def _exit_code(report: OptimizeReport, quiet: bool) -> int:
@@ -94,42 +96,36 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
     return extension
 
 
-def _analyze(options: dict[str, Any]) -> tuple[AnalyzeResult, str | None]:
-    """Return the analysis, and what to say where the memory limit ended its search."""
-    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+def _analyze(
+    model: str, asked: AnalyzeOptions, display: Display, *, read: bool
+) -> tuple[AnalyzeResult, Callable[[], bool]]:
+    """Return the analysis, and what says whether the memory limit ended its search.
+
+    Args:
+        read: Anybody is told more than the exit code.
+    """
     from memsched.commands.optimize.optimize import analyze
-    from memsched.search.memory_limit import memory_limited
 
-    frontier = options["frontier"]
-    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
-    enabled = frontier and not options["quiet"]
-    progress = ProgressDisplay(errors, enabled=enabled, every=options["verbose"] > 0)
-    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
+    progress = display.progress(enabled=asked.frontier)
+    with search_end(asked.memory_limit) as end, progress:
         result = analyze(
-            options["model"],
-            **taken(AnalyzeOptions, options).keywords(),
-            words=click.get_current_context().obj.words if _is_read(options) else None,
-            on_progress=progress.tell if frontier else None,
-            stop=(lambda: interrupt.stop() | memory.stop()) if frontier else None,
+            model,
+            **asked.keywords(),
+            words=click.get_current_context().obj.words if read else None,
+            on_progress=progress.tell if asked.frontier else None,
+            stop=end.stop if asked.frontier else None,
         )
-        interrupt.search_ended()
-    return result, memory.said(interrupt.requested)
+        end.passed()
+    return result, lambda: end.by_memory(display)
 
 
-def _is_read(options: dict[str, Any]) -> bool:
-    """Whether anybody is told more than the exit code."""
-    return not options["quiet"] or any(options[name] for name in ("as_json", "report", "html"))
-
-
-def _print(result: AnalyzeResult, options: dict[str, Any], path: str | None, *, stderr: bool) -> None:
-    from memsched.cli.terminal import make_console
+def _print(result: AnalyzeResult, display: Display, path: str | None, html: str | None, *, stderr: bool) -> None:
     from memsched.report.console import print_frontier, print_operators, print_summary
     from memsched.report.firmware import print_firmware
     from memsched.report.suggestions import print_suggestion
 
-    console = make_console(stderr=stderr, no_color=options["no_color"], quiet=options["quiet"])
-    verbose = options["verbose"] > 0
-    print_summary(console, result.report.values, report_path=path, html_path=options["html"], verbose=verbose)
+    console, verbose = display.console(stderr=stderr), display.detailed
+    print_summary(console, result.report.values, report_path=path, html_path=html, verbose=verbose)
     print_operators(console, result.report.values, None if verbose else _OPERATORS_SHOWN)
     print_firmware(console, result.report.values, verbose=verbose)
     if result.report.values.frontier is not None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display
 from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
 from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
@@ -60,79 +63,89 @@ def command(**options: Any) -> int:
         raise UsageError("--workers is for this machine: with --dask the cluster decides")
     if not options["paths"] and not options["lists"]:
         raise UsageError("name a folder, a model or @FILE")
-    models = find_models(_paths(options), leave_out=options["output"])
-    return _batch(models, options)
+    models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
+    wanted = taken(BatchOptions, options)
+    _check(wanted, context, cluster=options["dask"] is not None)
+    return _batch(models, wanted, taken(_Run, options), taken(Display, options))
 
 
-def _paths(options: dict[str, Any]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The options that say how models are run, and where all that comes out goes."""
+
+    output: str
+    workers: int
+    dask: str | None
+    retries: int
+
+
+def _paths(given: Sequence[str], lists: Sequence[str]) -> list[str]:
     from memsched.commands.batch.inputs import read_list
 
     paths: list[str] = []
-    for path in options["paths"]:
+    for path in given:
         paths.extend(read_list(path.removeprefix(_LIST)) if path.startswith(_LIST) else (path,))
-    for path in options["lists"]:
+    for path in lists:
         paths.extend(read_list(path))
     return paths
 
 
-def _batch_options(options: dict[str, Any]) -> BatchOptions:
+def _check(wanted: BatchOptions, context: click.Context, *, cluster: bool) -> None:
+    """Refuse what no model can be run with."""
     from memsched.search.limits import Limits
     from memsched.search.memory_limit import check_memory_limit
 
-    check_limits(click.get_current_context())
-    Limits(options["time_limit"], options["seed"], effort=options["effort"])
-    if options["dask"] is None:
-        check_memory_limit(options["memory_limit"])
-    if options["target"] is not None:
+    check_limits(context)
+    Limits(wanted.time_limit, wanted.seed, effort=wanted.effort)
+    if not cluster:
+        check_memory_limit(wanted.memory_limit)
+    if wanted.target is not None:
         from memsched.targets.load import load_target
 
-        load_target(options["target"])
-    return taken(BatchOptions, options)
+        load_target(wanted.target)
 
 
-def _batch(models: tuple[BatchModel, ...], options: dict[str, Any]) -> int:
+def _batch(models: tuple[BatchModel, ...], wanted: BatchOptions, run: _Run, display: Display) -> int:
     from memsched.cli.batch_table import BatchDisplay
-    from memsched.cli.terminal import interruptible, make_console
+    from memsched.cli.terminal import interruptible
     from memsched.commands.batch.process import Processes
     from memsched.commands.batch.run import JobRunner, run_batch
 
-    wanted = _batch_options(options)
-    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
     with contextlib.ExitStack() as stack:
         runner: JobRunner = Processes()
-        parallel = options["workers"]
-        if options["dask"] is not None:
+        parallel = run.workers
+        if run.dask is not None:
             from memsched.commands.batch.dask import DaskCluster
             from memsched.search.dask import connect
 
-            cluster = DaskCluster(stack.enter_context(connect(options["dask"])))
+            cluster = DaskCluster(stack.enter_context(connect(run.dask)))
             runner, parallel = cluster, cluster.parallel
         interrupt = stack.enter_context(interruptible())
-        display = stack.enter_context(BatchDisplay(errors, models))
+        table = stack.enter_context(BatchDisplay(display.console(stderr=True), models))
         result = run_batch(
             models,
             wanted,
-            options["output"],
+            run.output,
             runner,
             parallel=parallel,
-            retries=options["retries"],
-            on_event=display.tell,
+            retries=run.retries,
+            on_event=table.tell,
             stop=interrupt.stop,
         )
-    _print(result, options)
+    _print(result, display, run.output)
     return result.exit_code
 
 
-def _print(result: BatchResult, options: dict[str, Any]) -> None:
-    from memsched.cli.terminal import make_console, write_standard_output
+def _print(result: BatchResult, display: Display, folder: str) -> None:
+    from memsched.cli.terminal import write_standard_output
     from memsched.report.batch import dump_summary
     from memsched.report.batch_console import print_batch
 
-    if options["as_json"]:
+    if display.as_json:
         write_standard_output(dump_summary(result.summary).encode())
-    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
-    print_batch(console, result.summary, options["output"])
-    if options["quiet"] and result.exit_code:
+    console = display.console(stderr=display.as_json)
+    print_batch(console, result.summary, folder)
+    if display.quiet and result.exit_code:
         totals = result.summary.totals
         click.echo(
             f"memsched: {totals.failed} failed, {totals.budget_missed} missed the budget, "

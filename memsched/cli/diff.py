@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DiffOptions
 from memsched.errors import UsageError
@@ -39,18 +40,17 @@ def command(**options: Any) -> int:
         raise UsageError("only one of the two can come from standard input")
     old, new = (load_report(name) for name in names)
     found = compare_reports(old, new, names=names, **taken(DiffOptions, options).keywords())
-    _print(found, options)
+    _print(found, taken(Display, options))
     return _REGRESSION if found.values.failed else 0
 
 
-def _print(found: Report[DiffReport], options: dict[str, Any]) -> None:
-    from memsched.cli.terminal import make_console
+def _print(found: Report[DiffReport], display: Display) -> None:
     from memsched.report.diff import diff_verdict, print_diff
 
-    if options["as_json"]:
+    if display.as_json:
         click.echo(json.dumps(found.data, indent=2))
     diff = found.values
-    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
-    print_diff(console, diff, verbose=options["verbose"] > 0)
-    if options["quiet"] and diff.failed:
+    console = display.console(stderr=display.as_json)
+    print_diff(console, diff, verbose=display.detailed)
+    if display.quiet and diff.failed:
         click.echo(f"memsched: {diff_verdict(diff)[0]}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
@@ -49,62 +50,55 @@ def command(**options: Any) -> int:
 
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
-    from memsched.cli.terminal import interruptible
     from memsched.commands.distribute.distribute import distribute, run_plan, runtime_installed
     from memsched.commands.distribute.report import check_folder, save_distributed
-    from memsched.search.memory_limit import memory_limited
 
     check_limits(click.get_current_context())
-    folder = _folder(options)
+    display, folder = taken(Display, options), _folder(options["model"], options["output"])
     check_folder(folder, force=options["force"])
-    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
+    with search_end(options["memory_limit"]) as end:
         found = distribute(
             options["model"],
             **taken(DistributeOptions, options).keywords(),
-            stop=lambda: interrupt.stop() | memory.stop(),
+            stop=end.stop,
         )
-        interrupt.search_ended()
-        memory.search_ended()
+        end.passed()
         if options["run"] or (options["run"] is None and runtime_installed()):
             found = run_plan(found)
         report = save_distributed(found, folder, force=options["force"])
-    _print(found, report, options, folder)
-    limited = memory.said(interrupt.requested)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    if found.interrupted and limited is None:
-        if options["quiet"]:
+    _print(found, report, display, folder)
+    if not end.by_memory(display) and found.interrupted:
+        if display.quiet:
             click.echo("memsched: interrupted: the best plan found so far was written", err=True)
         return _INTERRUPTED
     return 0
 
 
-def _folder(options: dict[str, Any]) -> str:
+def _folder(model: str, given: str | None) -> str:
     """Return where plan and models go.
 
     Raises:
         UsageError: Nothing gives the folder a name.
     """
-    given: str | None = options["output"]
     if given == _STANDARD:
         raise UsageError("a plan and its models cannot go to standard output: name a folder with -o")
     if given is not None:
         return given
-    if options["model"] == _STANDARD:
+    if model == _STANDARD:
         raise UsageError("standard input gives no name for the folder: name it with -o")
-    path = Path(options["model"])
+    path = Path(model)
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 
 
-def _print(found: DistributedNetwork, report: Report[DistributionReport], options: dict[str, Any], folder: str) -> None:
-    from memsched.cli.terminal import make_console, write_standard_output
+def _print(found: DistributedNetwork, report: Report[DistributionReport], display: Display, folder: str) -> None:
+    from memsched.cli.terminal import write_standard_output
     from memsched.commands.distribute.distribute import runtime_installed
     from memsched.report.distribution import print_distribution
 
-    if options["as_json"]:
+    if display.as_json:
         write_standard_output(report.to_json().encode())
-    console = make_console(stderr=options["as_json"], no_color=options["no_color"], quiet=options["quiet"])
-    print_distribution(console, report.values, folder=folder, verbose=options["verbose"] > 0)
+    console = display.console(stderr=display.as_json)
+    print_distribution(console, report.values, folder=folder, verbose=display.detailed)
     asked = click.get_current_context().get_parameter_source("run") is not ParameterSource.DEFAULT
     if found.executed is None and not asked and not runtime_installed():
         console.print("note: not run: onnxruntime is not installed", style="dim")

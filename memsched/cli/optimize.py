@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display, search_end
 from memsched.cli.options import (
     check_extra_work,
     check_limits,
@@ -22,12 +23,27 @@ from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.results import OptimizeResult
+    from memsched.search.progress import Progress
 
 __all__ = ["command"]
 
 _STANDARD = "-"
 _BUDGET_NOT_MET = 3
 _INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The options that say where everything comes from and goes."""
+
+    model: str
+    output: str | None
+    report: str | None
+    header: str | None
+    c_array: str | None
+    html: str | None
+    as_json: bool
+    force: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +55,14 @@ class _Outputs:
         report: A path; None for no file.
         report_asked: The user named the report's file.
         print_report: The report goes to standard output.
+        files: What was asked for.
     """
 
     model: str
     report: str | None
     report_asked: bool
     print_report: bool
+    files: _Files
 
 
 @click.command("optimize", short_help="Reorder a model's operators, cut layers, recompute.")
@@ -78,21 +96,22 @@ def command(**options: Any) -> int:
     context = click.get_current_context()
     check_extra_work(context)
     check_limits(context)
-    outputs = _outputs(options)
-    return _optimize(options, outputs, context.obj.words)
+    outputs = _outputs(taken(_Files, options))
+    display, asked = taken(Display, options), taken(OptimizeOptions, options)
+    return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)
 
 
-def _outputs(options: dict[str, Any]) -> _Outputs:
+def _outputs(files: _Files) -> _Outputs:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
     from memsched.commands.results import check_outputs
     from memsched.formats.staging import is_regular
 
-    source, output, report, as_json = (options[name] for name in ("model", "output", "report", "as_json"))
+    source, output, report = files.model, files.output, files.report
     if output is None:
         if source == _STANDARD:
             raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
         output = str(_beside(Path(source), Path(source).suffix))
-    print_report = as_json or report == _STANDARD
+    print_report = files.as_json or report == _STANDARD
     if print_report and output == _STANDARD:
         raise UsageError("model and report cannot both go to standard output: name a file with -o or --report")
     asked = report is not None and report != _STANDARD
@@ -104,12 +123,12 @@ def _outputs(options: dict[str, Any]) -> _Outputs:
         source,
         None if output == _STANDARD else output,
         report,
-        force=options["force"],
-        header_path=options["header"],
-        array_path=options["c_array"],
-        html_path=options["html"],
+        force=files.force,
+        header_path=files.header,
+        array_path=files.c_array,
+        html_path=files.html,
     )
-    return _Outputs(output, report, asked, print_report)
+    return _Outputs(output, report, asked, print_report, files)
 
 
 def _beside(source: Path, suffix: str) -> Path:
@@ -117,54 +136,48 @@ def _beside(source: Path, suffix: str) -> Path:
     return source.with_name(f"{name}_memsched{suffix}") if name else source / f"_memsched{suffix}"
 
 
-def _optimize(options: dict[str, Any], outputs: _Outputs, words: tuple[str, ...]) -> int:
-    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console
+def _optimize(
+    model: str, asked: OptimizeOptions, dask: str | None, display: Display, outputs: _Outputs, words: tuple[str, ...]
+) -> int:
     from memsched.commands.optimize.optimize import optimize
     from memsched.commands.results import OutputsDifferError, save_outputs
     from memsched.search.dask import executor_at
-    from memsched.search.memory_limit import memory_limited
 
-    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
-    progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-    memory_limit = memory_limited(options["memory_limit"])
-    with executor_at(options["dask"]) as executor, interruptible() as interrupt, memory_limit as memory, progress:
+    progress = display.progress()
+    with executor_at(dask) as executor, search_end(asked.memory_limit) as end, progress:
 
-        def tell(news: Any) -> None:
+        def tell(news: Progress) -> None:
             if news.stage == "verification":
-                interrupt.search_ended()
-                memory.search_ended()
+                end.passed()
             progress.tell(news)
 
         try:
             result = optimize(
-                options["model"],
-                **taken(OptimizeOptions, options).keywords(),
+                model,
+                **asked.keywords(),
                 executor=executor,
                 output=outputs.model,
                 words=words,
                 on_progress=tell,
-                stop=lambda: interrupt.stop() | memory.stop(),
+                stop=end.stop,
             )
         except OutputsDifferError as error:
             if outputs.report_asked and outputs.report is not None:
                 error.report.save(outputs.report)
             raise
-        interrupt.search_ended()
-        memory.search_ended()
+        end.passed()
         save_outputs(
             result,
             model_path=None if outputs.model == _STANDARD else outputs.model,
             report_path=outputs.report,
-            header_path=options["header"],
-            array_path=options["c_array"],
-            html_path=options["html"],
-            force=options["force"],
+            header_path=outputs.files.header,
+            array_path=outputs.files.c_array,
+            html_path=outputs.files.html,
+            force=outputs.files.force,
         )
-    _print(result, options, outputs)
-    limited = memory.said(interrupt.requested)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    return _exit_code(result, options["quiet"], interrupted=result.interrupted and limited is None)
+    _print(result, display, outputs)
+    limited = end.by_memory(display)
+    return _exit_code(result, display.quiet, interrupted=result.interrupted and not limited)
 
 
 def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int:
@@ -187,25 +200,19 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
     return code
 
 
-def _print(result: OptimizeResult, options: dict[str, Any], outputs: _Outputs) -> None:
-    from memsched.cli.terminal import make_console, write_standard_output
+def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
+    from memsched.cli.terminal import write_standard_output
     from memsched.report.console import print_summary
     from memsched.report.firmware import print_firmware
     from memsched.report.suggestions import print_suggestion
 
-    taken = outputs.print_report or outputs.model == _STANDARD
     if outputs.model == _STANDARD:
         write_standard_output(result.model)
     elif outputs.print_report:
         write_standard_output(result.report.to_json().encode())
-    console = make_console(stderr=taken, no_color=options["no_color"], quiet=options["quiet"])
-    print_summary(
-        console,
-        result.report.values,
-        report_path=outputs.report,
-        html_path=options["html"],
-        verbose=options["verbose"] > 0,
-    )
-    if options["verbose"] > 0:
-        print_firmware(console, result.report.values, verbose=True)
-    print_suggestion(console, result.report.values)
+    console = display.console(stderr=outputs.print_report or outputs.model == _STANDARD)
+    report, detailed = result.report.values, display.detailed
+    print_summary(console, report, report_path=outputs.report, html_path=outputs.files.html, verbose=detailed)
+    if detailed:
+        print_firmware(console, report, verbose=True)
+    print_suggestion(console, report)

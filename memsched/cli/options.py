@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_extra_work",
     "check_frontier",
+    "check_home",
     "check_limits",
     "header_option",
     "html_option",
@@ -178,6 +180,21 @@ def check_limits(context: click.Context) -> None:
     given = context.get_parameter_source("time_limit") != ParameterSource.DEFAULT
     if context.params["effort"] is not None and given:
         raise UsageError("--time-limit and --effort both limit the search: give one of them")
+
+
+def check_home(source: str, folder: str | None, files: str) -> None:
+    """Refuse a folder for several files that is none, or that nothing gives a name.
+
+    Args:
+        files: What goes there, in words.
+
+    Raises:
+        UsageError: It is so.
+    """
+    if source == "-" and folder is None:
+        raise UsageError(f"standard input gives no folder for the {files}: name one with -o")
+    if folder is not None and not Path(folder).is_dir():
+        raise UsageError(f"-o '{folder}' is no folder: create it first")
 
 
 def check_frontier(ctx: click.Context) -> tuple[str, ...]:

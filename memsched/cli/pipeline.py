@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
+from memsched.cli.display import Display, search_end
+from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.pipeline.report import FileNames
@@ -43,49 +44,55 @@ def command(**options: Any) -> int:
 
     The default target is the Coral Edge TPU; another accelerator is a TOML file with a [pipeline] table.
     """
-    from memsched.cli.terminal import interruptible, make_console, write_standard_output
+    from memsched.cli.terminal import write_standard_output
     from memsched.commands.pipeline.pipeline import pipeline
     from memsched.commands.pipeline.report import report_of, save_pipeline
     from memsched.report.pipeline import print_pipeline
-    from memsched.search.memory_limit import memory_limited
 
     check_extra_work(click.get_current_context())
     check_limits(click.get_current_context())
-    names = _names(options)
-    print_report = options["as_json"] or options["report"] == _STANDARD
-    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory:
+    names = _names(taken(_Files, options))
+    display = taken(Display, options)
+    print_report = display.as_json or options["report"] == _STANDARD
+    with search_end(options["memory_limit"]) as end:
         staged = pipeline(
             options["model"],
             **taken(PipelineOptions, options).keywords(),
-            stop=lambda: interrupt.stop() | memory.stop(),
+            stop=end.stop,
         )
-        interrupt.search_ended()
-        memory.search_ended()
+        end.passed()
         if options["model"] == _STANDARD:
             # Only now it is known which format a stream holds.
-            names = _names({**options, "model": f"model.{staged.module.format}"})
+            names = _names(taken(_Files, {**options, "model": f"model.{staged.module.format}"}))
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
     if print_report:
         write_standard_output(report.to_json().encode())
-    console = make_console(stderr=print_report, no_color=options["no_color"], quiet=options["quiet"])
-    print_pipeline(console, report.values, report_path=names.report, verbose=options["verbose"] > 0)
-    limited = memory.said(interrupt.requested)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    return _INTERRUPTED if staged.interrupted and limited is None else 0
+    console = display.console(stderr=print_report)
+    print_pipeline(console, report.values, report_path=names.report, verbose=display.detailed)
+    limited = end.by_memory(display)
+    return _INTERRUPTED if staged.interrupted and not limited else 0
 
 
-def _names(options: dict[str, Any]) -> FileNames:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The options that say where everything comes from and goes."""
+
+    model: str
+    output: str | None
+    report: str | None
+    stages: int
+    annotate: bool
+
+
+def _names(files: _Files) -> FileNames:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
-    from memsched.commands.pipeline.report import check_names, file_names
+    from memsched.commands.pipeline.report import file_names
+    from memsched.formats.staging import check_new_files
 
-    source, folder = options["model"], options["output"]
-    if source == _STANDARD and folder is None:
-        raise UsageError("standard input gives no folder for the segments: name one with -o")
-    if folder is not None and not Path(folder).is_dir():
-        raise UsageError(f"-o '{folder}' is no folder: create it first")
+    source, folder = files.model, files.output
+    check_home(source, folder, "segments")
     onnx = Path(source).suffix != ".tflite"
-    names = file_names(source, folder, options["stages"], options["report"], annotated=onnx and options["annotate"])
-    check_names(names, source)
+    names = file_names(source, folder, files.stages, files.report, annotated=onnx and files.annotate)
+    check_new_files(names.all(), source)
     return names

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
+from memsched.cli.display import Display, search_end
+from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import RelayOptions
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.relay.report import RelayNames
@@ -38,58 +37,50 @@ def command(**options: Any) -> int:
 
     A model that keeps a state from one inference to the next cannot be cut.
     """
-    from memsched.cli.terminal import ProgressDisplay, interruptible, make_console, write_standard_output
+    from memsched.cli.terminal import write_standard_output
     from memsched.commands.relay.relay import relay
     from memsched.commands.relay.report import relay_report, save_relay
     from memsched.report.relay import print_relay
-    from memsched.search.memory_limit import memory_limited
 
     context = click.get_current_context()
     check_extra_work(context)
     check_limits(context)
-    names = _names(options)
-    print_report = options["as_json"] or options["report"] == _STANDARD
-    errors = make_console(stderr=True, no_color=options["no_color"], quiet=options["quiet"])
-    progress = ProgressDisplay(errors, enabled=not options["quiet"], every=options["verbose"] > 0)
-    with interruptible() as interrupt, memory_limited(options["memory_limit"]) as memory, progress:
+    names = _names(options["model"], options["output"], options["report"])
+    display = taken(Display, options)
+    print_report = display.as_json or options["report"] == _STANDARD
+    progress = display.progress()
+    with search_end(options["memory_limit"]) as end, progress:
         model = relay(
             options["model"],
             taken(RelayOptions, options),
-            stop=lambda: interrupt.stop() | memory.stop(),
+            stop=end.stop,
             on_progress=progress.tell,
         )
-        interrupt.search_ended()
-        memory.search_ended()
+        end.passed()
         report = relay_report(model, names)
         save_relay(model, report, names)
     if print_report:
         write_standard_output(report.to_json().encode())
-    console = make_console(stderr=print_report, no_color=options["no_color"], quiet=options["quiet"])
-    print_relay(console, report.values, report_path=names.report, verbose=options["verbose"] > 0)
-    limited = memory.said(interrupt.requested)
-    if limited is not None and not options["quiet"]:
-        click.echo(f"memsched: {limited}", err=True)
-    if model.interrupted and limited is None:
+    console = display.console(stderr=print_report)
+    print_relay(console, report.values, report_path=names.report, verbose=display.detailed)
+    if not end.by_memory(display) and model.interrupted:
         return _INTERRUPTED
     budget = report.values.budget
     if budget is None or budget.met:
         return 0
-    if options["quiet"]:
+    if display.quiet:
         click.echo(
             f"memsched: the stages need {budget.required_bytes:,} B, the budget is {budget.budget_bytes:,} B", err=True
         )
     return _BUDGET_NOT_MET
 
 
-def _names(options: dict[str, Any]) -> RelayNames:
+def _names(source: str, folder: str | None, report: str | None) -> RelayNames:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
-    from memsched.commands.relay.report import check_relay_names, relay_names
+    from memsched.commands.relay.report import relay_names
+    from memsched.formats.staging import check_new_files
 
-    source, folder = options["model"], options["output"]
-    if source == _STANDARD and folder is None:
-        raise UsageError("standard input gives no folder for the stages: name one with -o")
-    if folder is not None and not Path(folder).is_dir():
-        raise UsageError(f"-o '{folder}' is no folder: create it first")
-    names = relay_names(source, folder, options["report"])
-    check_relay_names(names, source)
+    check_home(source, folder, "stages")
+    names = relay_names(source, folder, report)
+    check_new_files((*names.fixed(), *names.stages(1)), source)
     return names

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.cli.display import Display
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import VerifyOptions
 from memsched.errors import ModelError
@@ -33,21 +35,22 @@ def command(**options: Any) -> int:
     The outputs must be equal bit for bit, or within --atol + --rtol * |output of A|; otherwise the exit code is 4.
     Measured peaks are shown side by side. Where a model cannot be run, the exit code is 1.
     """
-    from memsched.cli.terminal import interruptible, make_console
+    from memsched.cli.terminal import interruptible
     from memsched.commands.optimize.optimize import verify
 
+    display = taken(Display, options)
     with interruptible():
         found = verify(options["a"], options["b"], **taken(VerifyOptions, options).keywords())
-    if options["as_json"]:
+    if display.as_json:
         click.echo(json.dumps(_values(found), indent=2))
     else:
-        _print(make_console(stderr=False, no_color=options["no_color"], quiet=options["quiet"]), found)
+        _print(display.console(stderr=False), found)
     if found.same is None:
         raise ModelError(f"not compared in {found.verification.runtime}: {found.verification.reason}")
     return 0 if found.same else _DIFFERENT
 
 
-def _values(found: ModelComparison) -> dict[str, Any]:
+def _values(found: ModelComparison) -> Mapping[str, Any]:
     error = found.verification.max_abs_error
     values = dataclasses.asdict(found.verification)
     values["max_abs_error"] = error if error is not None and error < float("inf") else None

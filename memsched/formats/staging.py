@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ __all__ = [
     "TEMPORARY_PREFIX",
     "TEMPORARY_SUFFIX",
     "StagedFiles",
+    "check_new_files",
     "check_writable",
     "describe",
     "is_regular",
@@ -70,6 +71,23 @@ def check_writable(target: str) -> None:
             raise PermissionError(errno.EACCES, "its folder is write-protected")
     except (OSError, ValueError) as error:
         raise _output_error(target, error) from None
+
+
+def check_new_files(paths: Sequence[str], source: str) -> None:
+    """Refuse files beside a model, or in a folder, that cannot be written, before any time is spent.
+
+    Args:
+        source: The model, or "-" for standard input.
+
+    Raises:
+        OutputError: A folder is missing or not writable, or a file would be the model itself or written twice.
+    """
+    for number, path in enumerate(paths):
+        if source != STANDARD_STREAM and same_file(source, path):
+            raise OutputError(f"'{path}' is the model itself: give another folder with -o, or another --report")
+        if any(same_file(path, other) for other in paths[:number]):
+            raise OutputError(f"'{path}' would be written twice: name another file with --report")
+        check_writable(path)
 
 
 @dataclass(slots=True)

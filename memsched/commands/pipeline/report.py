@@ -11,8 +11,7 @@ from memsched import __version__
 from memsched.commands.optimize.report import model_section, verification_section
 from memsched.commands.pipeline.pipeline import SegmentFile, StagedModel
 from memsched.commands.results import Report
-from memsched.errors import OutputError
-from memsched.formats.staging import STANDARD_STREAM, check_writable, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, staged_files
 from memsched.pipeline.simulate import Simulation, StageTime
 from memsched.report.values.pipeline import (
     AnnotatedSection,
@@ -27,7 +26,7 @@ from memsched.report.values.pipeline import (
     StageSeconds,
 )
 
-__all__ = ["FileNames", "check_names", "file_names", "report_of", "save_pipeline"]
+__all__ = ["FileNames", "file_names", "report_of", "save_pipeline"]
 
 _INTERRUPTED = "interrupted: the best found so far was written"
 
@@ -67,21 +66,6 @@ def file_names(source: str, folder: str | None, stages: int, report: str | None,
         f"{base}_pipeline{suffix}" if annotated else None,
         None if chosen == STANDARD_STREAM else chosen,
     )
-
-
-def check_names(names: FileNames, source: str) -> None:
-    """Refuse files that cannot be written before any time is spent.
-
-    Raises:
-        OutputError: A folder is missing or not writable, or a file would be the model itself or written twice.
-    """
-    paths = names.all()
-    for number, path in enumerate(paths):
-        if source != STANDARD_STREAM and same_file(source, path):
-            raise OutputError(f"'{path}' is the model itself: give another folder with -o, or another --report")
-        if any(same_file(path, other) for other in paths[:number]):
-            raise OutputError(f"'{path}' would be written twice: name another file with --report")
-        check_writable(path)
 
 
 def save_pipeline(staged: StagedModel, report: Report[PipelineReport], names: FileNames) -> None:

@@ -13,8 +13,7 @@ from memsched.commands.optimize.report import model_section, verification_sectio
 from memsched.commands.relay.relay import RelayModel
 from memsched.commands.relay.stages import StageFile
 from memsched.commands.results import Report
-from memsched.errors import OutputError
-from memsched.formats.staging import STANDARD_STREAM, check_writable, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, staged_files
 from memsched.report.relay_runner import runner_files, runner_name
 from memsched.report.values.optimize import BudgetSection
 from memsched.report.values.relay import (
@@ -31,7 +30,7 @@ from memsched.report.values.relay import (
 )
 from memsched.report.values.runtime import ByPointer
 
-__all__ = ["RelayNames", "check_relay_names", "relay_names", "relay_report", "save_relay"]
+__all__ = ["RelayNames", "relay_names", "relay_report", "save_relay"]
 
 _INTERRUPTED = "interrupted: the best found so far was written"
 _REWRITTEN = "layers may be rewritten: the bound is an estimate"
@@ -70,21 +69,6 @@ def relay_names(source: str, folder: str | None, report: str | None) -> RelayNam
     base = str((path.parent if folder is None else Path(folder)) / path.stem)
     chosen = f"{base}_relay.json" if report is None else report
     return RelayNames(base, f"{base}_relay.h", f"{base}_relay.cc", None if chosen == STANDARD_STREAM else chosen)
-
-
-def check_relay_names(names: RelayNames, source: str) -> None:
-    """Refuse files that cannot be written before any time is spent.
-
-    Raises:
-        OutputError: A folder is missing or not writable, or a file would be the model itself or written twice.
-    """
-    paths = (*names.fixed(), *names.stages(1))
-    for number, path in enumerate(paths):
-        if source != STANDARD_STREAM and same_file(source, path):
-            raise OutputError(f"'{path}' is the model itself: give another folder with -o, or another --report")
-        if any(same_file(path, other) for other in paths[:number]):
-            raise OutputError(f"'{path}' would be written twice: name another file with --report")
-        check_writable(path)
 
 
 def save_relay(model: RelayModel, report: Report[RelayReport], names: RelayNames) -> None:
