@@ -42,7 +42,7 @@ def command(**options: Any) -> int:
     from memsched.commands.allocate import allocate_buffers, save_allocation
 
     check_limits(click.get_current_context())
-    display, files = taken(Display, options), _outputs(taken(_Files, options))
+    display, files = taken(Display, options), _outputs(taken(_AllocateFiles, options))
     progress = display.progress()
     with search_end(options["memory_limit"]) as end, progress:
         result = allocate_buffers(
@@ -62,7 +62,7 @@ def command(**options: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _AllocateFiles:
     """The options that say where everything comes from and goes."""
 
     buffers: str
@@ -73,7 +73,7 @@ class _Files:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outputs:
+class _AllocateOutputs:
     """Where everything goes.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Outputs:
     print_report: bool
 
 
-def _outputs(files: _Files) -> _Outputs:
+def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
     """Return where addresses and report go.
 
     Raises:
@@ -115,10 +115,10 @@ def _outputs(files: _Files) -> _Outputs:
         if is_regular(report) and any(same_file(report, other) for other in (source, output) if other not in streams):
             raise UsageError(f"the report would overwrite '{report}': name another file")
         check_writable(report)
-    return _Outputs(output, report, print_report)
+    return _AllocateOutputs(output, report, print_report)
 
 
-def _print(result: AllocateResult, display: Display, files: _Outputs) -> None:
+def _print(result: AllocateResult, display: Display, files: _AllocateOutputs) -> None:
     from memsched.cli.terminal import write_standard_output
     from memsched.report.allocation import print_allocation
 

@@ -33,7 +33,7 @@ _INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _OptimizeFiles:
     """The options that say where everything comes from and goes."""
 
     model: str
@@ -62,7 +62,7 @@ class _Outputs:
     report: str | None
     report_asked: bool
     print_report: bool
-    files: _Files
+    files: _OptimizeFiles
 
 
 @click.command("optimize", short_help="Reorder a model's operators, cut layers, recompute.")
@@ -96,12 +96,12 @@ def command(**options: Any) -> int:
     context = click.get_current_context()
     check_extra_work(context)
     check_limits(context)
-    outputs = _outputs(taken(_Files, options))
+    outputs = _outputs(taken(_OptimizeFiles, options))
     display, asked = taken(Display, options), taken(OptimizeOptions, options)
     return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)
 
 
-def _outputs(files: _Files) -> _Outputs:
+def _outputs(files: _OptimizeFiles) -> _Outputs:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
     from memsched.commands.results import check_outputs
     from memsched.formats.staging import is_regular

@@ -51,7 +51,7 @@ def command(**options: Any) -> int:
 
     check_extra_work(click.get_current_context())
     check_limits(click.get_current_context())
-    names = _names(taken(_Files, options))
+    names = _names(taken(_PipelineFiles, options))
     display = taken(Display, options)
     print_report = display.as_json or options["report"] == _STANDARD
     with search_end(options["memory_limit"]) as end:
@@ -63,7 +63,7 @@ def command(**options: Any) -> int:
         end.passed()
         if options["model"] == _STANDARD:
             # Only now it is known which format a stream holds.
-            names = _names(taken(_Files, {**options, "model": f"model.{staged.module.format}"}))
+            names = _names(taken(_PipelineFiles, {**options, "model": f"model.{staged.module.format}"}))
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
     if print_report:
@@ -75,7 +75,7 @@ def command(**options: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _PipelineFiles:
     """The options that say where everything comes from and goes."""
 
     model: str
@@ -85,7 +85,7 @@ class _Files:
     annotate: bool
 
 
-def _names(files: _Files) -> FileNames:
+def _names(files: _PipelineFiles) -> FileNames:
     """Decide where everything goes and refuse what cannot work, before anything costs time."""
     from memsched.commands.pipeline.report import file_names
     from memsched.formats.staging import check_new_files

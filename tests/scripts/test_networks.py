@@ -24,8 +24,8 @@ from scripts.networks.randwire import SEEDS, random_cell, watts_strogatz
 from scripts.networks.table import lowered
 from scripts.networks.topology import load_topology
 
-REFERENCES = Path(__file__).parent / "data" / "networks"
-STORED = Path(__file__).parent.parent / "models" / "networks"
+REFERENCES = Path(__file__).parents[1] / "data" / "networks"
+STORED = Path(__file__).parents[2] / "models" / "networks"
 
 # ops, peaks in KB of 1024 bytes: file order, reverse post-order, proven optimum
 FIGURES = {
