@@ -66,11 +66,11 @@ def command(**options: Any) -> int:
     models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
     wanted = taken(BatchOptions, options)
     _check(wanted, context, cluster=options["dask"] is not None)
-    return _batch(models, wanted, taken(_Run, options), taken(Display, options))
+    return _batch(models, wanted, taken(_BatchRun, options), taken(Display, options))
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _BatchRun:
     """The options that say how models are run, and where all that comes out goes."""
 
     output: str
@@ -105,7 +105,7 @@ def _check(wanted: BatchOptions, context: click.Context, *, cluster: bool) -> No
         load_target(wanted.target)
 
 
-def _batch(models: tuple[BatchModel, ...], wanted: BatchOptions, run: _Run, display: Display) -> int:
+def _batch(models: tuple[BatchModel, ...], wanted: BatchOptions, run: _BatchRun, display: Display) -> int:
     from memsched.cli.batch_table import BatchDisplay
     from memsched.cli.terminal import interruptible
     from memsched.commands.batch.process import Processes
