@@ -337,7 +337,9 @@ class RelayOptions(_CommandOptions):
         "max_extra_macs",
         "With tile or remat in --allow: multiply-accumulates that each stage may do on top, in percent of its own.",
     )
-    time_limit: float | None = _said(OptimizeOptions, "time_limit")
+    time_limit: float | None = _said(
+        OptimizeOptions, "time_limit", "For all of it: the search leaves what running the stages will take."
+    )
     effort: float | None = _said(OptimizeOptions, "effort")
     memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
     tflm_plan: bool | None = _said(

@@ -40,6 +40,9 @@ class RelayCosts(Protocol):
         Asked again of a stage of which there is, it takes the next step.
         """
 
+    def least(self, stage: StageRange) -> int:
+        """Return what a stage that was found out needs by its sizes alone, whatever more is found out about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RelaySplit:
@@ -48,14 +51,18 @@ class RelaySplit:
     Attributes:
         stages: In order, each beginning where the one before ends.
         needed: What the largest needs of the block, bytes.
-        bound: No stages need less, by the estimates.
+        estimate: No stages need less, by the estimates and by what was found of those that were found out.
+        least: No stages need less, by the estimates and by the sizes of those that were found out.
         looked_at: Stages that were found out.
+        ended: By itself, as there was nothing left to find out.
     """
 
     stages: tuple[StageRange, ...]
     needed: int
-    bound: int
+    estimate: int
+    least: int
     looked_at: int
+    ended: bool
 
 
 def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | None, enough: int | None) -> RelaySplit:
@@ -71,10 +78,11 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
     count = len(places)
     low = np.full((count, count), _NEVER, np.int64)
     high = np.full((count, count), _NEVER, np.int64)
+    least = np.full((count, count), _NEVER, np.int64)
     open_ = np.ones((count, count), bool)
     for i in range(count):
         for j in range(i + 1, count):
-            low[i, j] = costs.estimate(places[i], places[j])
+            low[i, j] = least[i, j] = costs.estimate(places[i], places[j])
             had = costs.known(places[i], places[j])
             if had is not None:
                 low[i, j], high[i, j] = min(low[i, j], had), had
@@ -83,6 +91,7 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
     def look(i: int, j: int) -> None:
         below, above, done = costs.find_out((places[i], places[j]))
         low[i, j], high[i, j] = below, min(above, high[i, j])
+        least[i, j] = costs.least((places[i], places[j]))
         open_[i, j] = not done
         looked_at.add((i, j))
 
@@ -93,7 +102,8 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
         bound = _largest(low, most)
         wanted = max(bound, enough or 0)
         path = _fewest(low, wanted)
-        if run.over() or (best <= wanted and len(_fewest(high, wanted)) <= len(path)):
+        ended = best <= wanted and len(_fewest(high, wanted)) <= len(path)
+        if ended or run.over():
             break
         unknown = [(i, j) for i, j in path if open_[i, j] and high[i, j] > wanted]
         fresh = [pair for pair in unknown if high[pair] >= _NEVER]
@@ -104,7 +114,14 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
     stages = _fewest(high, max(best, enough or 0))
     needed = max(int(high[pair]) for pair in stages)
     found = tuple((places[i], places[j]) for i, j in stages)
-    return RelaySplit(found, needed, min(bound, needed), len(looked_at))
+    return RelaySplit(
+        stages=found,
+        needed=needed,
+        estimate=min(bound, needed),
+        least=min(_largest(least, most), needed),
+        looked_at=len(looked_at),
+        ended=ended,
+    )
 
 
 _NEVER = 1 << 62

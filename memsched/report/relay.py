@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
-from memsched.report.values.relay import RelayReport, RelayVerification
+from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
 from memsched.units import format_size
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def _table(report: RelayReport) -> Any:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     work = any(stage.extra_macs for stage in report.stages)
-    for heading in ("stage", "ops", "head", "kept", "arena", "handed over", *(["extra MACs"] if work else []), "file"):
+    headings = ("stage", "ops", "head", "kept", "arena", "handed\nover", *(["extra\nMACs"] if work else []), "file")
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for stage in report.stages:
         arena = stage.arena
@@ -75,15 +76,26 @@ def _findings(report: RelayReport) -> list[tuple[str, str | None]]:
             if budget.met
             else (f"budget {budget.budget_bytes:,} B: exceeded by {budget.exceeded_bytes:,} B", "red")
         )
-    if not result.finished and (budget is None or not budget.met):
-        bound = f"no better stages than about {result.estimated_bound_bytes:,} B"
-        lines.append((f"the search was ended: a longer --time-limit may find better; {bound}", None))
+    if budget is None or not budget.met:
+        lines.append((_proven(result), None))
     if report.runner.custom_operators:
         custom = ", ".join(report.runner.custom_operators)
         lines.append((f"the runner needs a resolver of yours, with {custom}", "yellow"))
     if report.verification is not None:
         lines += _verdict(report.verification)
     return lines
+
+
+def _proven(result: RelayResult) -> str:
+    """Return how the search ended, and of which stages it is proven that they need no less."""
+    tried = "in the model's order" if result.orders_tried == 1 else f"in the {result.orders_tried} orders tried"
+    ended = "the search ended by itself" if result.finished else "the search was ended before it was through"
+    if result.least_bytes is None:
+        about = f"by an estimate stages {tried} need about {result.estimated_bound_bytes:,} B at least"
+        return f"{ended}; nothing is proven where layers may be rewritten: {about}"
+    if result.least_bytes == result.block_bytes:
+        return f"proven: no stages {tried} need less without rewriting layers"
+    return f"{ended}; proven: no stages {tried} need less than {result.least_bytes:,} B without rewriting layers"
 
 
 def _verdict(verification: RelayVerification) -> list[tuple[str, str | None]]:

@@ -181,9 +181,19 @@ class RelayRules(Protocol):
         """Return per op of the main graph bytes that its stage keeps for it, or more."""
 
     def execute(
-        self, module: Module, whole: bytes, segments: Sequence[Segment], files: Sequence[bytes], *, seed: int
+        self,
+        module: Module,
+        whole: bytes,
+        segments: Sequence[Segment],
+        files: Sequence[bytes],
+        *,
+        seed: int,
+        seconds: float | None = None,
     ) -> RelayRun:
         """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
+
+        Args:
+            seconds: Where so many are too few for all inputs, it is done with fewer, but one at least.
 
         Raises:
             RuntimeUnavailableError: The runtime is not installed.

@@ -111,6 +111,9 @@ class Table:
     def known(self, first: int, last: int) -> int | None:
         return self.value[first, last] + 5 if (first, last) in self.asked else None
 
+    def least(self, stage: StageRange) -> int:
+        return self.value[stage] - 2
+
     def find_out(self, stage: StageRange) -> tuple[int, int, bool]:
         self.asked[stage] = self.asked.get(stage, 0) + 1
         value = self.value[stage]
@@ -127,7 +130,8 @@ def test_the_largest_stage_is_the_least_of_all_cuts_and_few_are_found_out(seed: 
     found = search(range(count), costs, Run(Limits(None)), most=most, enough=None)
     every = [stages for stages in all_stages(range(count)) if most is None or len(stages) <= most]
     best = min(max(costs.value[stage] for stage in stages) for stages in every)
-    assert (found.needed, found.bound) == (best, best)
+    assert (found.needed, found.estimate, found.ended) == (best, best, True)
+    assert found.least <= best
     assert max(costs.value[stage] for stage in found.stages) == best
     fewest = min(len(stages) for stages in every if max(costs.value[stage] for stage in stages) == best)
     assert len(found.stages) >= fewest
@@ -143,6 +147,8 @@ def test_a_budget_is_met_with_the_fewest_stages() -> None:
 def test_a_search_without_time_gives_the_whole() -> None:
     found = search(range(9), Table(1, 9), Run(Limits(0.0)), most=None, enough=None)
     assert found.stages == ((0, 8),)
+    assert not found.ended
+    assert found.least < found.needed
 
 
 def test_ops_of_one_state_and_tensors_that_cannot_be_handed_over_stay_together() -> None:

@@ -57,7 +57,13 @@ def try_points(
         return
     # Here nothing depends on the budget but the end.
     last = sorted(range(len(points)), key=lambda number: (points[number].peak, number))[:_LAST_TRIES]
-    last.sort(key=lambda number: at_most(points[number]) if at_most else points[number].peak)
+    told: dict[int, int] = {}
+    for number in last:
+        # Each takes a moment: what is not known in time comes behind what is.
+        if at_most is None or (told and over()):
+            break
+        told[number] = at_most(points[number])
+    last.sort(key=lambda number: (number not in told, told.get(number, points[number].peak)))
     least: int | None = None
     for number in last:
         if tries.known and over():

@@ -37,7 +37,22 @@ _ORDER_SHARE = 0.1
 """Of the time, for the order of the whole model."""
 
 _CUT_SHARE = 0.85
-"""Of the time, for the stages; the rest optimizes those that were chosen."""
+"""Of the time or the work, orders included, for the stages; the rest optimizes those that were chosen."""
+
+_SETTLED_SHARE = 0.95
+"""Of the time of the search, for the stages that were chosen too: what is under way then ends as soon as it can."""
+
+_MACS_PER_SECOND = 50e6
+"""That a runtime's reference kernels do on a slow machine: how long verification takes is foreseen by them."""
+
+_RUNS_TO_VERIFY = 14
+"""As much work is it to verify stages as it is to run the model so often: inputs twice, in stages, which do more."""
+
+_SECONDS_TO_END = 1.0
+"""For starting a runtime, and for writing."""
+
+_MOST_TO_VERIFY = 0.4
+"""Of the time, for verification: where that is too little for all inputs it is done with fewer."""
 
 _MOST_PLACES = 1_000
 """Where a model can be cut at more, those at which most is handed over are left out."""
@@ -51,9 +66,12 @@ class RelayModel:
         given: What the arena of the file as given must hold, bytes.
         single: The least that is known for one file.
         block: What the block must hold for all stages, by bits of a pointer.
-        bound: No stages in the orders that were tried need less, where layers are not rewritten; else an estimate.
+        least: No stages in the orders that were tried need less, whatever happens within a stage; None where layers
+            may be rewritten.
+        estimate: About what stages need in the orders that were tried at least, with what is permitted.
+        orders: So many were tried.
         looked_at: Stages that were found out.
-        finished: The search ended by itself.
+        finished: The search ended by itself in every order.
     """
 
     module: Module
@@ -67,7 +85,9 @@ class RelayModel:
     single: int
     block: dict[int, int]
     budget: int | None
-    bound: int
+    least: int | None
+    estimate: int
+    orders: int
     looked_at: int
     finished: bool
     verification: RelayRun | None
@@ -83,10 +103,28 @@ class RelayModel:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What was found in one order."""
+    """What was found in one order.
+
+    Attributes:
+        least: What stages need at the least where layers are not rewritten.
+    """
 
     costs: RelayStageCosts
     split: RelaySplit
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """What was found in all orders that were tried.
+
+    Attributes:
+        finished: All of them were, and each search ended by itself.
+    """
+
+    tried: tuple[_Candidate, ...]
+    best: _Candidate
+    finished: bool
 
 
 def relay(
@@ -97,6 +135,8 @@ def relay(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RelayModel:
     """Cut a model into files that run one after the other in one block of memory, and run them against the whole.
+
+    A limit of time is for all of that: the search leaves what verification is foreseen to take.
 
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
@@ -120,8 +160,10 @@ def relay(
     prepared = prepare(module, target, in_place="inplace" in options.allow)
     given = rules.needs(data).total(rules.bits)
     budget = asked.of(given) if isinstance(asked, Percentage) else asked
-    best = _best(module, prepared, rules, options, run, budget)
-    files, layout = _optimized(best, run, budget)
+    searching = run.until(1 - _share_to_end(module, options))
+    found = _search(module, prepared, rules, options, searching, budget)
+    best = found.best
+    files, layout = _optimized(best, searching, budget)
     check_segments(module, [one.segment for one in files])
     single = min(given, best.costs.needed((0, len(best.costs.cuts.order))))
     places = [
@@ -135,7 +177,7 @@ def relay(
     notes: tuple[str, ...] = ("verification was not asked for",)
     interrupted = run.stop()
     if options.verify:
-        verification, notes = _verified(module, data, files, rules, options)
+        verification, notes = _verified(module, data, files, rules, options, run)
     return RelayModel(
         module=module,
         target=target,
@@ -148,9 +190,11 @@ def relay(
         single=single,
         block=block,
         budget=budget,
-        bound=min(best.split.bound, block[rules.bits]),
-        looked_at=best.split.looked_at,
-        finished=best.split.bound >= best.split.needed,
+        least=None if _rewriting(options) else min(*(one.least for one in found.tried), block[rules.bits]),
+        estimate=min(*(one.split.estimate for one in found.tried), block[rules.bits]),
+        orders=len(found.tried),
+        looked_at=sum(one.split.looked_at for one in found.tried),
+        finished=found.finished,
         verification=verification,
         notes=notes,
         interrupted=interrupted,
@@ -158,28 +202,52 @@ def relay(
     )
 
 
-def _best(
+def _rewriting(options: RelayOptions) -> bool:
+    return bool({"tile", "remat"} & set(options.allow))
+
+
+def _share_to_end(module: Module, options: RelayOptions) -> float:
+    """Return the share of the time that is left for verification and for writing."""
+    if options.time_limit is None or options.effort is not None:
+        return 0.0
+    runs = _RUNS_TO_VERIFY if options.verify else 0
+    seconds = _SECONDS_TO_END + runs * sum(op.macs for op in module.graphs[0].ops) / _MACS_PER_SECOND
+    return min(_MOST_TO_VERIFY, seconds / max(options.time_limit, _SECONDS_TO_END))
+
+
+def _search(
     module: Module, prepared: TargetModule, rules: RelayRules, options: RelayOptions, run: Run, budget: int | None
-) -> _Candidate:
-    """Return the best stages of all orders."""
+) -> _Candidates:
+    """Look for stages in all orders."""
     orders = _orders(module, prepared, options, run)
     together, cutter = format_of(module).together(module), format_of(module).cutter(module)
-    rewriting = bool({"tile", "remat"} & set(options.allow))
     found: list[_Candidate] = []
     for number, order in enumerate(orders):
         cuts = RelayCuts.of(module.graphs[0], order, together)
-        part = run.until(_CUT_SHARE).within(1 / (len(orders) - number))
+        part = _part_of(run, _ORDER_SHARE, _CUT_SHARE, number, len(orders))
         if found and part.over():
             break
         costs = RelayStageCosts(module, prepared.lowered[0].graph, cuts, rules, options, part, cutter)
         split = search(_places(cuts), costs, part, most=options.stages, enough=budget)
-        if rewriting and split.needed > (budget or 0):
+        least = split.least
+        if _rewriting(options) and split.needed > (budget or 0):
             # What the order alone does is known in a moment, and the best so far while layers are rewritten.
             costs.rewriting = True
             limited = dataclasses.replace(part, stop=_either(part.stop, costs.spent))
             split = search(_places(cuts), costs, limited, most=options.stages, enough=budget)
-        found.append(_Candidate(costs, split))
-    return min(found, key=lambda one: (max(one.split.needed, budget or 0), len(one.split.stages), one.split.needed))
+        found.append(_Candidate(costs, split, least))
+    best = min(found, key=lambda one: (max(one.split.needed, budget or 0), len(one.split.stages), one.split.needed))
+    return _Candidates(tuple(found), best, len(found) == len(orders) and all(one.split.ended for one in found))
+
+
+def _part_of(run: Run, first: float, last: float, number: int, count: int) -> Run:
+    """Return the ``number``-th of ``count`` runs between two shares of a run: of work one part, of time what is left.
+
+    What takes less time than it might leaves it to the others; work is counted by each for itself.
+    """
+    if run.limits.time_limit is None:
+        return run.within((last - first) / count)
+    return run.until(last).within(1 / (count - number))
 
 
 def _either(first: Callable[[], bool], second: Callable[[], bool]) -> Callable[[], bool]:
@@ -198,7 +266,7 @@ def _orders(module: Module, prepared: TargetModule, options: RelayOptions, run: 
     graph = module.graphs[0]
     orders = [tuple(range(len(graph.ops)))]
     if "reorder" in options.allow:
-        plans = plan_module(module, prepared.lowered, run.until(_ORDER_SHARE), solver="auto")
+        plans = plan_module(module, prepared.lowered, _part_of(run, 0.0, _ORDER_SHARE, 0, 1), solver="auto")
         orders += [plans[0].schedule.order, *(one.schedule.order for one in prepared.baselines.values())]
     distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
     for order in orders:
@@ -213,14 +281,15 @@ def _optimized(best: _Candidate, run: Run, budget: int | None) -> tuple[tuple[St
     layout = lay_out(costs.cuts, stages)
     limit = max(best.split.needed, budget or 0)
     for number, stage in enumerate(stages):
-        if stage in costs.optimized and not costs.files[stage].extra_macs:
+        if run.over() or (stage in costs.optimized and not costs.files[stage].extra_macs):
             continue
-        costs.improve(stage, max(0, limit - layout.kept[number]), run.within(1 / (len(stages) - number)))
+        share = _part_of(run, _CUT_SHARE, 1.0, number, len(stages))
+        costs.improve(stage, max(0, limit - layout.kept[number]), share, run.until(_SETTLED_SHARE).over)
     return tuple(costs.files[stage] for stage in stages), layout
 
 
 def _verified(
-    module: Module, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions
+    module: Module, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions, run: Run
 ) -> tuple[RelayRun | None, tuple[str, ...]]:
     """Run the stages one after the other against the whole model: in their own runtime, or in the format's usual one.
 
@@ -228,8 +297,10 @@ def _verified(
         VerificationError: The outputs differ.
     """
     models, notes = [one.data for one in files], []
+    seconds = None if run.limits.time_limit is None else max(0.0, run.remaining() - _SECONDS_TO_END)
     try:
-        found = rules.execute(module, data, [one.segment for one in files], models, seed=options.seed)
+        segments = [one.segment for one in files]
+        found = rules.execute(module, data, segments, models, seed=options.seed, seconds=seconds)
     except RuntimeUnavailableError as error:
         notes.append(str(error))
         try:
@@ -237,7 +308,7 @@ def _verified(
         except RuntimeUnavailableError as other:
             return None, (*notes, str(other))
     one = found.verification
-    allowed = TOLERANCE if {"tile", "remat"} & set(options.allow) else 0.0
+    allowed = TOLERANCE if _rewriting(options) else 0.0
     if one.outputs_equal is False and (one.relative_error is None or one.relative_error > allowed):
         raise VerificationError(
             f"the stages' outputs differ from the model's in {one.runtime} (by up to {one.max_abs_error}): nothing is "

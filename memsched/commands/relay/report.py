@@ -33,7 +33,6 @@ from memsched.report.values.runtime import ByPointer
 __all__ = ["RelayNames", "relay_names", "relay_report", "save_relay"]
 
 _INTERRUPTED = "interrupted: the best found so far was written"
-_REWRITTEN = "layers may be rewritten: the bound is an estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,9 @@ def _result(model: RelayModel) -> RelayResult:
         largest_hand_over_bytes=max(*model.layout.kept, model.layout.results),
         given_bytes=model.given,
         single_file_bytes=model.single,
-        estimated_bound_bytes=model.bound,
+        orders_tried=model.orders,
+        least_bytes=model.least,
+        estimated_bound_bytes=model.estimate,
         finished=model.finished,
         stages_looked_at=model.looked_at,
         extra_macs=sum(stage.extra_macs for stage in model.stages),
@@ -217,7 +218,4 @@ def _verification(model: RelayModel) -> RelayVerification | None:
 
 
 def _notes(model: RelayModel) -> tuple[str, ...]:
-    notes = [*model.module.notes, *model.notes]
-    if {"tile", "remat"} & set(model.options.allow):
-        notes.append(_REWRITTEN)
-    return (*notes, *([_INTERRUPTED] if model.interrupted else []))
+    return (*model.module.notes, *model.notes, *([_INTERRUPTED] if model.interrupted else []))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from memsched.commands.optimize.optimize import optimize
@@ -22,7 +24,10 @@ from memsched.search.run import Run
 __all__ = ["RelayStageCosts", "StageFile"]
 
 _STAGE_SHARE = 0.04
-"""Of what is left of the time, or of the work, for a stage that is optimized while stages are looked for."""
+"""Of what is left of the time for a stage that is optimized while stages are looked for."""
+
+_PATIENCE = 3
+"""Such a stage is ended after so many times its share, if it has not ended by then: others may give more."""
 
 _LEAST_SECONDS = 2.0
 """For such a stage, where there is a limit of time: loops are found in less."""
@@ -71,6 +76,7 @@ class RelayStageCosts:
     looked_into: int = 0
     _steps: list[int] = field(default_factory=list)
     _kept: list[int] = field(default_factory=list)
+    _by_sizes: dict[StageRange, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kept = self.rules.least_kept(self.module)
@@ -118,15 +124,23 @@ class RelayStageCosts:
             if made is None:
                 return _IMPOSSIBLE, _IMPOSSIBLE, True
             self.files[stage] = made
-            least = made.needs.persistent[self.rules.bits] + max(
-                self._least_head(*stage), made.needs.planning[self.rules.bits]
-            )
+            least = self._least_arena(stage)
+            self._by_sizes[stage] = outside + aligned(min(least, self._total(stage)))
         else:
             self.looked_into += 1
-            self.improve(stage, None, self._share())
+            share = self._share()
+            self.improve(stage, None, share, self._patience(share))
             least = self._total(stage)
         total = self._total(stage)
         return outside + aligned(min(least, total)), outside + aligned(total), least >= total
+
+    def least(self, stage: StageRange) -> int:
+        """Return what a stage that was found out needs of the block by its sizes alone; see `RelayCosts.least`."""
+        return self._by_sizes.get(stage, _IMPOSSIBLE)
+
+    def _least_arena(self, stage: StageRange) -> int:
+        needs, bits = self.files[stage].needs, self.rules.bits
+        return needs.persistent[bits] + max(self._least_head(*stage), needs.planning[bits])
 
     def spent(self) -> bool:
         """Whether as many stages were optimized as work permits, where the time is not limited."""
@@ -135,8 +149,16 @@ class RelayStageCosts:
     def _share(self) -> Run:
         limit, left = self.run.limits.time_limit, self.run.remaining()
         if limit is None:
-            return self.run.within(_STAGE_SHARE)
+            return self.run.within(1 / _MOST_STAGES)
         return self.run.within(min(1.0, max(_STAGE_SHARE, _LEAST_SECONDS / left if left else 1.0)))
+
+    def _patience(self, share: Run) -> Callable[[], bool]:
+        """Return what ends a search for loops, which takes a little more than its share: on a slow machine, a lot."""
+        run, seconds = self.run, share.remaining()
+        if math.isinf(seconds):
+            return run.stop
+        end = run.clock() + _PATIENCE * seconds
+        return lambda: run.over() or run.clock() >= end
 
     def needed(self, stage: StageRange) -> int:
         """Return what the arena of a stage that was found out must hold, bytes."""
@@ -163,11 +185,13 @@ class RelayStageCosts:
             outputs=tuple(names[tensor] for tensor in self.cuts.outputs(*stage)),
         )
 
-    def improve(self, stage: StageRange, budget: int | None, run: Run) -> None:
+    def improve(self, stage: StageRange, budget: int | None, run: Run, stop: Callable[[], bool]) -> None:
         """Optimize a stage as a model of its own, and keep what needs less, or with a budget does less work.
 
         Args:
             budget: Bytes that its arena may take.
+            run: What it should take; a search for loops takes a little in any case.
+            stop: True ends it as soon as it can end.
         """
         known = self.files[stage]
         cut = self.as_cut(stage)
@@ -193,7 +217,7 @@ class RelayStageCosts:
             verify=False,
             seed=limits.seed,
             workers=limits.workers,
-            stop=run.stop,
+            stop=stop,
         )
         found = StageFile(
             result.model,

@@ -56,9 +56,12 @@ class RelayResult(Section, frozen=True, kw_only=True):
         largest_hand_over_bytes: The most that lies behind an arena while a stage is executed.
         given_bytes: The arena of the file as given.
         single_file_bytes: The least arena of one file for the whole model that was met on the way.
-        estimated_bound_bytes: No stages in the orders that were tried need less; an estimate where layers may be
-            rewritten.
-        finished: The search ended by itself: the result is that bound.
+        orders_tried: Orders in which the model was cut.
+        least_bytes: No stages in these orders need less, in whatever order and at whatever addresses each is executed;
+            null where layers may be rewritten, of which nothing is proven.
+        estimated_bound_bytes: About what stages in these orders need at least, with all that is permitted: nothing is
+            proven by it.
+        finished: The search ended by itself in every order, not by a limit or the user.
         stages_looked_at: Stages whose files were made.
         extra_macs: Multiply-accumulates that the stages do beside those of the model as given.
     """
@@ -69,6 +72,8 @@ class RelayResult(Section, frozen=True, kw_only=True):
     largest_hand_over_bytes: Count
     given_bytes: Count
     single_file_bytes: Count
+    orders_tried: Positive
+    least_bytes: Count | None
     estimated_bound_bytes: Count
     finished: bool
     stages_looked_at: Count

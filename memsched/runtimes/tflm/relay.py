@@ -73,7 +73,14 @@ class TflmRelay:
         return tuple(found)
 
     def execute(
-        self, module: Module, whole: bytes, segments: Sequence[Segment], files: Sequence[bytes], *, seed: int
+        self,
+        module: Module,
+        whole: bytes,
+        segments: Sequence[Segment],
+        files: Sequence[bytes],
+        *,
+        seed: int,
+        seconds: float | None = None,
     ) -> RelayRun:
         """Run a model and its stages; see `RelayRules.execute`."""
         runtime = TFLM.require()
@@ -82,6 +89,7 @@ class TflmRelay:
             "whole": whole,
             "stages": list(files),
             "runs": _RUNS,
+            "seconds": seconds,
             "seed": seed,
             "inputs": [names[tensor] for tensor in module.graphs[0].inputs],
             "outputs": [names[tensor] for tensor in module.graphs[0].outputs],
@@ -115,7 +123,7 @@ def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) 
         reason = "the second run on an input gives other outputs than the first"
     verification = Verification(
         runtime=runtime,
-        runs=_RUNS,
+        runs=found["runs"],
         outputs_equal=equal,
         max_abs_error=found["max_abs_error"],
         measured_peak_before_bytes=sum(found["arenas"][0]),
@@ -124,6 +132,7 @@ def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) 
         reason=reason,
         relative_error=found["relative_error"],
         outputs_vary=found["vary"],
+        notes=() if found["runs"] == _RUNS else (f"there was time to run {found['runs']} of {_RUNS} inputs",),
     )
     arenas = []
     for model, (head, tail) in zip(files, found["arenas"][1:], strict=True):

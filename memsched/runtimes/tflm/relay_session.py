@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ __all__ = ["run"]
 
 _INVOKES: Final = 2
 """Runs in a row on one input."""
+
+_STAGED: Final = 1.5
+"""What the stages take, as a multiple of what the whole model does: they may do extra work, and are allocated anew."""
 
 _ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
 
@@ -25,25 +29,34 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: Also "inputs" and "outputs": names of the model's; "reads" and "makes": per stage those of its inputs
-            and outputs; "arena": bytes for each interpreter.
+            and outputs; "arena": bytes for each interpreter; "seconds": where so many are too few for all inputs, as
+            many as they are enough for are drawn, but one at least; None for no limit.
 
     Returns:
-        "equal", "max_abs_error", "relative_error"; "vary" (the model's outputs vary from input to input; None for a
-        single one), "twice_equal" (both runs on an input give the same outputs); "arenas": head and tail of the whole
-        model and of each stage, bytes.
+        "runs": inputs; "equal", "max_abs_error", "relative_error"; "vary" (the model's outputs vary from input to
+        input; None for a single one), "twice_equal" (both runs on an input give the same outputs); "arenas": head and
+        tail of the whole model and of each stage, bytes.
     """
     import numpy as np
+
+    started = time.monotonic()
 
     from memsched.runtimes.compare import compare, relative_error, vary
     from memsched.runtimes.inputs import DRAWS
 
     whole = _opened(request["whole"], request["arena"])
     details = [whole.get_input_details(number) for number in range(len(request["inputs"]))]
+    runs: int = request["runs"]
+    if request["seconds"] is not None:
+        runs = _affordable(whole, details, request, started)
+    late = started + (request["seconds"] if request["seconds"] is not None else float("inf"))
     for draw in DRAWS:
-        drawn = [_values(details, request["seed"], number, draw) for number in range(request["runs"])]
+        begun = time.monotonic()
+        drawn = [_values(details, request["seed"], number, draw) for number in range(runs)]
         expected = [_whole(whole, values, request) for values in drawn for _ in range(_INVOKES)]
-        varies = vary(expected[::_INVOKES]) if request["runs"] > 1 else None
-        if varies is not False:
+        varies = vary(expected[::_INVOKES]) if runs > 1 else None
+        now = time.monotonic()
+        if varies is not False or now + (1 + _STAGED) * (now - begun) > late:
             break
     arenas = [_allocated(whole)]
     found = [_in_stages(values, request, arenas) for values in drawn for _ in range(_INVOKES)]
@@ -56,6 +69,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         for one, other in zip(first, second, strict=True)
     )
     return {
+        "runs": runs,
         "equal": equal,
         "max_abs_error": error,
         "relative_error": relative_error(flat, others),
@@ -63,6 +77,21 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "twice_equal": twice,
         "arenas": arenas,
     }
+
+
+def _affordable(
+    interpreter: Any, details: Sequence[Mapping[str, Any]], request: Mapping[str, Any], began: float
+) -> int:
+    """Return on how many inputs the model and its stages can be run within "seconds", which began at ``began``."""
+    from memsched.runtimes.inputs import DRAWS
+
+    values = _values(details, request["seed"], 0, DRAWS[0])
+    begun = time.monotonic()
+    _whole(interpreter, values, request)
+    now = time.monotonic()
+    each = _INVOKES * (1 + _STAGED) * (now - begun)
+    left = began + request["seconds"] - now
+    return int(max(1, min(request["runs"], left / max(each, 1e-9))))
 
 
 def _opened(model: bytes, arena: int) -> Any:

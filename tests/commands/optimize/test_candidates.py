@@ -77,6 +77,18 @@ def test_the_least_work_that_fits_is_taken_and_nothing_else_is_made() -> None:
     assert made == points[1:2]
 
 
+def test_out_of_time_no_more_is_asked_than_what_one_model_takes() -> None:
+    points = [Point(50, 80, 80), Point(40, 55, 60), Point(30, 31, 31)]
+    asked: list[Point] = []
+
+    def at_most(point: Point) -> int:
+        asked.append(point)
+        return point.at_most
+
+    try_points(points, None, lambda point: point.required, at_most=at_most, over=lambda: True)
+    assert asked == [points[2]]
+
+
 @given(frontiers(), st.integers(0, 99))
 def test_on_the_way_of_a_search_only_what_is_sure_to_meet_the_budget_is_made(points: list[Point], budget: int) -> None:
     made: list[Point] = []

@@ -84,7 +84,7 @@ def test_no_cuts_of_a_chain_need_less() -> None:
         for number in range(count)
         for places in itertools.combinations(range(1, count), number)
     )
-    assert found.needed == best == found.bound
+    assert found.needed == best == found.estimate
 
 
 def relay_cost(found: RelayModel, stage: tuple[int, int]) -> int:
