@@ -13,7 +13,7 @@ from typing import Final
 from memsched.errors import InternalError
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.graph.rebuilding import names_of, rebuilt, unused_name
+from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.remat.unread import Readers
 
 __all__ = ["RematGraph", "extra_bytes", "rematerialise", "repeatable"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op
-from memsched.graph.rebuilding import names_of, rebuilt
+from memsched.graph.replacement import names_of, rebuilt
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Window
 

@@ -13,7 +13,7 @@ from memsched.errors import InternalError
 from memsched.graph.dialect import Attributes, Dialect, LoopWords
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.graph.rebuilding import names_of, rebuilt, unused_name
+from memsched.graph.replacement import names_of, rebuilt, unused_name
 
 __all__ = ["with_loops"]
 

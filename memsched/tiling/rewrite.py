@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from memsched.errors import InternalError
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.graph.rebuilding import names_of, rebuilt, unused_name
+from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import whole
 from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window

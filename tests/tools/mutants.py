@@ -45,6 +45,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "check/pools": ("tests/allocate/test_pools.py",),
     "graph/loop": ("tests/check/test_loop.py", "tests/tiling/test_loop.py", "tests/tiling/test_loop_search.py"),
     "graph/prices": ("tests/tiling/test_search.py", "tests/commands/optimize/test_whole_arena.py"),
+    "graph/replacement": (
+        "tests/graph/test_replacement.py",
+        "tests/tiling/test_rewrite.py",
+        "tests/remat/test_rewrite.py",
+    ),
     "graph/liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py"),
     "graph/stages": ("tests/check/test_stages.py",),
     "graph/addresses": ("tests/graph/test_addresses.py",),

@@ -75,6 +75,7 @@ def test_a_stage_ends_soon_after_its_share_and_with_the_time_of_all(monkeypatch:
 
 def test_no_more_work_is_given_out_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
+
     def counted(source: bytes, **options: Any) -> Any:
         given.append(options["effort"])
         return optimize(source, **options)
