@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from memsched.allocate.portfolio import pack
 from memsched.formats.tflite.model import FileModel
@@ -23,6 +25,9 @@ _MOST_CHOSEN = 5
 _MOST_LEFT_OUT = 16
 """Of more paddings, so many are left out one at a time."""
 
+_NEAR = 100
+"""With so many paddings, a head less than one part in this many above its bound is good enough."""
+
 
 def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key, int]:
     """Return the plan with which TFLM needs the smallest head, simulated: it lays scratch buffers around the plan.
@@ -31,7 +36,7 @@ def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key
     The runtime's own offsets are a plan, too, so that none is worse than that.
     """
     lives = lifetimes(model)
-    return _best(model, scratch, lives, byte_sharing(model, target, lives))
+    return _best(model, target, scratch, lives, byte_sharing(model, target, lives))
 
 
 def offsets_below(model: FileModel, target: Target, scratch: Scratch, head: int) -> dict[Key, int] | None:
@@ -40,30 +45,92 @@ def offsets_below(model: FileModel, target: Target, scratch: Scratch, head: int)
     sharing = byte_sharing(model, target, lives)
     if _least(wanted_buffers(model, scratch), lives, sharing) >= head:
         return None
-    return _best(model, scratch, lives, sharing)
+    return _best(model, target, scratch, lives, sharing)
 
 
-def _best(model: FileModel, scratch: Scratch, lives: Lifetimes, sharing: ByteSharing) -> dict[Key, int]:
-    wanted = wanted_buffers(model, scratch)
-    online = must_stay_online(model)
-    candidates = [dict(predict(model, scratch, own=True).offsets)]
+def _best(model: FileModel, target: Target, scratch: Scratch, lives: Lifetimes, sharing: ByteSharing) -> dict[Key, int]:
+    least = _LeastHead(model, scratch)
+    least.take(predict(model, scratch, own=True).offsets, 0)
+    _try_plans(model, lives, sharing, least)
+    # What may share bytes need not: joins that save little may keep others from being made.
+    rules = _sharing_nothing(target)
+    if rules != target:
+        lives = lifetimes(model)
+        _try_plans(model, lives, byte_sharing(model, rules, lives), least)
+    return least.offsets
+
+
+def _sharing_nothing(target: Target) -> Target:
+    return msgspec.structs.replace(
+        target, views=(), part_views=(), in_place=(), pads_over_inputs=(), overwrite_inputs=False
+    )
+
+
+def _try_plans(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: _LeastHead) -> None:
+    """Pack what may share bytes, with each choice of paddings."""
     tried: list[object] = []
     for pads in _choices(sharing.pads):
-        groups = _LaidTensors(model, lives, sharing, online)
+        groups = _LaidTensors(model, lives, sharing, least.online)
         groups.join_all(pads)
         if groups.places not in tried:
             tried.append(dict(groups.places))
-            merged = (True, False) if _several(scratch) else (True,)
-            candidates += [_packed(wanted, lives, groups, sharing.inner, merged=one) for one in merged]
-    named = [{key: offset for key, offset in found.items() if key not in online} for found in candidates]
-    # What is never executed may lie anywhere, so it lies at the bottom.
-    never = {(one.subgraph, one.tensor): 0 for one in wanted if one.tensor >= 0 and one.last < 0}
-    for candidate in named:
-        candidate.update({key: 0 for key in never if key not in online})
-    heads = [predict(model, scratch, plan=candidate).head for candidate in named]
+            for merged in (True, False) if _several(least.scratch) else (True,):
+                found = _packed(least.wanted, lives, groups, sharing.inner, merged=merged, room=least.room)
+                if found is not None:
+                    least.take(*found)
+            if len(sharing.pads) > _MOST_CHOSEN and least.near_its_bound():
+                break
+
+
+class _LeastHead:
+    """The plan with the smallest head so far; of equal ones the first.
+
+    Attributes:
+        scratch: What kernels request.
+        wanted: What the planner is asked for.
+        online: Tensors that no plan names.
+        offsets: The plan.
+    """
+
+    def __init__(self, model: FileModel, scratch: Scratch) -> None:
+        self._model = model
+        self.scratch = scratch
+        self.wanted = wanted_buffers(model, scratch)
+        self.online = must_stay_online(model)
+        # What is never executed may lie anywhere, so it lies at the bottom.
+        never = [(one.subgraph, one.tensor) for one in self.wanted if one.tensor >= 0 and one.last < 0]
+        self._never = {key: 0 for key in never if key not in self.online}
+        self._head: int | None = None
+        self._bound = 0
+        self.offsets: dict[Key, int] = {}
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that a better plan takes at most; None for any number."""
+        if self._head is None:
+            return None
+        whole = round_up(self._head)
+        return whole - ALIGNMENT if self._head == whole else whole
+
+    def near_its_bound(self) -> bool:
+        """Return whether other addresses could make little of it."""
+        return self._head is not None and _NEAR * (self._head - self._bound) < self._head
+
+    def take(self, offsets: Mapping[Key, int], bound: int) -> None:
+        """Take a plan where it is better.
+
+        Args:
+            bound: Bytes that it takes at least, wherever its blocks lie.
+        """
+        named = {key: offset for key, offset in offsets.items() if key not in self.online} | self._never
+        head = predict(self._model, self.scratch, plan=named).head
+        if self._head is None or _rank(head) < _rank(self._head):
+            self._head, self._bound, self.offsets = head, bound, named
+
+
+def _rank(head: int) -> tuple[int, bool]:
     # Behind a head that ends between multiples of the alignment, TFLM's tail is a few bytes larger than elsewhere.
-    best = min(range(len(named)), key=lambda number: (round_up(heads[number]), heads[number] % ALIGNMENT != 0))
-    return named[best]
+    return round_up(head), head % ALIGNMENT != 0
 
 
 def _least(wanted: Sequence[BufferRequest], lives: Lifetimes, sharing: ByteSharing) -> int:
@@ -222,9 +289,19 @@ def _within(first: int, last: int, windows: Sequence[tuple[int, int]]) -> bool:
 
 
 def _packed(
-    wanted: Sequence[BufferRequest], lives: Lifetimes, groups: _LaidTensors, inner: set[Key], *, merged: bool
-) -> dict[Key, int]:
-    """Return offsets for all tensors, groups in one piece, with room for scratch buffers."""
+    wanted: Sequence[BufferRequest],
+    lives: Lifetimes,
+    groups: _LaidTensors,
+    inner: set[Key],
+    *,
+    merged: bool,
+    room: int | None,
+) -> tuple[dict[Key, int], int] | None:
+    """Return offsets for all tensors, groups in one piece, with room for scratch buffers, and a bound on their end.
+
+    Returns:
+        None where they cannot all lie within ``room`` bytes: nothing is searched then.
+    """
     parts: dict[object, list[tuple[int, BufferRequest]]] = {}
     for number, one in enumerate(wanted):
         if one.last < 0:
@@ -237,13 +314,16 @@ def _packed(
             parts.setdefault(place.head, []).append((place.distance, one))
     lows = [_low(held, inner) for held in parts.values()]
     blocks = [_block(held, low, lives) for held, low in zip(parts.values(), lows, strict=True)]
-    packing = pack(blocks, None)
-    return {
+    packing = pack(blocks, None, capacity=room)
+    if packing.status == "infeasible":
+        return None
+    offsets = {
         (one.subgraph, one.tensor): offset + distance - low
         for held, low, offset in zip(parts.values(), lows, packing.offsets, strict=True)
         for distance, one in held
         if one.tensor >= 0
     }
+    return offsets, packing.lower_bound
 
 
 def _low(held: Sequence[tuple[int, BufferRequest]], inner: set[Key]) -> int:
