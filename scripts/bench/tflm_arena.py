@@ -7,9 +7,10 @@ package, with reference kernels, against the file as given. Searches are limited
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
 
@@ -29,22 +30,43 @@ _ROOM = 16_000_000
 
 @dataclass(frozen=True)
 class Arena:
-    """A file's arena in bytes, its extra multiply-accumulates in percent, its bytes, and an Invoke's ratio."""
+    """What a file requires in bytes, its extra multiply-accumulates in percent, its bytes, and an Invoke's ratio.
+
+    Attributes:
+        later: Bytes of the largest step that reads no input.
+    """
 
     given: int
     bytes: int
+    later: int
     extra: float
     flash: float
     time: float
     verified: bool
 
 
-def arena(model: Path, percent: float, seconds: float, *, tile: bool) -> Arena:
+def arena(
+    model: Path,
+    percent: float,
+    seconds: float,
+    *,
+    tile: bool,
+    budget_for: Literal["arena", "activations"] = "arena",
+    effort_limit: float | None = None,
+) -> Arena:
     """Return what ``memsched optimize --target tflm-reference`` makes of ``model``, with ``tile`` in loops as well."""
     from memsched.commands.optimize.optimize import optimize
     from memsched.runtimes.child import run_in_child
 
-    done = optimize(str(model), target="tflm-reference", tile=tile, max_extra_macs=percent, time_limit=seconds)
+    done = optimize(
+        str(model),
+        target="tflm-reference",
+        tile=tile,
+        max_extra_macs=percent,
+        budget_for=budget_for,
+        time_limit=seconds if effort_limit is None else None,
+        effort=effort_limit,
+    )
     before, after = model.read_bytes(), done.model
     required = done.report["requirement"]
     tiling = done.report["tiling"]
@@ -53,11 +75,18 @@ def arena(model: Path, percent: float, seconds: float, *, tile: bool) -> Arena:
     return Arena(
         required["given_bytes"],
         required["bytes"],
+        _largest_later(done.report.data),
         0.0 if tiling is None else tiling["extra_macs_percent"],
         100 * (len(after) / len(before) - 1),
         ran["seconds_after"] / ran["seconds_before"],
         ran["equal"] and ran["steady"] and ran["vary"],
     )
+
+
+def _largest_later(report: Mapping[str, Any]) -> int:
+    given = {row["tensor"]: row["last_step"] for row in report["buffers"] if row["produced_in"] is None}
+    behind = max(given.values(), default=-1) + 1
+    return max((step["footprint_bytes"] for step in report["steps"][behind:]), default=0)
 
 
 def tables(values: Values) -> Iterator[Part]:

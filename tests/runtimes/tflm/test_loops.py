@@ -64,6 +64,8 @@ def moved(offsets: Mapping[tuple[int, int], int], keys: list[tuple[int, int]], b
         (LoopModel(again=True), 896, 896, 736),
         (LoopModel(first=4), 1088, 640, 640),
         (LoopModel(known=False), 912, 736, 736),
+        (LoopModel(twice=True), 1008, 1008, 1008),
+        (LoopModel(twice=True, again=True), 1360, 1360, 1360),
     ],
 )
 def test_the_head_with_all_that_a_loop_copies_on_one_address(
@@ -75,6 +77,13 @@ def test_the_head_with_all_that_a_loop_copies_on_one_address(
     for target, head in ((BARE, bare), (PLAIN, plain), (REFERENCE, reference)):
         offsets = best_offsets(model, target, {})
         assert check_plan(with_plan(data, offsets), target, {}) == head
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_target_that_permits_more_never_needs_more(seed: int) -> None:
+    model = parse(looped(random_loop(seed)))
+    heads = [predict(model, {}, plan=best_offsets(model, one, {})).head for one in (BARE, PLAIN, REFERENCE)]
+    assert heads == sorted(heads, reverse=True)
 
 
 def test_what_lies_where() -> None:
