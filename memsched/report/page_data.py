@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from memsched.report.page_cells import Rectangle, merged_cells
+from memsched.report.page_parts import (
+    AxisUnit,
+    BufferColumns,
+    GivenColumns,
+    MemoryMap,
+    PageFigures,
+    PageValues,
+    StepColumns,
+)
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport, StepRow
 
@@ -51,14 +61,14 @@ class PageData:
     """What the page's script gets, and what the page must say of it.
 
     Attributes:
-        values: Plain values; see `page_data`.
+        values: See `page_data`.
         tensors: Places in the report's ``buffers`` of the page's buffers that are no workspaces, which come first.
         steps_drawn: Steps that are in ``values``, fewer than there are where they are downsampled.
         buffers_drawn: Buffers and workspaces that have a rectangle of their own.
         buffers: All buffers and workspaces that have bytes of their own.
     """
 
-    values: Mapping[str, Any]
+    values: PageValues
     tensors: Sequence[int]
     steps: int
     steps_drawn: int
@@ -102,9 +112,8 @@ class _FileOrder:
 def page_data(report: OptimizeReport) -> PageData:
     """Return what there is to draw of a report: per step its footprint, per buffer its place, step and bytes.
 
-    The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of,
-    ``buffers.made`` and ``buffers.read`` are steps, ``buffers.inPlaceOf`` and ``buffers.viewOf`` places in the columns
-    or -1. ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
+    The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of.
+    ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
     """
     steps = report.steps
     peak_step = _peak_step(report)
@@ -119,16 +128,16 @@ def page_data(report: OptimizeReport) -> PageData:
         [steps[step].op for step in index],
         [] if given is None else [given.ops[step] for step in given.index],
     )
-    values = {
-        "unit": _unit(report),
-        "figures": _figures(report, peak_step),
-        "steps": _step_columns(report, index, names),
-        "given": None if given is None else _given_columns(given, names),
-        "buffers": _buffer_columns(kept, pools, limit, names),
-        "maps": _maps(report, buffers, pools),
-        "merged": _merged(report, rest, pools),
-        "edgesKnown": all(buffer.read_in is not UNSET for buffer in report.buffers),
-    }
+    values = PageValues(
+        unit=_unit(report),
+        figures=_figures(report, peak_step),
+        steps=_step_columns(report, index, names),
+        given=None if given is None else _given_columns(given, names),
+        buffers=_buffer_columns(kept, pools, limit, names),
+        maps=_maps(report, buffers, pools),
+        merged=_merged(report, rest, pools),
+        edges_known=all(buffer.read_in is not UNSET for buffer in report.buffers),
+    )
     drawn = sum(buffer.drawn for buffer in kept)
     tensors = [buffer.order for buffer in kept if not buffer.workspace]
     return PageData(values, tensors, len(steps), len(index), drawn + len(rest), drawn)
@@ -136,7 +145,7 @@ def page_data(report: OptimizeReport) -> PageData:
 
 def as_script(values: Any) -> str:
     """Return ``values`` as JSON that ends no script, wherever it is put into HTML."""
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(msgspec.to_builtins(values), ensure_ascii=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
@@ -178,23 +187,23 @@ def _peak_step(report: OptimizeReport) -> int:
     return footprints.index(max(footprints)) if footprints else -1
 
 
-def _unit(report: OptimizeReport) -> dict[str, Any]:
+def _unit(report: OptimizeReport) -> AxisUnit:
     """Return the unit of the axes."""
     largest = max(report.result.arena_bytes, report.baselines.file_order.peak_bytes)
     factor, name = next(((factor, name) for factor, name in _FACTORS if largest >= 4 * factor), (1, "bytes"))
-    return {"factor": factor, "name": name}
+    return AxisUnit(factor=factor, name=name)
 
 
-def _figures(report: OptimizeReport, peak_step: int) -> dict[str, Any]:
+def _figures(report: OptimizeReport, peak_step: int) -> PageFigures:
     result, budget = report.result, report.budget
-    return {
-        "steps": len(report.steps),
-        "peak": result.peak_bytes,
-        "peakStep": peak_step,
-        "bound": result.lower_bound_bytes,
-        "arena": result.arena_bytes,
-        "budget": None if budget is None else budget.budget_bytes,
-    }
+    return PageFigures(
+        steps=len(report.steps),
+        peak=result.peak_bytes,
+        peak_step=peak_step,
+        bound=result.lower_bound_bytes,
+        arena=result.arena_bytes,
+        budget=None if budget is None else budget.budget_bytes,
+    )
 
 
 def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
@@ -273,7 +282,7 @@ def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_PlotBuffer], limit: in
     return sorted(found)
 
 
-def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -> dict[str, Any]:
+def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -> StepColumns:
     steps = report.steps
     types = {name: place for place, name in enumerate(dict.fromkeys(steps[step].type for step in index))}
     given = set(report.baselines.file_order.ops)
@@ -287,15 +296,15 @@ def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -
         again = step.origin in repeated and (not pieces or _COPY in step.op)
         return AGAIN if again else PIECE
 
-    return {
-        "index": list(index) if len(index) < len(steps) else None,
-        "op": [names(steps[step].op) for step in index],
-        "types": [shortened(name, _LABEL_COLUMNS) for name in types],
-        "type": [types[steps[step].type] for step in index],
-        "footprint": [steps[step].footprint_bytes for step in index],
-        "workspace": [steps[step].workspace_bytes for step in index],
-        "mark": [mark(steps[step]) for step in index],
-    }
+    return StepColumns(
+        index=list(index) if len(index) < len(steps) else None,
+        op=[names(steps[step].op) for step in index],
+        types=[shortened(name, _LABEL_COLUMNS) for name in types],
+        type=[types[steps[step].type] for step in index],
+        footprint=[steps[step].footprint_bytes for step in index],
+        workspace=[steps[step].workspace_bytes for step in index],
+        mark=[mark(steps[step]) for step in index],
+    )
 
 
 def _given(report: OptimizeReport) -> _FileOrder | None:
@@ -310,50 +319,50 @@ def _given(report: OptimizeReport) -> _FileOrder | None:
     return _FileOrder(ops, footprints, index)
 
 
-def _given_columns(given: _FileOrder, names: _Names) -> dict[str, Any]:
+def _given_columns(given: _FileOrder, names: _Names) -> GivenColumns:
     index, footprints = given.index, given.footprints
     peak = max(footprints)
-    return {
-        "total": len(footprints),
-        "index": index if len(index) < len(footprints) else None,
-        "op": [names(given.ops[step]) for step in index],
-        "footprint": [footprints[step] for step in index],
-        "peak": peak,
-        "peakStep": footprints.index(peak),
-    }
+    return GivenColumns(
+        total=len(footprints),
+        index=index if len(index) < len(footprints) else None,
+        op=[names(given.ops[step]) for step in index],
+        footprint=[footprints[step] for step in index],
+        peak=peak,
+        peak_step=footprints.index(peak),
+    )
 
 
-def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: int, names: _Names) -> dict[str, Any]:
+def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: int, names: _Names) -> BufferColumns:
     place = {buffer.name: place for place, buffer in enumerate(kept) if not buffer.workspace}
 
     def places(others: Iterable[str | None]) -> list[int]:
         return [-1 if other is None else place.get(other, -1) for other in others]
 
-    return {
-        "name": [names(buffer.name) for buffer in kept],
-        "offset": [buffer.offset for buffer in kept],
-        "size": [buffer.size for buffer in kept],
-        "first": [buffer.first for buffer in kept],
-        "last": [buffer.last for buffer in kept],
-        "made": [-1 if buffer.made is None else buffer.made for buffer in kept],
-        "read": [list(buffer.read[:limit]) for buffer in kept],
-        "readers": [len(buffer.read) for buffer in kept],
-        "inPlaceOf": places(buffer.in_place_of for buffer in kept),
-        "viewOf": places(buffer.view_of for buffer in kept),
-        "workspace": [int(buffer.workspace) for buffer in kept],
-        "drawn": [int(buffer.drawn) for buffer in kept],
-        "map": [pools.index(buffer.pool) for buffer in kept],
-    }
+    return BufferColumns(
+        name=[names(buffer.name) for buffer in kept],
+        offset=[buffer.offset for buffer in kept],
+        size=[buffer.size for buffer in kept],
+        first=[buffer.first for buffer in kept],
+        last=[buffer.last for buffer in kept],
+        made=[-1 if buffer.made is None else buffer.made for buffer in kept],
+        read=[list(buffer.read[:limit]) for buffer in kept],
+        readers=[len(buffer.read) for buffer in kept],
+        in_place_of=places(buffer.in_place_of for buffer in kept),
+        view_of=places(buffer.view_of for buffer in kept),
+        workspace=[int(buffer.workspace) for buffer in kept],
+        drawn=[int(buffer.drawn) for buffer in kept],
+        map=[pools.index(buffer.pool) for buffer in kept],
+    )
 
 
-def _maps(report: OptimizeReport, buffers: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[dict[str, Any]]:
+def _maps(report: OptimizeReport, buffers: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[MemoryMap]:
     """Return per memory its name and the bytes that are used of it."""
     used = dict.fromkeys(pools, 0)
     for buffer in buffers:
         used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
     if list(pools) == [""]:
         used[""] = max(used[""], report.result.arena_bytes)
-    return [{"name": shortened(name, _LABEL_COLUMNS), "height": max(1, used[name])} for name in pools]
+    return [MemoryMap(name=shortened(name, _LABEL_COLUMNS), height=max(1, used[name])) for name in pools]
 
 
 def _merged(report: OptimizeReport, rest: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[list[int]]:

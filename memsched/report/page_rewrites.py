@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from memsched.report.page_parts import RewriteTable
 from memsched.report.remat import proof_of
 from memsched.report.text import counted, shortened
 from memsched.report.values.optimize import OptimizeReport
@@ -16,8 +15,8 @@ _COLUMNS = 80
 _ROWS_SHOWN = 200
 
 
-def rewrite_tables(report: OptimizeReport) -> list[dict[str, Any]]:
-    """Return per rewrite that was applied its title, a text, headings and rows, and how many columns are texts."""
+def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
+    """Return a table per rewrite that was applied."""
     found = []
     tiling, remat = report.tiling, report.remat
     if tiling is not None and tiling.applied:
@@ -27,7 +26,7 @@ def rewrite_tables(report: OptimizeReport) -> list[dict[str, Any]]:
     return found
 
 
-def _pieces(tiling: TilingSection) -> dict[str, Any]:
+def _pieces(tiling: TilingSection) -> RewriteTable:
     rows = [
         (
             shortened(group.ops[0], _COLUMNS),
@@ -41,23 +40,23 @@ def _pieces(tiling: TilingSection) -> dict[str, Any]:
         )
         for group in tiling.groups[:_ROWS_SHOWN]
     ]
-    return {
-        "title": "Layers computed in pieces",
-        "text": (
+    return RewriteTable(
+        title="Layers computed in pieces",
+        text=(
             f"{counted(len(tiling.groups), 'group')} of layers, {tiling.extra_macs_percent:.1f} % more "
             f"multiply-accumulates. Before them the least peak was {tiling.untiled.peak_bytes:,} bytes."
             + _left_out(len(tiling.groups))
         ),
-        "headings": [
+        headings=[
             *("from layer", "to layer", "along", "layers", "pieces", "halos kept"),
             *("extra multiply-accumulates", "peak, bytes"),
         ],
-        "rows": rows,
-        "columns": 3,
-    }
+        rows=rows,
+        columns=3,
+    )
 
 
-def _repetitions(remat: RematSection) -> dict[str, Any]:
+def _repetitions(remat: RematSection) -> RewriteTable:
     proven = proof_of(remat)
     rows = [
         (
@@ -69,18 +68,18 @@ def _repetitions(remat: RematSection) -> dict[str, Any]:
         )
         for copy in remat.copies[:_ROWS_SHOWN]
     ]
-    return {
-        "title": "Values computed again",
-        "text": (
+    return RewriteTable(
+        title="Values computed again",
+        text=(
             f"{counted(len(remat.copies), 'op')} executed more than once, {remat.extra_work_percent:.1f} % more "
             f"work. Without them the least peak was {remat.without.peak_bytes:,} bytes."
             + (f" {proven[0].upper()}{proven[1:]}." if proven else "")
             + _left_out(len(remat.copies))
         ),
-        "headings": ["op", "type", "times more", "extra multiply-accumulates", "extra bytes moved"],
-        "rows": rows,
-        "columns": 2,
-    }
+        headings=["op", "type", "times more", "extra multiply-accumulates", "extra bytes moved"],
+        rows=rows,
+        columns=2,
+    )
 
 
 def _left_out(count: int) -> str:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
 from memsched.report.page_data import PageData
+from memsched.report.page_parts import (
+    BarPart,
+    Card,
+    FaultRow,
+    KeyEntry,
+    PageWords,
+    PeakWords,
+    PictureWords,
+    StyledText,
+    SuggestedCommand,
+)
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.sessions import arena_text
 from memsched.report.suggestions import suggestion_lines
@@ -25,28 +35,30 @@ _BAR_SHOWN = 40
 _ROWS_SHOWN = 200
 
 
-def page_words(report: OptimizeReport, data: PageData) -> dict[str, Any]:
+def page_words(report: OptimizeReport, data: PageData) -> PageWords:
     """Return what the page's template shows beside the report itself; all texts are plain and not yet escaped."""
     verdict, mood = _verdict(report)
     name = shortened(PurePath(report.model.path).name or report.model.path, _COLUMNS)
-    return {
-        "name": "a model from standard input" if name == "-" else name,
-        "what": _what(report),
-        "verdict": verdict,
-        "mood": mood,
-        "lead": _lead(report),
-        "cards": _cards(report),
-        "suggestions": [{"text": text, "command": command} for text, command in suggestion_lines(report)],
-        **_pictures(report, data),
-        **_peak(report, data),
-        "proof": _proof(report),
-        "arena_proof": _arena_proof(report),
-        "findings": [{"text": text, "style": style or ""} for text, style in findings(report, _COLUMNS, verbose=False)],
-        "orders": _orders(report),
-        "rewrites": rewrite_tables(report),
-        "frontier": _frontier(report),
-        "verification": _verification(report),
-        "passes": [
+    return PageWords(
+        name="a model from standard input" if name == "-" else name,
+        what=_what(report),
+        verdict=verdict,
+        mood=mood,
+        lead=_lead(report),
+        cards=_cards(report),
+        suggestions=[SuggestedCommand(text=text, command=command) for text, command in suggestion_lines(report)],
+        pictures=_pictures(report, data),
+        peak=_peak(report, data),
+        proof=_proof(report),
+        arena_proof=_arena_proof(report),
+        findings=[
+            StyledText(text=text, style=style or "") for text, style in findings(report, _COLUMNS, verbose=False)
+        ],
+        orders=_orders(report),
+        rewrites=rewrite_tables(report),
+        frontier=_frontier(report),
+        verification=_verification(report),
+        passes=[
             (
                 record.name,
                 f"{record.ops_before:,}",
@@ -57,11 +69,11 @@ def page_words(report: OptimizeReport, data: PageData) -> dict[str, Any]:
             )
             for record in report.passes
         ],
-        "bodies": _bodies(report),
-        "target": _target(report),
-        "session_options": () if report.order_guarantee is None else report.order_guarantee.session_options,
-        "files": _files(report),
-    }
+        bodies=_bodies(report),
+        target=_target(report),
+        session_options=() if report.order_guarantee is None else report.order_guarantee.session_options,
+        files=_files(report),
+    )
 
 
 def _bytes(size: int) -> str:
@@ -128,7 +140,7 @@ def _lead(report: OptimizeReport) -> str:
     return how + rest
 
 
-def _cards(report: OptimizeReport) -> list[dict[str, str]]:
+def _cards(report: OptimizeReport) -> list[Card]:
     result, before = report.result, report.baselines.file_order
     peak, bound = result.peak_bytes, result.lower_bound_bytes
     gap = 100 * (peak - bound) / peak if peak else 0.0
@@ -155,29 +167,27 @@ def _cards(report: OptimizeReport) -> list[dict[str, str]]:
         share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0
         cards.append(("Budget", f"{budget.budget_bytes:,} B", f"{share:.1f} % of it needed"))
     cards.append(("Weights", format_size(report.model.weights_bytes), "in flash, not in the peak"))
-    return [dict(zip(("label", "value", "more"), card, strict=True)) for card in cards]
+    return [Card(label=label, value=value, more=more) for label, value, more in cards]
 
 
-def _pictures(report: OptimizeReport, data: PageData) -> dict[str, Any]:
+def _pictures(report: OptimizeReport, data: PageData) -> PictureWords:
     """Return what stands beside the pictures: keys, labels, and what is left out of them."""
     values = data.values
-    figures, given, unit = values["figures"], values["given"], values["unit"]["name"]
-    separate = given is not None and given["total"] != data.steps
+    figures, given, unit = values.figures, values.given, values.unit
+    separate = given is not None and given.total != data.steps
     analyzed = report.command == "analyze"
     after = "as it stands" if analyzed else "after" if given is not None else "the file's order, which is kept"
-    peak = f"{after}: peak {figures['peak']:,} B in step {max(0, figures['peakStep']):,}"
+    peak = f"{after}: peak {figures.peak:,} B in step {max(0, figures.peak_step):,}"
     keys = [("after", peak)]
-    label = f"{after.capitalize()}: peak of {figures['peak']:,} bytes in step {max(0, figures['peakStep']):,}."
+    label = f"{after.capitalize()}: peak of {figures.peak:,} bytes in step {max(0, figures.peak_step):,}."
     if given is not None and not separate:
-        keys.append(
-            ("before line", f"before, the file's order: peak {given['peak']:,} B in step {given['peakStep']:,}")
-        )
-        label += f" Before: {given['peak']:,} bytes in step {given['peakStep']:,}."
-    if 0 < figures["bound"] < figures["peak"]:
-        keys.append(("bound dash", f"no order needs less: {figures['bound']:,} B"))
-    if figures["budget"] is not None:
-        keys.append(("budget dash", f"budget: {figures['budget']:,} B"))
-    marks = set(values["steps"]["mark"])
+        keys.append(("before line", f"before, the file's order: peak {given.peak:,} B in step {given.peak_step:,}"))
+        label += f" Before: {given.peak:,} bytes in step {given.peak_step:,}."
+    if 0 < figures.bound < figures.peak:
+        keys.append(("bound dash", f"no order needs less: {figures.bound:,} B"))
+    if figures.budget is not None:
+        keys.append(("budget dash", f"budget: {figures.budget:,} B"))
+    marks = set(values.steps.mark)
     names = ("", "pieces of layers", "executed again", "added by rewriting: slices, joins, pads")
     keys += [(style, names[kind]) for kind, style in ((1, "piece"), (2, "again"), (3, "added")) if kind in marks]
     shown = [
@@ -187,20 +197,20 @@ def _pictures(report: OptimizeReport, data: PageData) -> dict[str, Any]:
         ("source", "what its maker reads, and where it is made"),
         ("sink", "what its readers make, and where it is read"),
     ]
-    if any(values["buffers"]["workspace"]):
+    if any(values.buffers.workspace):
         shown.insert(2, ("work", "workspace of an op"))
-    if values["merged"]:
+    if values.merged:
         shown.insert(2, ("merged", "smaller buffers, merged"))
-    return {
-        "separate": separate,
-        "footprint_keys": [{"style": style, "label": text} for style, text in keys],
-        "map_keys": [{"style": style, "label": text} for style, text in shown],
-        "maps": [one["name"] for one in values["maps"]],
-        "axis": "Sizes in bytes." if unit == "bytes" else f"1 {unit} is {values['unit']['factor']:,} bytes.",
-        "footprint_label": label,
-        "downsampled": _downsampled(data),
-        "merged": _merged(data),
-    }
+    return PictureWords(
+        separate=separate,
+        footprint_keys=[KeyEntry(style=style, label=text) for style, text in keys],
+        map_keys=[KeyEntry(style=style, label=text) for style, text in shown],
+        maps=[one.name for one in values.maps],
+        axis="Sizes in bytes." if unit.name == "bytes" else f"1 {unit.name} is {unit.factor:,} bytes.",
+        footprint_label=label,
+        downsampled=_downsampled(data),
+        merged=_merged(data),
+    )
 
 
 def _downsampled(data: PageData) -> str:
@@ -221,35 +231,31 @@ def _merged(data: PageData) -> str:
     )
 
 
-def _peak(report: OptimizeReport, data: PageData) -> dict[str, Any]:
+def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
     """Return the table of what is live at the peak."""
     peak, faults, steps = report.result.peak_bytes, report.at_fault, report.steps
     place = {name: index for index, name in _drawn_names(report, data)}
-    rows: list[dict[str, Any]] = [
-        {
-            "name": shortened(fault.tensor, _COLUMNS),
-            "place": place.get(fault.tensor),
-            "producer": "an input" if fault.producer is None else shortened(fault.producer, _COLUMNS),
-            "steps": f"{fault.first_step:,} to {fault.last_step:,}",
-            **_share(fault.size_bytes, peak),
-        }
+    rows = [
+        _fault(
+            *(shortened(fault.tensor, _COLUMNS), place.get(fault.tensor)),
+            "an input" if fault.producer is None else shortened(fault.producer, _COLUMNS),
+            f"{fault.first_step:,} to {fault.last_step:,}",
+            *(fault.size_bytes, peak),
+        )
         for fault in faults[:_FAULTS_SHOWN]
     ]
-    bar = [{"share": row["share"], "style": "", "label": row["name"]} for row in rows[:_BAR_SHOWN]]
+    bar = [BarPart(share=row.share, style="", label=row.name) for row in rows[:_BAR_SHOWN]]
     rest = sum(fault.size_bytes for fault in faults[len(bar) :])
     if rest:
-        bar.append({"share": _share(rest, peak)["share"], "style": "rest", "label": "all others"})
-    index = data.values["figures"]["peakStep"]
+        bar.append(BarPart(share=_share(rest, peak), style="rest", label="all others"))
+    index = data.values.figures.peak_step
     if index < 0:
-        return {"peak_text": "The model has no steps.", "faults": rows, "bar": bar, "more_faults": ""}
+        return PeakWords(text="The model has no steps.", faults=rows, bar=bar, more="")
     step = steps[index]
     workspace = step.workspace_bytes
     if workspace:
-        rows.append(
-            {"name": "workspace of the op", "place": None, "producer": "", "steps": f"{index:,}"}
-            | _share(workspace, peak)
-        )
-        bar.append({"share": _share(workspace, peak)["share"], "style": "work", "label": "workspace"})
+        rows.append(_fault("workspace of the op", None, "", f"{index:,}", workspace, peak))
+        bar.append(BarPart(share=_share(workspace, peak), style="work", label="workspace"))
     shared = sum(fault.size_bytes for fault in faults) + workspace - peak
     text = (
         f"Step {index:,}, {shortened(step.type, _COLUMNS)} {shortened(step.op, _COLUMNS)}, needs {_bytes(peak)}: "
@@ -260,7 +266,7 @@ def _peak(report: OptimizeReport, data: PageData) -> dict[str, Any]:
     hidden = faults[_FAULTS_SHOWN:]
     size = sum(fault.size_bytes for fault in hidden)
     more = f"and {counted(len(hidden), 'smaller tensor')} with {_bytes(size)} together" if hidden else ""
-    return {"peak_text": text, "faults": rows, "bar": bar, "more_faults": more}
+    return PeakWords(text=text, faults=rows, bar=bar, more=more)
 
 
 def _drawn_names(report: OptimizeReport, data: PageData) -> list[tuple[int, str]]:
@@ -268,9 +274,21 @@ def _drawn_names(report: OptimizeReport, data: PageData) -> list[tuple[int, str]
     return [(place, report.buffers[order].tensor) for place, order in enumerate(data.tensors)]
 
 
-def _share(size: int, peak: int) -> dict[str, Any]:
-    share = round(100 * size / peak, 2) if peak else 0.0
-    return {"size": f"{size:,}", "share": share, "percent": f"{share:.1f} %"}
+def _fault(name: str, place: int | None, producer: str, steps: str, size: int, peak: int) -> FaultRow:
+    share = _share(size, peak)
+    return FaultRow(
+        name=name,
+        place=place,
+        producer=producer,
+        steps=steps,
+        size=f"{size:,}",
+        share=share,
+        percent=f"{share:.1f} %",
+    )
+
+
+def _share(size: int, peak: int) -> float:
+    return round(100 * size / peak, 2) if peak else 0.0
 
 
 def _proof(report: OptimizeReport) -> str:

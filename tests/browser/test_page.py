@@ -127,7 +127,7 @@ def test_a_click_leads_to_maker_and_readers(show: Show, nasnet: dict[str, Any]) 
     """)
     assert [set(names) for names in outlined] == [read, made, {row["tensor"]}]
     name = min(made)
-    page.click(f"#inspector [data-buffer='{page_data(typed(nasnet)).values['buffers']['name'].index(name)}']")
+    page.click(f"#inspector [data-buffer='{page_data(typed(nasnet)).values.buffers.name.index(name)}']")
     assert page.text("#inspector").startswith(name)
     page.click("#inspector [data-step]")
     assert page.text("#inspector h3").startswith("step ")
@@ -162,7 +162,7 @@ def test_zoom_by_wheel_buttons_and_dragging(show: Show, nasnet: dict[str, Any]) 
     page.click("[data-act='out']")
     assert page.shown_steps() == whole
     page.click("[data-act='peak']")
-    peak = page_data(typed(nasnet)).values["figures"]["peakStep"]
+    peak = page_data(typed(nasnet)).values.figures.peak_step
     first, last = page.shown_steps()
     assert first <= peak <= last < first + 70
     page.click("[data-act='all']")
@@ -320,7 +320,7 @@ def test_several_memories(show: Show, tmp_path: Path) -> None:
     assert sorted(names) == ["<b>near", "far"]
     for place, name in enumerate(names):
         row = largest({"buffers": [row for row in report["buffers"] if row["pool"] == name]})
-        unit = page_data(typed(report)).values["unit"]["factor"]
+        unit = page_data(typed(report)).values.unit.factor
         x, y = middle(row)
         page.tap(f"map{place}", x, y * 1024 / unit)
         assert page.text("#inspector h3") == row["tensor"]

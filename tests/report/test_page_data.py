@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from memsched.report import page_cells, page_data
 from memsched.report.build import build_report
 from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_data import AGAIN, PIECE, as_script, extremes
+from memsched.report.values.optimize import OptimizeReport
 from tests.random_graphs import random_graph, random_order
 from tests.report.plain import plain_report, typed
 from tests.report.test_build import facts_of
@@ -26,6 +28,16 @@ def random_report(seed: int, ops: int = 12) -> dict[str, Any]:
     rng = random.Random(seed)
     graph = random_graph(rng, ops, layable=True)
     return plain_report(facts_of(graph, tuple(random_order(rng, graph))))
+
+
+def plain(data: page_data.PageData) -> dict[str, Any]:
+    """Return what the script gets."""
+    values: dict[str, Any] = msgspec.to_builtins(data.values)
+    return values
+
+
+def columns(report: OptimizeReport) -> dict[str, Any]:
+    return plain(page_data.page_data(report))
 
 
 def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
@@ -40,19 +52,19 @@ def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
 def test_figures_of_a_small_graph(seed: int) -> None:
     report = random_report(seed, 3 + seed % 12)
     data = page_data.page_data(typed(report))
-    steps, buffers = data.values["steps"], data.values["buffers"]
+    steps, buffers = plain(data)["steps"], plain(data)["buffers"]
     assert steps["index"] is None
     assert steps["footprint"] == [step["footprint_bytes"] for step in report["steps"]]
     assert [steps["types"][place] for place in steps["type"]] == [step["type"] for step in report["steps"]]
-    figures = data.values["figures"]
+    figures = plain(data)["figures"]
     assert steps["footprint"][figures["peakStep"]] == figures["peak"] == report["result"]["peak_bytes"]
-    assert data.values["merged"] == []
+    assert plain(data)["merged"] == []
     assert [buffers["name"][place] for place in range(len(data.tensors))] == [b["tensor"] for b in report["buffers"]]
     for place, row in enumerate(report["buffers"]):
         assert buffers["made"][place] == (-1 if row["produced_in"] is None else row["produced_in"])
         assert buffers["read"][place] == row["read_in"]
         assert buffers["offset"][place] == row["offset_bytes"]
-        assert buffers["offset"][place] + buffers["size"][place] <= data.values["maps"][0]["height"]
+        assert buffers["offset"][place] + buffers["size"][place] <= plain(data)["maps"][0]["height"]
         for ours, theirs in (("inPlaceOf", "in_place_of"), ("viewOf", "view_of")):
             other = buffers[ours][place]
             assert (buffers["name"][other] if other >= 0 else None) == row[theirs]
@@ -62,7 +74,7 @@ def test_figures_of_a_small_graph(seed: int) -> None:
 
 def test_rectangles_of_one_step_do_not_overlap() -> None:
     for seed in range(30):
-        buffers = page_data.page_data(typed(random_report(seed))).values["buffers"]
+        buffers = columns(typed(random_report(seed)))["buffers"]
         taken = {place for place in buffers["inPlaceOf"] if place >= 0}
         drawn = [place for place, yes in enumerate(buffers["drawn"]) if yes]
         for one in drawn:
@@ -79,7 +91,7 @@ def test_a_report_of_an_older_version() -> None:
     report = random_report(3)
     for row in report["buffers"]:
         del row["produced_in"], row["read_in"]
-    values = page_data.page_data(typed(report)).values
+    values = columns(typed(report))
     assert values["edgesKnown"] is False
     assert values["buffers"]["made"][0] == report["buffers"][0]["first_step"]
     assert values["given"] is None
@@ -90,9 +102,9 @@ def test_the_files_order_is_drawn_where_it_differs() -> None:
     ops, footprints = ([step[key] for step in report["steps"]] for key in ("op", "footprint_bytes"))
     given = report["baselines"]["file_order"]
     given |= {"ops": ops, "footprints_bytes": footprints}
-    assert page_data.page_data(typed(report)).values["given"] is None
+    assert columns(typed(report))["given"] is None
     given |= {"ops": ops[::-1], "footprints_bytes": [2 * size for size in footprints[::-1]]}
-    found = page_data.page_data(typed(report)).values["given"]
+    found = columns(typed(report))["given"]
     assert found["peak"] == 2 * max(footprints)
     assert found["footprint"][found["peakStep"]] == found["peak"]
     assert found["total"] == len(ops)
@@ -100,14 +112,14 @@ def test_the_files_order_is_drawn_where_it_differs() -> None:
 
 def test_pieces_and_repetitions_are_marked() -> None:
     report = a_report(a_section())
-    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, PIECE]
     copy = {"op": "big", "type": "Conv", "times": 1, "extra_macs": 1, "extra_bytes_moved": 1}
     report["remat"] = a_repetition(copies=[copy])
-    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, PIECE]
+    assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, PIECE]
     report["steps"][1]["op"] = "big#again1"
-    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [PIECE, AGAIN]
+    assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, AGAIN]
     report["tiling"] = None
-    assert page_data.page_data(typed(report)).values["steps"]["mark"][:2] == [AGAIN, AGAIN]
+    assert columns(typed(report))["steps"]["mark"][:2] == [AGAIN, AGAIN]
 
 
 @pytest.fixture
@@ -123,7 +135,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_graphs_are_downsampled() -> None:
     report = chain_report(1000)
     data = page_data.page_data(typed(report))
-    steps, buffers, figures = (data.values[key] for key in ("steps", "buffers", "figures"))
+    steps, buffers, figures = (plain(data)[key] for key in ("steps", "buffers", "figures"))
     assert 40 <= data.steps_drawn == len(steps["index"]) <= 60
     assert data.steps == 1000
     assert figures["peakStep"] in steps["index"]
@@ -132,7 +144,7 @@ def test_large_graphs_are_downsampled() -> None:
         assert report["steps"][step]["footprint_bytes"] == size
     assert 30 <= data.buffers_drawn == len(buffers["name"]) <= 60
     assert data.buffers == 1001
-    assert data.values["merged"]
+    assert plain(data)["merged"]
     at_peak = {fault["tensor"] for fault in report["at_fault"]}
     assert at_peak <= {report["buffers"][place]["tensor"] for place in data.tensors}
     for place, order in enumerate(data.tensors):
@@ -144,7 +156,7 @@ def test_many_readers_are_counted() -> None:
     tensors = [Tensor("x", 10)] + [Tensor(f"t{i}", 10) for i in range(40)]
     nodes = [Op(f"op{i}", "Op", (0,), (i + 1,)) for i in range(40)]
     graph = Graph("fan", tuple(tensors), tuple(nodes), (0,), (40,))
-    buffers = page_data.page_data(build_report(facts_of(graph, tuple(range(40))))).values["buffers"]
+    buffers = columns(build_report(facts_of(graph, tuple(range(40)))))["buffers"]
     place = buffers["name"].index("x")
     assert buffers["readers"][place] == 40
     assert buffers["read"][place] == [0, 1]
@@ -211,9 +223,9 @@ def test_each_character_that_means_something_is_escaped(char: str) -> None:
 
 def test_names_share_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
     report = chain_report(30, "/".join(f"block<{i}>" for i in range(40)))
-    whole = page_data.page_data(typed(report)).values
+    whole = columns(typed(report))
     assert max(map(len, whole["steps"]["op"])) == 160
     monkeypatch.setattr(page_data, "_NAME_BYTES", 6000)
-    less = page_data.page_data(typed(report)).values
+    less = columns(typed(report))
     assert max(map(len, less["steps"]["op"])) < 100
     assert len(set(less["steps"]["op"])) == 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from memsched.report.page_data import page_data
@@ -14,7 +15,8 @@ from tests.report.test_tiling import a_report, a_section
 
 
 def words(report: dict[str, Any]) -> dict[str, Any]:
-    return page_words(typed(report), page_data(typed(report)))
+    found: dict[str, Any] = msgspec.to_builtins(page_words(typed(report), page_data(typed(report))))
+    return found
 
 
 def budgeted(met: bool) -> dict[str, Any]:
@@ -88,15 +90,15 @@ def test_the_arena_and_its_gap() -> None:
 def test_shares_of_the_peak_add_up(seed: int) -> None:
     report = random_report(seed)
     found = words(report)
-    sizes = [int(row["size"].replace(",", "")) for row in found["faults"]]
+    sizes = [int(row["size"].replace(",", "")) for row in found["peak"]["faults"]]
     peak = report["result"]["peak_bytes"]
     once = sum(sizes) - peak
     assert once >= 0
-    assert ("counted once" in found["peak_text"]) == (once > 0)
-    for row in found["faults"]:
+    assert ("counted once" in found["peak"]["text"]) == (once > 0)
+    for row in found["peak"]["faults"]:
         if row["place"] is not None:
-            assert page_data(typed(report)).values["buffers"]["name"][row["place"]] == row["name"]
-    assert "more_faults" in found
+            assert page_data(typed(report)).values.buffers.name[row["place"]] == row["name"]
+    assert "more" in found["peak"]
 
 
 def test_many_tensors_at_the_peak_are_cut_short() -> None:
@@ -104,8 +106,8 @@ def test_many_tensors_at_the_peak_are_cut_short() -> None:
     fault = report["at_fault"][0]
     report["at_fault"] = [fault] * 150
     found = words(report)
-    assert found["more_faults"].startswith("and 50 smaller tensors with")
-    assert found["bar"][-1]["label"] in {"all others", "workspace"}
+    assert found["peak"]["more"].startswith("and 50 smaller tensors with")
+    assert found["peak"]["bar"][-1]["label"] in {"all others", "workspace"}
 
 
 def test_what_helps_is_shown_with_its_command() -> None:

@@ -100,7 +100,7 @@ def test_the_page_says_what_was_proven() -> None:
     assert section is not None
     assert (section.status, section.proof) == ("optimal", "all orders and all repetitions")
     (table,) = rewrite_tables(result.report.values)
-    assert proof_of(section)[1:] in table["text"]
+    assert proof_of(section)[1:] in table.text
 
 
 STEPS = 13
