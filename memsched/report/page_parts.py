@@ -11,13 +11,13 @@ __all__ = [
     "BarPart",
     "BufferColumns",
     "Card",
-    "FaultRow",
     "GivenColumns",
     "KeyEntry",
     "MemoryMap",
     "PageFigures",
     "PageValues",
     "PageWords",
+    "PeakRow",
     "PeakWords",
     "PictureWords",
     "RewriteTable",
@@ -173,7 +173,7 @@ class PictureWords(_Texts, frozen=True):
     merged: str
 
 
-class FaultRow(_Texts, frozen=True):
+class PeakRow(_Texts, frozen=True):
     """What is live at the peak; ``place``: among the buffers drawn, None where it is not; ``share``: percent."""
 
     name: str
@@ -197,7 +197,7 @@ class PeakWords(_Texts, frozen=True):
     """The table of what is live at the peak; ``more``: of what is left out."""
 
     text: str
-    faults: Sequence[FaultRow]
+    faults: Sequence[PeakRow]
     bar: Sequence[BarPart]
     more: str
 

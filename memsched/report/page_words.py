@@ -11,9 +11,9 @@ from memsched.report.page_data import PageData
 from memsched.report.page_parts import (
     BarPart,
     Card,
-    FaultRow,
     KeyEntry,
     PageWords,
+    PeakRow,
     PeakWords,
     PictureWords,
     StyledText,
@@ -274,9 +274,9 @@ def _drawn_names(report: OptimizeReport, data: PageData) -> list[tuple[int, str]
     return [(place, report.buffers[order].tensor) for place, order in enumerate(data.tensors)]
 
 
-def _fault(name: str, place: int | None, producer: str, steps: str, size: int, peak: int) -> FaultRow:
+def _fault(name: str, place: int | None, producer: str, steps: str, size: int, peak: int) -> PeakRow:
     share = _share(size, peak)
-    return FaultRow(
+    return PeakRow(
         name=name,
         place=place,
         producer=producer,
