@@ -75,7 +75,7 @@ def _check_shares(graph: Graph, plan: Distribution) -> None:
 
 @dataclass(slots=True)
 class _Devices:
-    """What every device holds while the plan is gone through."""
+    """What every device holds while the plan is followed."""
 
     graph: Graph
     plan: Distribution
@@ -83,7 +83,7 @@ class _Devices:
     held: list[dict[int, list[Region]]] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
     pieces: list[list[tuple[int, int, int]]] = field(default_factory=list)
-    """Per device (position at which it comes, tensor, bytes)."""
+    """Per device (position at which it arrives, tensor, bytes)."""
     last: dict[int, int] = field(default_factory=dict)
     """Per tensor the position of its last reader; of outputs the number of ops."""
 
@@ -107,7 +107,7 @@ class _Devices:
         return -(-found.size * math.prod(stop - start for start, stop in region.ranges) // elements)
 
     def transfer(self, transfers: Sequence[Transfer], position: int, where: str) -> None:
-        """Hand out what is sent; all of it was there before, none of it with whom it is sent to."""
+        """Hand out what is sent; the sender must have all of it, and the receiver none of it."""
         arrived: list[tuple[int, Transfer]] = []
         for one in transfers:
             name = self.graph.tensors[one.tensor].name
@@ -176,7 +176,7 @@ class _Devices:
     def _check_parts(
         self, device: int, mine: Sequence[Computation], shares: Sequence[Share], done: int, where: str
     ) -> None:
-        """A device computes its share of every op whose result is needed after the step."""
+        """Check that a device computes its share of every op whose result is needed after the step."""
         regions = {one.op: one.region for one in mine}
         for share in shares:
             op = self.graph.ops[share.op]
@@ -188,7 +188,7 @@ class _Devices:
                 raise InternalError(f"{where}: device {device} does not compute its share of op '{op.name}'")
 
     def check_memory(self) -> None:
-        """A piece is held from its coming to the last reader of its tensor; constants all the time."""
+        """Check memory: a piece is held from its arrival to the last reader of its tensor, constants throughout."""
         end = len(self.plan.shares)
         for device, pieces in enumerate(self.pieces):
             change = [0] * (end + 2)

@@ -23,7 +23,7 @@ def check_packing(blocks: Sequence[Block], packing: Packing, capacity: int | Non
     """Check that ``packing`` gives every block a permitted address and no two the same byte at the same time.
 
     Args:
-        capacity: Bytes that the packing is said to fit into, or that it is said not to exist for.
+        capacity: Bytes that the packing claims to fit into, or within which it claims that none exists.
 
     Raises:
         InternalError: A wrong height, bound or status, a forbidden address, an overlap, or too little room.

@@ -55,7 +55,7 @@ def check_rewrite(before: Graph, after: Graph) -> None:
 
 
 def _unread(graph: Graph) -> list[Op]:
-    """Return the ops that make something, of which neither an op reads anything nor the graph gives it out."""
+    """Return the ops of which nothing is read, neither by an op nor as an output of the graph."""
     used = {*graph.outputs, *graph.variables, *(tensor for op in graph.ops for tensor in op.inputs)}
     return [op for op in graph.ops if op.outputs and used.isdisjoint(op.outputs)]
 

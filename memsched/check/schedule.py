@@ -120,7 +120,7 @@ def _intervals(
 
 
 def _own_bytes(graph: Graph, last: list[int]) -> list[int]:
-    """Return per tensor the bytes that are neither the caller's nor shown of another tensor; 0 where never live."""
+    """Return per tensor its own bytes, those of the caller and of other tensors left out; 0 where it is never live."""
     own = [0 if tensor.external else tensor.size for tensor in graph.tensors]
     variables = set(graph.variables)
     for op in graph.ops:
@@ -273,7 +273,7 @@ def _check_views(
 
 
 def _view_offset(graph: Graph, op: Op, read: int, output: int) -> int:
-    """Return what the op says of a view, or 0 for a slice and the end of the piece before for a piece."""
+    """Return where the op states that a view begins; 0 for a slice, and the end of the piece before for a piece."""
     if op.view_offsets:
         if len(op.view_offsets) != len(op.views):
             raise InternalError(f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets")
@@ -312,7 +312,7 @@ def _start_of_whole(
 def _check_sharing(
     graph: Graph, merged: dict[int, tuple[int, tuple[int, ...]]], checked: CheckedSchedule, tensors: tuple[int, ...]
 ) -> None:
-    """Tensors of one buffer may follow each other, or meet in the step that writes one in place of the other."""
+    """Check that tensors of one buffer follow each other; only a write in place lets two meet, in its step."""
     # Of two that are live in step 0 only, the graph input comes first.
     owners = sorted(
         (checked.first_step[t], checked.last_step[t], t in merged, t) for t in tensors if checked.bytes_of[t]
@@ -325,7 +325,7 @@ def _check_sharing(
 
 
 def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> None:
-    """Every op's workspace is a buffer without tensors that is there in its step alone."""
+    """Check that every op's workspace is a buffer without tensors that exists in its step alone."""
     free: dict[int, int] = {}
     for placement in allocation.placements:
         if not placement.tensors and placement.first_step == placement.last_step:

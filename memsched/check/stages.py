@@ -11,7 +11,7 @@ __all__ = ["check_rows", "check_stages"]
 
 
 def check_stages(network: Network, schedule: StageSchedule, constraints: Constraints) -> None:
-    """Check that ``schedule`` respects ``constraints``, and that its communication is what the values amount to.
+    """Check that ``schedule`` respects ``constraints``, and that its communication is the sum over its values.
 
     Raises:
         InternalError: It does not.
@@ -34,7 +34,7 @@ def check_stages(network: Network, schedule: StageSchedule, constraints: Constra
 
 
 def check_rows(network: Network, schedule: StageSchedule, rows: Sequence[StageFigures]) -> None:
-    """Check that what is said of each stage adds up to what is said of all.
+    """Check that the figures of the stages add up to the figures of the whole.
 
     Raises:
         InternalError: It does not.
@@ -78,7 +78,7 @@ def _check_constraints(network: Network, stages: tuple[int, ...], constraints: C
 
 
 def _communication(network: Network, stages: tuple[int, ...], constraints: Constraints) -> int:
-    """Return what stages receive: of each value every stage that reads it, or every one up to where it is handed."""
+    """Return what stages receive: each value reaches every stage that reads it, or every stage on its way there."""
     total = 0
     for value in network.values:
         if value.producer < 0:

@@ -80,7 +80,7 @@ class _GroupCheck:
     # What ops read ----------------------------------------------------------------------------------------------------
 
     def _reads(self, step: int, op: int) -> None:
-        """Every piece finds all it needs in its inputs' buffers, which are live."""
+        """Check that every piece finds all it needs in its inputs' buffers, and that these are live."""
         layer, group = self._network.layers[op], self._group
         for tensor in (*layer.reads, *layer.writes):
             buffer = self._of.get(tensor)
@@ -140,7 +140,7 @@ class _GroupCheck:
     # What shares bytes ------------------------------------------------------------------------------------------------
 
     def _apart(self, one: OnChipBuffer, other: OnChipBuffer) -> None:
-        """Two buffers live in one step share no byte, unless a layer uses up the one as it fills the other."""
+        """Check that live buffers share no byte, unless a layer uses up one while it fills the other."""
         if one.offset >= other.offset + other.size or other.offset >= one.offset + one.size:
             return
         if one.first > other.last or other.first > one.last:
@@ -200,7 +200,7 @@ class _GroupCheck:
         return min(starts, default=0)
 
     def _in_padding(self, op: int, tensor: int, axis: int, point: Range) -> int:
-        """A point in the padding alone is no piece, but needs nothing before its window's begin."""
+        """Return the first index that a point in the padding alone needs: where its window begins."""
         one, axes = self._network.graph.ops[op], self._network.maps[tensor].axes
         rule = self._network.geometries[op].operands[one.positions[one.inputs.index(tensor)]][axes[axis]].rule
         if not isinstance(rule, Window) or one.inputs.count(tensor) > 1:
@@ -239,7 +239,7 @@ def _length(span: Range | None) -> int:
 
 
 def _crossing(made: OnChipBuffer) -> Iterator[tuple[int, int]]:
-    """Rows and columns do not depend on each other: each piece of one with the first of the other is enough."""
+    """Yield enough pieces: rows and columns are independent, so each of one with the first of the other."""
     yield from ((row, 0) for row in range(len(made.rows)))
     yield from ((0, column) for column in range(1, len(made.columns)))
 

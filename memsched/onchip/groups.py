@@ -61,7 +61,7 @@ class GroupSpan:
 
     @property
     def channels_can_be_cut(self) -> bool:
-        """The first op may need all input channels; all others only their own."""
+        """Whether channels can be cut: the first op may need all input channels, all others only their own."""
         kinds = [layer.channels for layer in self.layers]
         return kinds[0] != "whole" and all(kind == "follow" for kind in kinds[1:])
 
@@ -115,7 +115,7 @@ class GroupCandidate:
     # Placement -----------------------------------------------------------------------------------------------------
 
     def bound(self) -> int:
-        """Return bytes that no placement with reuse goes below."""
+        """Return a lower bound of every placement with reuse, in bytes."""
         span, cut = self.span, self.tile.channels > 1
         sizes = {tensor: self._size(tensor) for tensor in span.first_use}
         shared = span.uncut if cut and self.tile.weights == "step" else ()

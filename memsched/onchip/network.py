@@ -153,7 +153,7 @@ class OnChipNetwork:
         return self._needed[key]
 
     def _simple(self, op: int, axis: int, start: int, stop: int) -> tuple[Range, tuple[Range | None, ...]] | None:
-        """The rules that nearly all layers have, without a whole `PieceNeeds`; None leaves the answer to `deduce`."""
+        """Return it by the rules of nearly all layers, without a whole `PieceNeeds`; None leaves it to `deduce`."""
         result = []
         if stop - start == self.maps[self.layers[op].writes[0]].length(axis):
             return None
@@ -286,7 +286,7 @@ class OnChipNetwork:
         )
 
     def _spatial(self, one: Op, found: Geometry) -> bool:
-        """Rows and columns of every operand must follow those of the output, or be needed whole."""
+        """Return whether rows and columns of every operand follow those of the output, or are needed whole."""
         out = self.maps[one.outputs[0]]
         if not out.axes or any(axis in found.fixed for axis in out.axes[1:3]):
             return False
@@ -322,7 +322,7 @@ class OnChipNetwork:
         return math.prod((self.graph.tensors[tensor].shape or ())[:-1]) == 1
 
     def _filters(self, one: Op, found: Geometry) -> int:
-        """Weights can be loaded part by part where the largest constant follows the output's channels."""
+        """Return in how many parts weights can be loaded: several if the largest constant follows the channels."""
         last = (self.maps[one.outputs[0]].axes or tuple(range(len(found.shape))) or (0,))[-1]
         constants = [position for position in found.operands if position not in one.positions]
         if not constants:

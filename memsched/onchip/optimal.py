@@ -69,7 +69,7 @@ class _OptimalCut:
         self._starts = [self._begins(op) for op in range(len(network.layers))]
 
     def _begins(self, op: int) -> bool:
-        """An op that may write over the only input of its own that nobody else reads never begins a group."""
+        """Whether an op may begin a group: not if it may write over its only input, which nobody else reads."""
         layer = self._network.layers[op]
         if not op or len(layer.reads) != 1 or not self._network.elementwise(op, 0):
             return True

@@ -56,7 +56,7 @@ class Machine:
         )
 
     def seconds(self, cost: Cost) -> float:
-        """Return how long a group takes; what the target has no figure for takes no time."""
+        """Return how long a group takes, in seconds; what the target has no figure for takes no time."""
         moving = cost.traffic / self.bandwidth if self.bandwidth else 0.0
         computing = cost.flops / self.speed if self.speed else 0.0
         return moving + computing if self.overlapping == "sum" else max(moving, computing)

@@ -39,11 +39,11 @@ __all__ = [
 Mode = Literal["broadcast", "point-to-point"]
 
 MOST_DEVICES: Final = 256
-"""Beyond which a file is a mistake: no household has as many, and no search of this package ends for them."""
+"""A file with more is a mistake: no household has as many, and no search of this package ends for them."""
 
 _FOLDER = Path(__file__).parent.parent / "clusters"
 _LEAST_SPEED: Final = 1e-6
-"""So that no time of a plan is infinite."""
+"""A limit that keeps every time of a plan finite."""
 
 Memory = Annotated[int, Meta(ge=1, le=LARGEST, extra=BYTES)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -112,7 +112,7 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
 
 
 def _contradiction(target: Target) -> str | None:
-    """Return what no bound of a key says; None where nothing is wrong."""
+    """Return what is wrong beyond the bounds of single keys; None where nothing is."""
     alignment = target.alignment_bytes
     if not 1 <= alignment <= _LARGEST_ALIGNMENT or alignment & (alignment - 1):
         most = f" of at most {_LARGEST_ALIGNMENT:,}" if alignment > _LARGEST_ALIGNMENT else ""

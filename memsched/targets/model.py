@@ -36,7 +36,7 @@ When = Literal["always", "axis_not_last"]
 
 
 LARGEST = 2**50
-"""Of a size or a count, as of a cluster's memory: more is a mistake, and more than searches can add up."""
+"""The largest size or count, also of a cluster's memory: more is a mistake, and more than searches can add up."""
 
 Operators = Annotated[tuple[str, ...], Meta(min_length=1)]
 Position = Annotated[int, Meta(ge=0, le=LARGEST)]

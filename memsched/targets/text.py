@@ -29,7 +29,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return the values that TOML text states.
 
     Raises:
-        ValueError: It is no TOML, or no person's; the message says in one line what is wrong.
+        ValueError: It is no TOML, or none that a person would write; the message says in one line what is wrong.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > _LONGEST_LINE:

@@ -20,8 +20,8 @@ _CONVOLUTIONS = frozenset({"CONV_2D", "Conv", "DEPTHWISE_CONV_2D"})
 def fold_pads(graph: Graph, dialect: Dialect) -> Graph:
     """Return ``graph`` without the pads that its convolutions can add themselves, with equal results.
 
-    A convolution that does has the one it was as its ``origin``. Folded is a pad of zeros (of the zero point) around
-    an image that one convolution alone reads, where the format can say the sum of both paddings.
+    Such a convolution names the original one as its ``origin``. A pad is folded if it adds zeros (the zero point)
+    around an image that only one convolution reads, and if the format can state the sum of both paddings.
     """
     producer = {tensor: number for number, op in enumerate(graph.ops) for tensor in op.outputs}
     reads = Counter(tensor for op in graph.ops for tensor in op.inputs)

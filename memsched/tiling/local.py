@@ -1,7 +1,7 @@
 """What a group of consecutive ops costs, whole or in pieces, without looking at the rest of the graph again.
 
 The group is cut out as a graph of its own, lowered for the target and run through liveness in its natural order.
-Tensors that merely stay live meanwhile are added as a constant. Whole graphs are judged afterwards all the same.
+Tensors that merely stay live meanwhile are added as a constant. Whole graphs are still judged afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """A group with what it costs: its largest footprint in bytes, its extra multiply-accumulates, what is kept more."""
+    """A group with what it costs: its largest footprint in bytes, extra multiply-accumulates, and what else is kept."""
 
     group: TilingGroup
     peak: int

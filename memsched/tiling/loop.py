@@ -161,7 +161,7 @@ class _LoopPlanner:
         return self._graph.ops[op].type == self._dialect.pad_type
 
     def _crop(self, read: LoopRead, parts: Mapping[int, LoopPart], aliases: Mapping[int, int]) -> LoopRead:
-        """Return a read of what the body holds: what a pad makes is what it reads, seen from elsewhere."""
+        """Return a read of what the body holds: a pad's output is its input, seen at another offset."""
         tensor, begin = read.tensor, read.offsets
         while tensor in aliases:
             op = next(op for op in self._group.ops if self._graph.ops[op].outputs[0] == tensor)

@@ -30,8 +30,8 @@ class LoopCost:
 
     Attributes:
         peak: Largest footprint of the steps from its padding to its end, bytes.
-        added: Ops that the file then has more.
-        extra_macs: Multiply-accumulates that are done more than once.
+        added: Ops that the file then has in addition.
+        extra_macs: Multiply-accumulates that tiles repeat.
         inner: Bytes that one tile takes beside what the loop carries.
         ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
         given: Bytes of the input that could lie beside its padded copy instead.
@@ -48,8 +48,8 @@ class LoopCost:
     def after(self, before: LoopCost | None, level: int) -> int | None:
         """Return the peak of this loop and one right before it; None where one of them exceeds ``level``.
 
-        The input is the output of the loop before, and what it is padded by lies before that: there a tile of the loop
-        before has its place, or nothing has.
+        The input is the output of the loop before. The padding in front of it may take the bytes that the tiles of that
+        loop no longer need; or the padded copy lies elsewhere.
         """
         if before is None:
             return self.peak

@@ -1,7 +1,7 @@
 """Rewriting groups of a graph into loops: the padded input, the memory for the output, and the op that loops.
 
-The output's memory is made of the padded input's by ops that only see the same bytes in another shape, so that a
-runtime's memory plan may lay the one over the other: nothing reads it before the loop has written all of it.
+The output's memory comes from the padded input by ops that only show the same bytes in another shape, so that a
+runtime's memory plan may lay one over the other: nothing reads the output before the loop has written all of it.
 """
 
 from __future__ import annotations

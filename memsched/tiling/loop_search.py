@@ -1,6 +1,6 @@
 """Which groups to compute in loops, and in what tiles: the least memory that is needed in all, under a limit of work.
 
-What counts is the bytes of the step that needs most, and what each op that a loop adds keeps all the time. Every
+What counts is the bytes of the largest step, and what the runtime keeps throughout for each op that a loop adds. Every
 interval between places where little is live is judged in every tile of a ladder; then, for each size that the largest
 step might have, a dynamic program over the order picks the intervals that bring all steps below it and keep least.
 Around what is best, borders and tiles are moved until nothing gets better.
@@ -27,10 +27,10 @@ __all__ = ["LoopPoint", "LoopSearch"]
 
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 _MOST_TILES = 400
-"""Of one loop: with more, what a tile costs in time outweighs the little memory that they save."""
+"""Of one loop: beyond that, the time for each tile outweighs the little memory that is saved."""
 
 _MOST_OPS = 40
-"""In a loop: the halos of more cost too much work."""
+"""In a loop: with more of them, halos cost too much work."""
 
 _WORK_PER_SECOND = 2_500
 """Loops that an idle machine judges in a second."""
@@ -42,14 +42,14 @@ _STEPS_AT_ONCE = 8
 """Steps that intervals are looked for around at a time."""
 
 _LOWEST_LEVEL = 0.25
-"""Of the best point's peak: what no loop brings lower than that is not asked for."""
+"""Of the best point's peak: lower levels are not looked at."""
 
 _COUNTERS = 4
-"""Small buffers of a loop: its counter, before and after, and begins of slices."""
+"""Small buffers of a loop: its counter, before and after, and where slices begin."""
 
 _RANK = 4
 _AXES = (1, 2)
-"""Of an image, which has so many axes: rows and columns."""
+"""Rows and columns of an image, which has `_RANK` axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class LoopSearch:
         return self.judged / _WORK_PER_SECOND
 
     def refusals(self) -> Iterator[tuple[int, str]]:
-        """Yield the ops that no known loop holds, with the reasons: their own, or of a group that begins there."""
+        """Yield the ops that no known loop holds, with a reason: their own, or that of a group that begins there."""
         held = {op for curve in self._curves.values() for one in curve for op in one.group.ops}
         groups = {group.ops[0]: group for group in reversed(self._refused)}
         for op in range(len(self._footprints)):
@@ -380,7 +380,7 @@ class _Way:
 
 
 def _undominated(costs: Sequence[LoopCost]) -> list[LoopCost]:
-    """Return the ways of one interval that no other is as good as in all respects."""
+    """Return the ways of one interval, without those that another one equals or beats in all respects."""
     found: list[LoopCost] = []
     for one in sorted(costs, key=lambda cost: (cost.peak, cost.extra_macs, cost.added)):
         if not any(other.extra_macs <= one.extra_macs and other.added <= one.added for other in found):

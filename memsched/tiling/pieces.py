@@ -55,7 +55,7 @@ class Piece:
     """One piece of a group.
 
     Attributes:
-        ops: Its runs of ops, in the group's order; an op whose output is all kept has none.
+        ops: Its runs of ops, in the group's order; an op has none if all of its output is kept.
         needed: Per tensor made in the group the part that this piece works on.
         kept: Per tensor the part of ``needed`` that the piece before has left.
         output: Per output of the group the part that this piece contributes.
@@ -186,7 +186,7 @@ class _PiecePlanner:
         return Pieces(self._group, self._members, tuple(pieces), self._macs)
 
     def _contributions(self, index: Sequence[int]) -> dict[int, Region]:
-        """Return the part of each output that a piece adds: even parts of the last one, the same share of others."""
+        """Return what a piece adds to each output: an even part of the last one, the same share of others."""
         main = self._shape(self._members.outputs[-1])
         result = {}
         for tensor in self._members.outputs:

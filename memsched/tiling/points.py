@@ -1,4 +1,4 @@
-"""What groups give together: for every peak the ways of cutting a graph that cost least, by a dynamic program."""
+"""What groups achieve together: for every peak the cheapest ways of cutting a graph, by a dynamic program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memsched.tiling.pieces import TilingGroup
 __all__ = ["FrontierPoint", "TilingPoints"]
 
 _PEAKS_TRIED = 24
-"""Of the peaks that are possible where more than the peak counts: what is best lies between them, too."""
+"""So many of the possible peaks are tried where more than the peak counts."""
 
 _PRICES_OF_WORK: Final = (None, 65_536.0, 8_192.0, 0.0)
 """Bytes that all extra work that is permitted is worth: pieces may cost work or bytes that are kept."""
@@ -23,7 +23,7 @@ _PRICES_OF_WORK: Final = (None, 65_536.0, 8_192.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """Groups with the peak that they give, in bytes, and their extra multiply-accumulates.
+    """Groups with the peak that they lead to, in bytes, and their extra multiply-accumulates.
 
     Attributes:
         beside: Bytes that the runtime requires for the model beyond the peak, as far as they are known.
@@ -112,7 +112,7 @@ class TilingPoints:
     def _candidates(self) -> list[FrontierPoint]:
         """Return points for peaks from the least to the largest, each with a few prices for extra work.
 
-        With rising work, and more than the permitted among them; they are the same until another way is known.
+        Their work rises, for some beyond what is permitted; they stay the same until another way is known.
         """
         if self._known is None:
             found: dict[tuple[TilingGroup, ...], FrontierPoint] = {}

@@ -1,8 +1,8 @@
 """Rewriting groups of a graph into pieces: slices, pieces of ops, kept halos and the concatenations at their ends.
 
 The ops of a piece follow each other in the group's order, pieces in the order of their regions: a natural order that
-the scheduler may improve. Elements that are wrong or not asked for at a piece's edges travel on through ops that look
-at one element at a time, where tensors are small as well as large, and are cut off where they would do harm.
+the scheduler may improve. Elements at a piece's edges that are wrong or not needed pass through ops that look at one
+element at a time, and are cut off where they would do harm.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rewrite(
 
     Args:
         geometries: What `describe` gives for ops of the graph, where the caller has it already.
-        tidy: Leave out the tensors that are gone, which costs a look at everything.
+        tidy: Leave out the tensors that are gone, which takes a pass over the whole graph.
     """
     writer = _GraphWriter(graph, dialect, geometries or {})
     first = {pieces.group.ops[0]: pieces for pieces in groups}
@@ -323,8 +323,8 @@ class _GraphWriter:
     def _few(self, tensor: int, parts: Sequence[_HolderTensor], axis: int) -> Sequence[_HolderTensor]:
         """Return ``parts``, neighbours joined until one concatenation takes them: as few as that needs.
 
-        Where joins copy, these need no more memory than the last one, which holds all parts twice: of each part there
-        is one copy before it. Where parts lie in what they are joined to, all of this lies in the whole.
+        Where joins copy, these need no more memory than the last one, which holds all parts twice: before it, there is
+        one copy of each part. Where parts lie inside the result, all of them lie inside the whole.
         """
         most = self._dialect.most_joined or len(parts)
         while len(parts) > most:

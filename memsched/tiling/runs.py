@@ -1,4 +1,4 @@
-"""One run of an op for a part of its output, said in a format's words: its reads, its own pads and its attributes."""
+"""One run of an op for a part of its output, in a format's terms: its reads, its own pads and its attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpPiece:
     Attributes:
         op: Index into the graph.
         wanted: The part of its output that is asked for.
-        computed: What it really computes, elements that are wrong or not asked for included.
+        computed: What it really computes, including elements that are wrong or not needed.
         reads: Per entry of ``op.inputs`` the part it reads.
         padding: Elements to be added around its first input by an op of its own, per axis; empty for none.
         attributes: Those of the piece.
@@ -68,7 +68,7 @@ def _run_of(value: Op, number: int, geometry: Geometry, wanted: Region, dialect:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Says runs of one op in a format's words: with pads of their own, with padding by size, or padded beforehand."""
+    """Puts runs of one op into a format's terms: with pads of their own, with padding by size, or padded beforehand."""
 
     value: Op
     number: int
@@ -97,7 +97,7 @@ class _Words:
         if own is not None:
             return OpPiece(op, wanted, computed, reads, (), {**own, **needed.attributes})
         bare = self.dialect.piece_attributes(value, ((0, 0),) * len(windows))
-        # A pool's padding is no value that could be laid around its input.
+        # A pool's padding has no value that could be put around its input.
         padable = bare is not None and "POOL" not in value.type.upper()
         if not (padable and self.padded) and self.dialect.pads_by_size(value):
             found = spilled(geometry, wanted, reads[0])
@@ -133,7 +133,7 @@ class _Words:
 
 
 def _drops_all_ones(op: Op) -> bool:
-    """Whether an op drops every axis of length 1 that it finds, as it is not told which."""
+    """Whether an op drops every axis of length 1, as it does not say which."""
     return op.type in {"SQUEEZE", "Squeeze"} and not (op.attributes.get("squeeze_dims") or op.attributes.get("axes"))
 
 
@@ -149,7 +149,7 @@ def _is_whole(geometry: Geometry, axis: int, wanted: Region, read: Region) -> bo
 
 
 def _macs(geometry: Geometry, macs: int, needed: PieceNeeds, computed: Region) -> int:
-    """Return the work of a piece, what it computes beside the part asked for included."""
+    """Return the work of a piece, including what it computes beyond the part that is needed."""
     size = math.prod(stop - start for start, stop in computed.ranges)
     return max(needed.macs, macs * size // math.prod(geometry.shape))
 

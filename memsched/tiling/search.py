@@ -1,9 +1,8 @@
 """Which groups to cut, and how: the least peak under a limit of extra work, or the least extra work under a budget.
 
 Intervals of the order of execution are judged in pieces one by one (`local`); a dynamic program over the order picks
-those that together give the least peak. What is tried next is what could lower the peak now: intervals around its
-step, and ways near those in use. So the search is anytime, may be taken up again where it was left, and its frontier
-only grows better.
+those that together give the least peak. What is tried next is what could lower the peak now: intervals around its step,
+and ways near those in use. So the search can be interrupted at any time and resumed, and its frontier only improves.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ __all__ = ["FrontierPoint", "TilingResult", "TilingSearch", "search"]
 
 _LONGEST = 48
 _LONGEST_OF_ALL = 96
-"""Ops in a group that do not look at single elements: halos of longer ones grow, and their pieces cost too much.
-
-Longer ones are tried where nothing else is left, as for a tensor that is kept over several cells.
+"""Ops in a group that look at more than single elements: in longer groups halos grow, and pieces cost too much. Longer
+ones are tried where nothing else is left, as for a tensor that is kept over several cells.
 """
 
 _MOST_OPS = 120
@@ -50,19 +48,19 @@ _WORK_PER_SECOND = 20_000
 """Ops of pieces that an idle machine judges in a second."""
 
 _LEAST_EFFORT = 1.0
-"""Of a search that was begun, whatever the time: what is found first is often little, and much more comes soon."""
+"""Work that every search does, whatever the time: the first finds are often small, and much better ones soon follow."""
 
 _LEAST_EFFORT_FOR_NOTHING = 2.0
-"""The same as long as nothing was found: a peak that every layer has falls only when all of them are in pieces."""
+"""The same while nothing has been found: a peak that all layers share falls only when all of them are in pieces."""
 
 _WORK_BESIDE = 10
-"""What judging a way costs whatever its pieces, in ops of pieces."""
+"""The fixed cost of judging a way of cutting, in ops of pieces."""
 
 _MOST_DROPPED = 3
-"""Ways of cutting the same ops that are found not to work before all are given up."""
+"""Ways of cutting the same ops that may fail before all of them are given up."""
 
 _OPS_PER_WORK = 50
-"""Ops of the graph that are looked through for an interval in the time of one op of a piece."""
+"""Ops of the graph that can be scanned for an interval in the time that one op of a piece takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ class TilingSearch:
         return self._found(exhausted=True)
 
     def drop(self, groups: Iterable[TilingGroup]) -> None:
-        """Forget ``groups``, which cannot be made after all, and of ops with which that happens often all ways."""
+        """Forget ``groups``, which cannot be written, and every way of cutting ops for which that happens often."""
         for group in groups:
             pair = group.ops[0], group.ops[-1]
             self._dropped[pair] += 1
@@ -303,7 +301,7 @@ class TilingSearch:
         return list(itertools.islice(waiting, _STEPS_AT_ONCE))
 
     def _hot(self, best: FrontierPoint, waiting: Sequence[int]) -> list[tuple[int, int]]:
-        """Return intervals that hold one of a few steps at the peak, short ones that could fall low first."""
+        """Return intervals that hold one of a few steps at the peak; short ones that could fall far come first."""
         for steps in (waiting, self._hot_steps(best)[:_STEPS_AT_ONCE]):
             found = dict.fromkeys(
                 pair
@@ -400,7 +398,7 @@ class TilingSearch:
     # Choosing ------------------------------------------------------------------------------------------------------
 
     def _choose(self) -> None:
-        """Set the point of least peak that what was judged so far gives."""
+        """Choose the point of least peak among what was judged so far."""
         point = self._points.least(self._most)
         if (point.required, point.extra_macs) != (self._best.required, self._best.extra_macs):
             self._asked.tell("tiling", point.peak, None)

@@ -34,7 +34,7 @@ _SEARCH_SHARE = 0.45
 """Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
 
 _PLACINGS = 2.0
-"""Times as long as placing took the last time, which is kept for the next when the search goes on."""
+"""Time that is set aside for the next placing while the search goes on, as a multiple of what the last one took."""
 
 
 class TileRewrite:

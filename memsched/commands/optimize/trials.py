@@ -1,4 +1,4 @@
-"""What would help where nothing was gained: a little of what was not permitted is tried, and what it gives is told.
+"""What would help where nothing was gained: a little of what was not permitted is tried, and its gain is told.
 
 A trial is bounded by work, never by seconds, and takes the first steps of the search that its command runs in full:
 the same rewrites and the same figures, in the order in which they are made. So the command gives no less.
@@ -37,13 +37,13 @@ _MOST_BYTES = 100 << 20
 """Of weights: larger files take too long to be written and read for a trial."""
 
 _MOST_INPUTS = 20 * _MOST_OPS
-"""Tensors that all ops read together, beyond which nothing is tried either."""
+"""Reads of tensors by all ops together, beyond which nothing is tried either."""
 
 _PIECES_EFFORT = 0.25
 """Of the search for pieces, as `Limits.effort` counts it."""
 
 _PIECES_OPS = 450
-"""Larger graphs in pieces take longer to be written, read and placed than a look may take."""
+"""Larger graphs in pieces take longer to write, read and place than a trial may take."""
 
 _STATES = 20_000
 """Of the search for an order, where only the file's was looked at."""
@@ -53,7 +53,7 @@ _REMAT_POLLS = 400
 """How often the search for repetitions may ask whether to go on."""
 
 _FREE_ENOUGH = 0.75
-"""What costs nothing is named where it gives this part of the most that can be had."""
+"""What costs no extra work is named where it saves at least this part of the most that can be saved."""
 
 _NEEDLESS = ("--report", "--html", "--header")
 """Files of an analysis, which another command shall not overwrite."""
@@ -203,7 +203,7 @@ class _Trials:
 
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, and with as much as is permitted by default."""
-        # Whoever misses a budget waits a little longer.
+        # With a budget missed, a longer trial is worth the wait.
         most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
         if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
             return

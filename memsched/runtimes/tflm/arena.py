@@ -1,4 +1,4 @@
-"""A file for TensorFlow Lite Micro: what its arena takes, a memory plan of our own, and tensors that only cost."""
+"""A file for TensorFlow Lite Micro: what its arena takes, a memory plan of our own, and tensors that serve nothing."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
 
 
 def prices(module: Module, bits: int) -> Prices:
-    """Return what TFLM keeps for the file as it is, and for each op more."""
+    """Return what TFLM keeps for the file as it is, and for each further op."""
     needs = estimates(_native(module).model)[bits]
     of_op = functools.partial(kept_by, bits=bits)
     return Prices(Kept(needs.persistent, needs.planning), of_op, kept_by_kind("SLICE", 1, bits))

@@ -1,4 +1,4 @@
-"""Tensors that no operator refers to: TensorFlow Lite Micro gives them memory all the same, so a writer drops them.
+"""Tensors that no operator refers to: TensorFlow Lite Micro still gives them memory, so the writer drops them.
 
 A tensor's index cannot be freed, as operators name tensors by it. Instead its entry in the subgraph's list is led to
 an empty tensor at the end of the file, which costs nothing in any runtime. No other byte changes.
@@ -82,7 +82,7 @@ def _empty_tensor(end: int) -> tuple[bytes, int]:
 
 
 def _check(model: FileModel, data: bytes, dead: tuple[DeadTensor, ...]) -> None:
-    """Read the result back: nothing but the dead tensors may have changed."""
+    """Check the result by reading it back: nothing but the dead tensors may have changed."""
     written = parse(data)
     gone = {(one.subgraph, one.tensor) for one in dead}
     for index, (old, new) in enumerate(zip(model.subgraphs, written.subgraphs, strict=True)):

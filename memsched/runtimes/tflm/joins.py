@@ -1,9 +1,9 @@
 """Which tensors a memory plan may lay over each other, and when they may be needed at once there.
 
 Tensors that hold the same values may, whatever reads them: views of each other, and what WHILE and IF copy. An operator
-may write over an input that it reads for the last time where the target says that its kernel bears it. A PAD may begin
-before its input and end over it. The output that a loop puts together piece by piece may lie over the input that it
-takes pieces of, where no byte is read after it was overwritten.
+may write over an input that it reads for the last time where the target says that its kernel permits it. A PAD may
+begin before its input and end over it. The output that a loop puts together piece by piece may lie over the input that
+it takes pieces of, where no byte is read after it was overwritten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ByteSharing", "Join", "byte_sharing", "carried"]
 
 _ALWAYS = (-1, 1 << 62)
 _MOST_COMPARED = 1 << 26
-"""Bytes looked at where a place for an output over its loop's input is sought."""
+"""Bytes that are compared in the search for a place for an output over its loop's input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Finder:
     # What WHILE and IF copy.
 
     def _carry(self, index: int, number: int, operator: FileOperator, position: int) -> None:
-        """Lay what WHILE copies at a position together: all of it, or as much as is one value at a time."""
+        """Lay what WHILE copies at a position together: all of it, or as much as holds only one value at a time."""
         begin = self._lives.times[index, number][0]
         visits = self._lives.visits[index, number][0]
         result, given, tested, used, made = carried(self._model, index, operator, position)

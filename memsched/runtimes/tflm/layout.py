@@ -20,10 +20,10 @@ from memsched.targets.model import Target
 __all__ = ["best_offsets", "offsets_below"]
 
 _MOST_CHOSEN = 5
-"""Paddings of which all subsets are tried."""
+"""Up to so many paddings, all subsets are tried."""
 
 _MOST_LEFT_OUT = 16
-"""Of more paddings, so many are left out one at a time."""
+"""Where there are more paddings, up to so many are left out, one at a time."""
 
 _NEAR = 100
 """With so many paddings, a head less than one part in this many above its bound is good enough."""
@@ -207,7 +207,7 @@ class _LaidTensors:
         return self.places.get(key) or _Place(key, 0)
 
     def join_all(self, pads: Sequence[Join]) -> None:
-        """Make all joins that can be, those that save most first; of those of paddings only ``pads``."""
+        """Make all joins that are possible, those that save most first; of the paddings only ``pads``."""
         self._join(self._sharing.loops)
         for overlay in self._sharing.overlays:
             self._overlay(overlay)
@@ -327,7 +327,7 @@ def _packed(
 
 
 def _low(held: Sequence[tuple[int, BufferRequest]], inner: set[Key]) -> int:
-    """Return the distance at which a block begins, so that what must be aligned is."""
+    """Return the distance at which a block begins so that all that must be aligned is aligned."""
     low = min(distance for distance, _ in held)
     aligned = [distance for distance, one in held if one.tensor < 0 or (one.subgraph, one.tensor) not in inner]
     return low - (low - aligned[0]) % ALIGNMENT if aligned else low

@@ -191,7 +191,7 @@ def _with_weights() -> dict[str, KernelTrial]:
         "TRANSPOSE_CONV": KernelTrial(
             (2, 1, 3), turned, frozenset(row for row in turned if row[1] in _TRANSPOSED.get(row[0], ()))
         ),
-        # With weights of 8 bits for data in floating point it runs, but see `_lstm_reason`.
+        # It runs with 8-bit weights for data in floating point, but see `_lstm_reason`.
         "UNIDIRECTIONAL_SEQUENCE_LSTM": KernelTrial(
             (0, 2, 13, 19),
             lstm,

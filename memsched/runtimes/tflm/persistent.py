@@ -123,7 +123,7 @@ _COMPRESSED_SUBGRAPH = 8
 """Bytes that each subgraph's record has more there: a pointer to its compressed tensors."""
 
 _CONSTANTS = {"PAD": 1, "PADV2": 2, "SLICE": 2}
-"""Constants that operators bring which rewrites add."""
+"""Constants of the operators that rewrites add."""
 
 _CHANNELS_LAST = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 """Operators that keep a multiplier and a shift for every channel, the last axis of their output."""
@@ -230,13 +230,13 @@ def _requests(model: FileModel) -> int:
 
 
 def unknown_kernels(model: FileModel) -> tuple[str, ...]:
-    """Return the operators whose kernels' own data is not known, so that an estimate lacks it, sorted."""
+    """Return the operators whose kernels' own data is not known and so missing in estimates, sorted."""
     kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
     return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA - SIGNAL_KERNELS))
 
 
 def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
-    """Return per operator of ``graph`` bytes that any model keeps that holds it: of itself and of what it makes."""
+    """Return per operator of ``graph`` the bytes that any model with it keeps: for itself and for what it makes."""
     widths, found = _WIDTHS[bits], []
     for operator in graph.operators:
         tail = _ArenaTail()

@@ -67,7 +67,7 @@ def _name(model: FileModel, key: _Key) -> str:
 
 
 def _check_variables(model: FileModel, keys: list[_Key], planned: Mapping[_Key, int]) -> None:
-    """A planned variable loses its state, and TFLM looks at an entry of another tensor too."""
+    """Check that no variable is planned: it would lose its state, and TFLM looks at an entry of another tensor, too."""
     for index, subgraph in enumerate(model.subgraphs):
         for number, tensor in enumerate(subgraph.tensors):
             if not tensor.variable:

@@ -1,4 +1,4 @@
-"""What a target's kernels bear, as the judge of memory plans reads its rules."""
+"""What a target's kernels permit, as the checker of memory plans reads its rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PlanPermissions:
         self._parts = {(name, rule.kind, rule.input) for rule in target.part_views for name in rule.ops}
 
     def overwrites(self, index: int, operator: FileOperator, tensor: int, distance: int, *, given: bool) -> bool:
-        """Return whether the first output may begin ``distance`` bytes before an input that it meets.
+        """Return whether the first output may begin ``distance`` bytes before an input that it overlaps.
 
         Args:
             given: The input shows bytes that the caller fills.

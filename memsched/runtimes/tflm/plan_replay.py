@@ -104,7 +104,7 @@ class _Replay:
         return len(self._owners) - 1
 
     def _make(self, key: _Key) -> None:
-        """Let an operator, or the caller, fill a tensor with a new value."""
+        """Fill a tensor with a new value, made by an operator or given by the caller."""
         if self._planned(key):
             runs = [(0, self._size(key), self._value(key), 0)]
             self._meant[key] = runs
@@ -398,7 +398,7 @@ class _Replay:
         self._lose(lost, results, kept)
 
     def _lose(self, lost: Sequence[_Range], results: Sequence[_Key], kept: set[_Key]) -> None:
-        """Forget what bytes hold that a loop writes; what it carries is there: ``kept`` as it was, all else anew."""
+        """Forget what a loop writes; what it carries is there, ``kept`` as it was and all else new."""
         for low, high in lost:
             self._arena.write(low, [(0, high - low, GARBAGE, 0)])
         for key in results:
@@ -422,7 +422,7 @@ class _Replay:
                 self._read(key)
             states.append(self._arena.runs)
         if operator.type == "CALL_ONCE":
-            # Only the first execution of the model executes it.
+            # It runs only the first time that the model is executed.
             states.append(runs)
         for state in states[1:]:
             states[0] = merged(states[0], state)

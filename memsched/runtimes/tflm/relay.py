@@ -149,7 +149,7 @@ def _native(module: Module) -> FileModel:
 
 
 def _state(model: FileModel) -> str:
-    """Return what outlives an inference, as nothing of a stage does; "" where there is nothing."""
+    """Return what would have to outlive an inference, as nothing of a stage does; "" where there is nothing."""
     lost = "keeps a state from one inference to the next, which is lost when its stage is allocated anew"
     for subgraph in model.subgraphs:
         for tensor in subgraph.tensors:
@@ -173,7 +173,7 @@ def _output(model: FileModel) -> str:
 
 
 def _unfit(model: FileModel) -> str:
-    """Return why TFLM does not execute it, or why its arena is not known; "" for neither."""
+    """Return why TFLM does not execute it, or why its arena is not known; "" where neither holds."""
     if found := refusals(model):
         return f"TensorFlow Lite Micro refuses {found[0].type} '{found[0].name}': {found[0].reason}"
     if lacking := resolver(model).unsupported:

@@ -49,7 +49,7 @@ class ReplayIntegers:
         return self._known[key]
 
     def set(self, key: tuple[int, int], values: tuple[int, ...] | None) -> None:
-        """Say what a tensor holds from now on; None where that is not known."""
+        """Set what a tensor holds from now on; None where that is not known."""
         if values is None:
             self._known.pop(key, None)
         else:

@@ -33,7 +33,7 @@ def requirement(model: FileModel, scratch: Scratch, head: int, target: Target) -
 
 
 def room_to_plan(model: FileModel, target: Target) -> int:
-    """Return the bytes that the planned part has in any case, as planning takes them for a moment."""
+    """Return the least size of the planned part in bytes: planning needs them for a moment."""
     return 0 if target.budget_for == "activations" else estimates(model)[target.pointer_bits].planning
 
 

@@ -181,7 +181,7 @@ def _end(code: int) -> str:
 
 
 def _ports(model: bytes) -> tuple[int, int]:
-    """Return how many inputs and outputs a model has, with all imported that a fork would import each time."""
+    """Return how many inputs and outputs a model has; import all that each fork would otherwise import again."""
     from tflite_micro.python.tflite_micro import runtime
 
     from memsched.formats.tflite.model import parse

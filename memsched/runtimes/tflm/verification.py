@@ -30,7 +30,7 @@ _PATIENCE: Final = 60.0
 _LONGEST_REASON: Final = 240
 _LEAST_ARENA: Final = 1 << 24
 _MOST_ARENA: Final = (1 << 31) - 16
-"""TFLM counts its arena's bytes in 32 bits, with a sign here and there."""
+"""TFLM counts its arena's bytes in 32 bits, in places as signed numbers."""
 
 _GIVEN, _WRITTEN = "before", "after"
 
@@ -53,7 +53,7 @@ def verify(
         before: The model's file as given.
         after: The optimised model's file.
         tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
-        timeout_seconds: For both models together; models that take longer count as such that could not be run.
+        timeout_seconds: For both models together; models that take longer count as models that could not be run.
 
     Raises:
         RuntimeUnavailableError: TFLM is not installed.
