@@ -135,7 +135,7 @@ def _sizes(report: OptimizeReport, name: str) -> list[str]:
             f"#define {name}_ARENA_BYTES {name}_ACTIVATION_BYTES",
         ]
     lines += [
-        "/* The planned part of the arena (its head): activations, and scratch buffers of reference kernels. */",
+        "/* The planned part of the arena (its head): activations, and scratch buffers of kernels. */",
         f"#define {name}_ACTIVATION_BYTES {_size(head)}",
         "/* Estimates: the persistent part (its tail), and the room that planning takes for a moment. They hold for:",
         *(f" * - {comment_text(assumption)}" for assumption in firmware.assumptions),

@@ -107,7 +107,7 @@ def _header(report: RelayReport) -> str:
             " * TensorFlow Lite Micro executes one after the other in one block of memory. Each stage has its arena at",
             " * the block's begin; what stages hand over lies at its end.",
             *stages,
-            " * Their sizes hold for pointers of 32 bits and the reference kernels.",
+            " * Their sizes hold for pointers of 32 bits and the target's kernels.",
             " *",
             f" *   alignas({name}::kBlockAlignment) static unsigned char block[{name}::kBlockBytes];",
             f" *   static {name} model(block, sizeof(block));",

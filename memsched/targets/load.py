@@ -127,6 +127,8 @@ def _contradiction(target: Target) -> str | None:
     ):
         if 0 < rate < _LEAST_RATE:
             return f"key '{key}' must be 0 or at least {_LEAST_RATE:g}, not {rate!r}"
+    if (target.planner == "tflm") == (target.kernels == "litert") and target.kernels:
+        return f'key \'kernels\' = "{target.kernels}" contradicts planner = "{target.planner}"'
     viewed = {name for rule in target.views for name in rule.ops}
     written = {name for rule in target.in_place for name in rule.ops}
     for name in sorted(viewed & written):

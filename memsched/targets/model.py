@@ -26,7 +26,7 @@ InputOwner = Literal["arena", "kept", "caller"]
 Loops = Literal["", "while"]
 Match = Literal["bytes", "shape", "stated_shape"]
 PartKind = Literal["concatenation", "slice", "split"]
-Kernels = Literal["", "litert"]
+Kernels = Literal["", "litert", "cmsis-nn", "cmsis-nn-dsp", "cmsis-nn-mve", "esp-nn", "esp-nn-s3"]
 Planner = Literal["", "tflm"]
 Runtime = Literal["", "litert", "onnxruntime"]
 BudgetFor = Literal["arena", "activations"]
@@ -166,8 +166,10 @@ class Target(Rules, frozen=True):
         runtime: Which installed runtime can verify the figures; "" where none can.
         planner: Whose planner lays tensors where the model brings no memory plan: "tflm" is TensorFlow Lite Micro's,
             for which a plan can be written; "" is none that is known here.
-        kernels: Whose kernels need memory of their own that no file shows: "litert" is LiteRT's, without delegates; ""
-            is none that is known here (TensorFlow Lite Micro's planner knows its own).
+        kernels: Whose kernels need memory of their own that no file shows: "litert" is LiteRT's, without delegates; for
+            TensorFlow Lite Micro's planner those of CMSIS-NN for processors without DSP instructions, with them
+            ("cmsis-nn-dsp") or with vectors ("cmsis-nn-mve"), those of ESP-NN, or of it for the ESP32-S3; "" is none
+            that is known here, and for that planner the reference kernels.
         pointer_bits: Of the processor, on which depends what TensorFlow Lite Micro keeps for each operator.
         budget_for: What decides, for TensorFlow Lite Micro: "arena", all that an interpreter is given; "activations",
             the planned part alone.

@@ -145,7 +145,7 @@ class Intervals:
             Storage.of(apply_target(rewritten.graph, self._local_target(interval))), range(len(rewritten.graph.ops))
         )
         # What the group's kernels keep is in the base already.
-        kept = lasting_bytes(local) if self.target.kernels else 0
+        kept = lasting_bytes(local) if self.target.kernels == "litert" else 0
         more = NOTHING_KEPT
         if self._prices is not None:
             of_ops = self._prices.of_ops

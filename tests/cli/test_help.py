@@ -76,7 +76,10 @@ def complete(words: list[str], **env: str) -> list[str]:
 def test_completion_of_commands_options_and_values() -> None:
     assert "plain,optimize" in complete(["memsched", "opt"])
     assert complete(["memsched", "optimize", "--budg"]) == ["plain,--budget", "plain,--budget-for"]
-    assert complete(["memsched", "optimize", "--target", "tf"]) == ["plain,tflm", "plain,tflm-reference"]
+    assert complete(["memsched", "optimize", "--target", "tflm-c"]) == [
+        "plain,tflm-cmsis-nn",
+        "plain,tflm-cmsis-nn-mve",
+    ]
     assert complete(["memsched", "targets", "on"]) == ["plain,onnxruntime"]
     assert complete(["memsched", "optimize", "--target", "my"]) == ["file,my"]
     assert complete(["memsched", "optimize", "mod"]) == ["file,mod"]
@@ -109,7 +112,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     env = {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=env)
-    assert done.stdout.split() == ["tflm", "tflm-reference"], done.stderr
+    assert done.stdout.split() == ["tflm", "tflm-cmsis-nn", "tflm-cmsis-nn-mve", "tflm-esp-nn-s3", "tflm-reference"], (
+        done.stderr
+    )
 
 
 def test_proposals(run: Run, tmp_path: Path) -> None:

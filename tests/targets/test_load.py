@@ -21,7 +21,8 @@ def write(folder: Path, text: str, name: str = "own.toml") -> str:
 
 def test_built_in_targets_load_under_their_own_names() -> None:
     assert builtin_targets() == (
-        "coral_edgetpu", "diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-reference",
+        "coral_edgetpu", "diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-cmsis-nn",
+        "tflm-cmsis-nn-mve", "tflm-esp-nn-s3", "tflm-reference",
     )  # fmt: skip
     for name in builtin_targets():
         target = load_target(name)
@@ -34,6 +35,7 @@ def test_what_the_built_in_targets_say() -> None:
     assert alignments == {
         "coral_edgetpu": 1,
         "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16, "tflm-reference": 16,
+        "tflm-cmsis-nn": 16, "tflm-cmsis-nn-mve": 16, "tflm-esp-nn-s3": 16,
     }  # fmt: skip
     chip = load_target("diannao")
     assert (chip.on_chip_bytes, chip.bandwidth_bytes_per_second, chip.flops_per_second) == (768 * 1024, 1.5e9, 200e9)

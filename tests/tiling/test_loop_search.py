@@ -58,7 +58,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     macs = sum(op.macs for op in graph.ops)
-    search = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=macs * 15 // 100)
+    search = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=macs * 15 // 100)
     points = search.run(10.0, lambda: False)
     assert search.exhausted
     assert points[0].extra_macs == 0
@@ -69,7 +69,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
     for point in points:
         ops = [op for group in point.groups for op in group.ops]
         assert ops == sorted(set(ops))
-    again = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=macs * 15 // 100)
+    again = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=macs * 15 // 100)
     assert again.run(10.0, lambda: False) == points
 
 
@@ -78,7 +78,7 @@ def test_groups_that_are_dropped_come_no_more() -> None:
     target = load_target("tflm-reference")
     words = dialect_of(module, target)
     search = LoopSearch(
-        fold_pads(module.graphs[0], words), target, words, prices=prices(module, 32), most_macs=1_000_000
+        fold_pads(module.graphs[0], words), target, words, prices=prices(module, target), most_macs=1_000_000
     )
     best = search.run(0.3, lambda: False)[-1]
     search.drop(best.groups)
@@ -90,7 +90,7 @@ def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
     target = load_target("tflm-reference")
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
-    search = LoopSearch(graph, target, words, prices=prices(module, 32), most_macs=1_000_000)
+    search = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=1_000_000)
     held = {op for point in search.run(0.3, lambda: False) for group in point.groups for op in group.ops}
     refused = dict(search.refusals())
     assert not held & refused.keys()

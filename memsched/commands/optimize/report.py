@@ -281,10 +281,11 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
 
 def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
     """Return what the model written needs, and what the one given needs beside its tensors."""
-    given = firmware_needs(outcome.module)
+    kernels = outcome.prepared.target.kernels
+    given = firmware_needs(outcome.module, kernels)
     if given is None:
         return None
-    needs = (given if outcome.rewritten is None else firmware_needs(outcome.rewritten)) or given
+    needs = (given if outcome.rewritten is None else firmware_needs(outcome.rewritten, kernels)) or given
     return FirmwareSection(
         resolver_calls=needs.resolver.calls,
         unsupported_operators=needs.resolver.unsupported,

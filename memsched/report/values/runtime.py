@@ -213,7 +213,7 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
         resolver_calls: Calls on a MicroMutableOpResolver; their number is its size.
         unsupported_operators: Operators that TensorFlow Lite Micro does not have.
         custom_operators: Custom operators whose registration the firmware brings itself.
-        scratch: Buffers that reference kernels request, each for its own operator's time.
+        scratch: Buffers that the target's kernels request, each for its own operator's time.
         persistent_bytes_estimate: What stays in the arena's tail, by bits of a pointer.
         planning_bytes_estimate: What planning takes for a moment in the place of the tensors: an arena holds the
             persistent part and the larger of this and the head.

@@ -20,6 +20,7 @@ from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
+from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.layout import best_offsets, offsets_below
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
@@ -81,13 +82,13 @@ class TflmFacts:
 
 def lowered_for(module: Module, lowered: Sequence[LoweredGraph], target: Target) -> tuple[LoweredGraph, ...]:
     """Return the lowered graphs as TFLM executes them with a memory plan: loops copy nothing, kernels have scratch."""
-    return with_scratch(module, without_copies(_native(module), lowered, target))
+    return with_scratch(module, without_copies(_native(module), lowered, target), target.kernels)
 
 
-def with_scratch(module: Module, lowered: Sequence[LoweredGraph]) -> tuple[LoweredGraph, ...]:
-    """Return the lowered graphs with the scratch buffers of TFLM's reference kernels as workspaces."""
+def with_scratch(module: Module, lowered: Sequence[LoweredGraph], kernels: str = "") -> tuple[LoweredGraph, ...]:
+    """Return the lowered graphs with the scratch buffers of the kernels that a target names as workspaces."""
     native = _native(module)
-    scratch = kernel_scratch(native.model)
+    scratch = kernel_scratch(native.model, kernels)
     result = []
     for index, (one, mapping) in enumerate(zip(lowered, native.mappings, strict=True)):
         found = {
@@ -99,11 +100,11 @@ def with_scratch(module: Module, lowered: Sequence[LoweredGraph]) -> tuple[Lower
     return tuple(result)
 
 
-def analyzed(module: Module) -> TflmFacts:
-    """Return what TFLM makes of the file as given."""
+def analyzed(module: Module, kernels: str) -> TflmFacts:
+    """Return what TFLM with the kernels that a target names makes of the file as given."""
     model = _native(module).model
     try:
-        head: int | None = predict(model, kernel_scratch(model)).head
+        head: int | None = predict(model, kernel_scratch(model, kernels)).head
     except ModelError:
         head = None
     return TflmFacts(head, refusals=refusals(model))
@@ -133,7 +134,7 @@ def required(module: Module, plans: Sequence[GraphPlan], target: Target, *, plan
     try:
         data, _ = drop_dead_tensors(writer.serialize(module, orders))
         model = parse(data)
-        scratch = kernel_scratch(model)
+        scratch = kernel_scratch(model, target.kernels)
         offsets = _offsets(model, scratch, target, plan)
         return requirement(model, scratch, predict(model, scratch, plan=offsets).head, target)
     except ModelError:
@@ -147,16 +148,17 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
         otherwise: Bytes of its planned part where TFLM refuses the memory plan that it brings.
     """
     model = _native(module).model
-    head = analyzed(module).file_head
+    head = analyzed(module, target.kernels).file_head
     try:
-        return requirement(model, kernel_scratch(model), otherwise if head is None else head, target)
+        return requirement(model, kernel_scratch(model, target.kernels), otherwise if head is None else head, target)
     except ModelError:
         return Requirement(otherwise)
 
 
-def prices(module: Module, bits: int) -> Prices:
+def prices(module: Module, target: Target) -> Prices:
     """Return what TFLM keeps for the file as it is, and for each further op."""
-    needs = estimates(_native(module).model)[bits]
+    bits = target.pointer_bits
+    needs = estimates(_native(module).model, target.kernels)[bits]
     of_op = functools.partial(kept_by, bits=bits)
     return Prices(Kept(needs.persistent, needs.planning), of_op, kept_by_kind("SLICE", 1, bits))
 
@@ -165,7 +167,7 @@ def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | No
     """Return the memory plan to write; None for none."""
     if plan is not None:
         return best_offsets(model, target, scratch) if plan else None
-    if unknown_kernels(model):
+    if unknown_kernels(model, target.kernels):
         return None
     own = _own_head(model, scratch)
     room = room_to_plan(model, target)
@@ -205,7 +207,7 @@ def finish(
         added = new_refusals(_native(given).model, parse(written.model))
         if added:
             raise InternalError(f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written")
-        first = analyzed(given)
+        first = analyzed(given, target.kernels)
         return written, replace(facts, file_head=first.file_head, refusals=first.refusals)
     except ModelError as error:
         raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
@@ -223,9 +225,12 @@ def _finish(
 ) -> tuple[ModelBytes, TflmFacts]:
     data, dropped = drop_dead_tensors(written.model)
     model = parse(data)
-    scratch = kernel_scratch(model)
-    facts = analyzed(module)
+    scratch = kernel_scratch(model, target.kernels)
+    facts = analyzed(module, target.kernels)
     notes = [*written.notes, *_notes(model, dropped)]
+    if kernel_set(target.kernels) is not REFERENCE:
+        words = kernel_set(target.kernels).words
+        notes.append(f"the arena's size is computed for {words}; what is run and measured here has reference kernels")
     if facts.file_head is None:
         notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
     offsets = _offsets(model, scratch, target, plan)

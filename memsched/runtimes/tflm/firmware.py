@@ -10,7 +10,7 @@ from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.runtimes.tflm.kernels import scratch_requests
-from memsched.runtimes.tflm.persistent import ASSUMPTIONS, Estimate, estimates, least_kept, unknown_kernels
+from memsched.runtimes.tflm.persistent import Estimate, assumptions, estimates, least_kept, unknown_kernels
 from memsched.runtimes.tflm.resolver import Resolver, resolver
 
 __all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
@@ -18,7 +18,7 @@ __all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Buffers that a reference kernel requests for its own operator's time, in bytes."""
+    """Buffers that a kernel requests for its own operator's time, in bytes."""
 
     subgraph: int
     operator: int
@@ -45,17 +45,22 @@ class FirmwareNeeds:
     kept: tuple[tuple[int, int, str, int], ...]
 
 
-def firmware_needs(module: Module) -> FirmwareNeeds | None:
-    """Return what a firmware needs; None for a module that was not read from TFLite."""
+def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:
+    """Return what a firmware with the kernels that a target names needs; None for what was not read from TFLite."""
     if not isinstance(module.native, TfliteNative):
         return None
     model = module.native.model
-    lacking = unknown_kernels(model)
-    assumptions = [*ASSUMPTIONS, *_versions(model)]
+    lacking = unknown_kernels(model, kernels)
+    assumed = [*assumptions(kernels), *_versions(model)]
     if lacking:
-        assumptions.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
+        assumed.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
     return FirmwareNeeds(
-        resolver(model), estimates(model), tuple(_scratch(model)), tuple(assumptions), lacking, tuple(_kept(model))
+        resolver(model),
+        estimates(model, kernels),
+        tuple(_scratch(model, kernels)),
+        tuple(assumed),
+        lacking,
+        tuple(_kept(model)),
     )
 
 
@@ -78,9 +83,9 @@ def _kept(model: FileModel) -> Iterator[tuple[int, int, str, int]]:
             yield graph, index, operator.type, size
 
 
-def _scratch(model: FileModel) -> Iterator[Scratch]:
+def _scratch(model: FileModel, kernels: str) -> Iterator[Scratch]:
     for graph, subgraph in enumerate(model.subgraphs):
         for index, operator in enumerate(subgraph.operators):
-            requests = scratch_requests(model, graph, index)
+            requests = scratch_requests(model, graph, index, kernels)
             if requests:
                 yield Scratch(graph, index, operator.type, tuple(requests))

@@ -2,7 +2,7 @@
 
 Each is laid out with the tensors in the planned part of the arena and lives at its own operator only. The rules were
 read in the kernels' sources (tensorflow/lite/micro/kernels/, the file is named at each rule) and compared with the
-arenas of a TFLM build of October 2026. Optimised kernels (CMSIS-NN, ESP-NN) ask for others.
+arenas of a TFLM build of October 2026. What optimised kernels ask for instead is in `kernel_sets`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import OperatorSlot
+from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_scratch
 
 __all__ = ["DETECTION_POSTPROCESS", "custom_integers", "operator_tensor", "scratch_requests"]
@@ -25,16 +26,20 @@ _POINTER = 8
 """Bytes of a pointer: kernels that ask for room by pointers ask for half of this on 32 bit."""
 
 
-def scratch_requests(model: FileModel, subgraph: int, operator: int) -> tuple[int, ...]:
-    """Return the bytes of each scratch buffer that an operator's reference kernel requests, in its order.
+def scratch_requests(model: FileModel, subgraph: int, operator: int, kernels: str = "") -> tuple[int, ...]:
+    """Return the bytes of each scratch buffer that an operator's kernel requests, in its order.
 
     Args:
         model: The file.
         subgraph: Index of a subgraph.
         operator: Index of one of its operators, in the file's order.
+        kernels: As a target names them; by default the reference kernels.
     """
     graph = model.subgraphs[subgraph]
     op = graph.operators[operator]
+    found = kernel_set(kernels).scratch(model, graph, op)
+    if found is not None:
+        return found
     if op.type == DETECTION_POSTPROCESS:
         return _detection_postprocess(model, graph, op)
     if op.type in SIGNAL_KERNELS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
@@ -18,12 +19,13 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
+from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
 __all__ = [
-    "ASSUMPTIONS",
     "Estimate",
+    "assumptions",
     "estimates",
     "kept_by",
     "kept_by_kind",
@@ -32,11 +34,10 @@ __all__ = [
     "unknown_kernels",
 ]
 
-ASSUMPTIONS = (
-    "TensorFlow Lite Micro of October 2026, reference kernels; no compression, resource variables or profiler",
+_ASSUMPTIONS = (
+    "TensorFlow Lite Micro of October 2026, {}; no compression, resource variables or profiler",
     "one MicroInterpreter with the default planner in an arena that begins and ends at multiples of 16",
 )
-"""What must hold for the estimates."""
 
 _ALIGNMENT = 16
 
@@ -157,22 +158,27 @@ class Estimate:
     planning: int
 
 
-def estimates(model: FileModel) -> dict[int, Estimate]:
-    """Return estimates for pointers of 64 and of 32 bits.
+def assumptions(kernels: str = "") -> tuple[str, ...]:
+    """Return what must hold for the estimates with the kernels that a target names."""
+    return tuple(one.format(kernel_set(kernels).words) for one in _ASSUMPTIONS)
+
+
+def estimates(model: FileModel, kernels: str = "") -> dict[int, Estimate]:
+    """Return estimates for pointers of 64 and of 32 bits, with the kernels that a target names.
 
     While it plans, TFLM holds the requests that one more kernel might make, a record per tensor and request and one
     per planned buffer; inputs and outputs get their persistent part only afterwards. Measured as the smallest arenas
     that work.
     """
     counts = _quantization_counts(model)
-    requests = _requests(model)
+    requests = _requests(model, kernels)
     tensors = [tensor for subgraph in model.subgraphs for tensor in subgraph.tensors]
     planned = sum(not tensor.has_data and not tensor.variable for tensor in tensors) + requests
     found = {}
     for bits, widths in _WIDTHS.items():
         room = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.record * (len(tensors) + requests)
         room = -(-(room + _PLANNED_BUFFER * planned) // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
-        tail = _until_planning(model, bits, counts, requests)
+        tail = _until_planning(model, bits, counts, requests, kernels)
         before = tail.used
         _inputs_and_outputs(tail, model, widths, counts[0])
         found[bits] = Estimate(tail.used, max(0, room + before - tail.used))
@@ -182,15 +188,15 @@ def estimates(model: FileModel) -> dict[int, Estimate]:
 def tail_in_wheel(model: FileModel) -> int:
     """Return the bytes that stay in an arena of the package tflite-micro: a firmware's on 64 bit, and its records."""
     counts = _quantization_counts(model)
-    tail = _until_planning(model, 64, counts, _requests(model), recorded=True)
+    tail = _until_planning(model, 64, counts, _requests(model, ""), "", recorded=True)
     _inputs_and_outputs(tail, model, _WIDTHS[64], counts[0])
     return tail.used
 
 
 def _until_planning(
-    model: FileModel, bits: int, counts: Sequence[_Counts], requests: int, *, recorded: bool = False
+    model: FileModel, bits: int, counts: Sequence[_Counts], requests: int, kernels: str, *, recorded: bool = False
 ) -> _ArenaTail:
-    widths = _WIDTHS[bits]
+    widths, built = _WIDTHS[bits], kernel_set(kernels)
     tail = _ArenaTail()
     if recorded:
         tail.take(_RECORDER, widths.pointer)
@@ -208,11 +214,13 @@ def _until_planning(
             _options(tail, operator, bits)
     for subgraph in model.subgraphs:
         for operator in subgraph.operators:
-            _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0)
+            _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0, built.data)
             _init_signal(tail, model, operator, bits)
     for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
         for operator in subgraph.operators:
             _prepare(tail, subgraph, operator, of_subgraph, bits)
+            for size in built.kept(model, subgraph, operator) or ():
+                tail.take(size)
     tail.take(widths.pointer * requests, widths.pointer)
     for subgraph in model.subgraphs:
         for tensor in subgraph.tensors:
@@ -221,18 +229,22 @@ def _until_planning(
     return tail
 
 
-def _requests(model: FileModel) -> int:
+def _requests(model: FileModel, kernels: str) -> int:
     return sum(
-        len(scratch_requests(model, graph, op))
+        len(scratch_requests(model, graph, op, kernels))
         for graph, subgraph in enumerate(model.subgraphs)
         for op in range(len(subgraph.operators))
     )
 
 
-def unknown_kernels(model: FileModel) -> tuple[str, ...]:
+def unknown_kernels(model: FileModel, kernels: str = "") -> tuple[str, ...]:
     """Return the operators whose kernels' own data is not known and so missing in estimates, sorted."""
+    built = kernel_set(kernels)
     kinds = {operator.type for subgraph in model.subgraphs for operator in subgraph.operators}
-    return tuple(sorted(kinds - _DATA.keys() - _WITHOUT_DATA - SIGNAL_KERNELS))
+    found = kinds - _DATA.keys() - _WITHOUT_DATA - SIGNAL_KERNELS
+    return tuple(
+        sorted(found | {op.type for graph in model.subgraphs for op in graph.operators if built.unknown(graph, op)})
+    )
 
 
 def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
@@ -281,8 +293,14 @@ def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
         tail.take(size, 4 if size % 4 == 0 else 1)
 
 
-def _init(tail: _ArenaTail, operator: FileOperator, bits: int, more: int = 0) -> None:
-    known = _DATA.get(operator.type)
+def _init(
+    tail: _ArenaTail,
+    operator: FileOperator,
+    bits: int,
+    more: int = 0,
+    others: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> None:
+    known = others.get(operator.type) or _DATA.get(operator.type)
     if known is not None:
         tail.take(known[0 if bits == 64 else 1] + more)
 

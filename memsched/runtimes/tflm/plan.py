@@ -84,12 +84,12 @@ def executed_subgraphs(model: FileModel) -> list[bool]:
     return reached
 
 
-def kernel_scratch(model: FileModel) -> Scratch:
-    """Return what the reference kernels of all operators request."""
+def kernel_scratch(model: FileModel, kernels: str = "") -> Scratch:
+    """Return what the kernels of all operators request: those that a target names, by default the reference kernels."""
     from memsched.runtimes.tflm.kernels import scratch_requests
 
     found = {
-        (index, number): scratch_requests(model, index, number)
+        (index, number): scratch_requests(model, index, number, kernels)
         for index, subgraph in enumerate(model.subgraphs)
         for number in range(len(subgraph.operators))
     }

@@ -39,21 +39,22 @@ _REASON_CHARACTERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class TflmRelay:
-    """The rules of `memsched.runtimes.runtime.RelayRules` for TensorFlow Lite Micro."""
+    """The rules of `memsched.runtimes.runtime.RelayRules` for TensorFlow Lite Micro with the target's kernels."""
 
     bits: int
+    kernels: str
 
     def check(self, module: Module) -> None:
         """Check that ``module`` can be executed in stages; see `RelayRules.check`."""
         model = _native(module)
-        reason = _state(model) or _output(model) or _unfit(model)
+        reason = _state(model) or _output(model) or _unfit(model, self.kernels)
         if reason:
             raise ModelError(f"{describe(module.path)} cannot be cut into stages: {reason}")
 
     def needs(self, data: bytes) -> ArenaNeeds:
         """Return what the arena of a file must hold."""
         model = parse(data)
-        found, predicted = estimates(model), predict(model, kernel_scratch(model))
+        found, predicted = estimates(model, self.kernels), predict(model, kernel_scratch(model, self.kernels))
         return ArenaNeeds(
             predicted.head,
             {bits: one.persistent for bits, one in found.items()},
@@ -172,12 +173,12 @@ def _output(model: FileModel) -> str:
     return ""
 
 
-def _unfit(model: FileModel) -> str:
+def _unfit(model: FileModel, kernels: str) -> str:
     """Return why TFLM does not execute it, or why its arena is not known; "" where neither holds."""
     if found := refusals(model):
         return f"TensorFlow Lite Micro refuses {found[0].type} '{found[0].name}': {found[0].reason}"
     if lacking := resolver(model).unsupported:
         return f"TensorFlow Lite Micro does not have {', '.join(lacking)}"
-    if unknown := unknown_kernels(model):
+    if unknown := unknown_kernels(model, kernels):
         return f"what the kernels of {', '.join(unknown)} keep is not known"
     return ""

@@ -26,7 +26,7 @@ def requirement(model: FileModel, scratch: Scratch, head: int, target: Target) -
     parts = [("activations", activations), ("temporaries", temporaries), ("slack", head - activations - temporaries)]
     if target.budget_for == "activations":
         return Requirement(head, tuple(parts))
-    needs = estimates(model)[target.pointer_bits]
+    needs = estimates(model, target.kernels)[target.pointer_bits]
     planning = max(0, needs.planning - head)
     parts += [("planning", planning), ("persistent", needs.persistent)]
     return Requirement(head + planning + needs.persistent, tuple(parts), beside=planning + needs.persistent)
@@ -34,7 +34,7 @@ def requirement(model: FileModel, scratch: Scratch, head: int, target: Target) -
 
 def room_to_plan(model: FileModel, target: Target) -> int:
     """Return the least size of the planned part in bytes: planning needs them for a moment."""
-    return 0 if target.budget_for == "activations" else estimates(model)[target.pointer_bits].planning
+    return 0 if target.budget_for == "activations" else estimates(model, target.kernels)[target.pointer_bits].planning
 
 
 def _fullest(wanted: Sequence[BufferRequest]) -> tuple[int, int]:

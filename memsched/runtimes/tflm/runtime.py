@@ -90,15 +90,15 @@ class TensorFlowLiteMicro(TargetRules):
 
     def relay_rules(self) -> RelayRules | None:
         """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
-        return TflmRelay(self.target.pointer_bits)
+        return TflmRelay(self.target.pointer_bits, self.target.kernels)
 
     def prices(self, module: Module) -> Prices | None:
         """Return what the arena's end and planning take for each op; None where the planned part alone decides."""
-        return None if self.target.budget_for == "activations" else arena.prices(module, self.target.pointer_bits)
+        return None if self.target.budget_for == "activations" else arena.prices(module, self.target)
 
     def facts(self, module: Module) -> arena.TflmFacts:
         """Return heads and refused operators of the file as given, and what TFLM itself says of it where it is here."""
-        return replace(arena.analyzed(module), words=refusal_words(module.native.model))
+        return replace(arena.analyzed(module, self.target.kernels), words=refusal_words(module.native.model))
 
     def finish(
         self,
