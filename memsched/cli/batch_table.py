@@ -33,11 +33,12 @@ def row_text(row: Row) -> str:
     if row.saved is None:
         return f"failed: {row.error}" if row.error else "not run"
     figures = row.saved.figures
-    before, after, bound = figures.file_peak_bytes, figures.peak_bytes, figures.lower_bound_bytes
+    before, after = figures.file_required_bytes, figures.required_bytes
+    peak, bound = figures.peak_bytes, figures.lower_bound_bytes
     less = f"{100 * (before - after) / before:.1f} % less" if before else "nothing to save"
-    proof = "optimal" if figures.status == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
+    proof = "optimal" if figures.status == "optimal" else f"gap {100 * (peak - bound) / max(peak, 1):.1f} %"
     text = f"{format_size(before)} -> {format_size(after)}, {less}, {proof}"
-    if figures.budget_met is False and figures.required_bytes is not None:
+    if figures.budget_met is False:
         text = f"budget missed: {format_size(figures.required_bytes)} required; {text}"
     return text
 

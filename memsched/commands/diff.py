@@ -1,7 +1,7 @@
 """The pipeline behind ``memsched diff``: what changed between two reports, or between two summaries of batches.
 
-A *regression* is a peak or an arena that grew by more than so many percent, a budget that was met and is not any more,
-or a model that came through before and fails now. A model that came or went is told, and is none.
+A *regression* is a peak or the memory required that grew by more than so many percent, a budget that was met and is
+not any more, or a model that came through before and fails now. A model that came or went is told, and is none.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ __all__ = ["compare_reports", "load_report"]
 _SCHEMA_VERSION = 1
 _SINGLE = ("optimize", "analyze")
 _BATCH = "batch"
-
-_GUARDED: tuple[FigureName, ...] = ("peak_bytes", "arena_bytes")
-"""Figures whose growth is a regression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,8 @@ def compare_reports(
     Args:
         old: From `load_report`, as ``new`` is.
         names: Of the two files, for messages and for the result.
-        fail_percent: Growth beyond which a peak or an arena is a regression; None: beyond 0, and nothing fails.
+        fail_percent: Growth beyond which a peak, or what is required, is a regression; None: beyond 0, and nothing
+            fails.
 
     Raises:
         UsageError: One is the report of a model, the other the summary of a batch.
@@ -147,7 +145,8 @@ def _of_report(report: ComparedReport) -> _ModelFigures:
         sha256=report.model.sha256,
         target=report.target.name,
         budget_met=None if report.budget is None else report.budget.met,
-        figures={
+        figures=_required(result.required_bytes)
+        | {
             "file_peak_bytes": report.baselines.file_order.peak_bytes,
             "peak_bytes": result.peak_bytes,
             "arena_bytes": result.arena_bytes,
@@ -168,7 +167,8 @@ def _of_batch(model: ComparedModel) -> _ModelFigures:
         sha256=result.sha256,
         target=result.target,
         budget_met=result.budget_met,
-        figures={
+        figures=_required(result.required_bytes)
+        | {
             "file_peak_bytes": result.file_peak_bytes,
             "peak_bytes": result.peak_bytes,
             "arena_bytes": result.arena_bytes,
@@ -177,6 +177,10 @@ def _of_batch(model: ComparedModel) -> _ModelFigures:
         },
         at_peak=_tensors(result.at_fault),
     )
+
+
+def _required(size: int | None) -> dict[FigureName, float]:
+    return {} if size is None else {"required_bytes": size}
 
 
 def _tensors(entries: Sequence[ComparedTensor]) -> dict[str, int]:
@@ -211,7 +215,7 @@ def _compare(old: _ModelFigures | None, new: _ModelFigures | None, percent: floa
     went: tuple[PeakTensorRow, ...] = ()
     notes: list[str] = []
     if old is not None and new is not None and old.figures is not None and new.figures is not None:
-        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures}
+        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures if key in new.figures}
         came, went = _missing(new.at_peak, old.at_peak), _missing(old.at_peak, new.at_peak)
         if old.sha256 != new.sha256:
             notes.append("the model itself is another one")
@@ -245,12 +249,18 @@ def _kind(old: _ModelFigures | None, new: _ModelFigures | None) -> Change:
         return "came" if old is None else "went"
     if old.figures is None or new.figures is None:
         return "failed_before" if new.figures is old.figures else "fails" if new.figures is None else "recovered"
-    changes = [new.figures[key] - old.figures[key] for key in _GUARDED]
+    changes = [new.figures[key] - old.figures[key] for key in _guarded(old.figures, new.figures)]
     if any(change > 0 for change in changes):
         return "larger"
     if any(change < 0 for change in changes):
         return "smaller"
-    return "same" if old.figures == new.figures and old.at_peak == new.at_peak else "different"
+    both = {key: (old.figures[key], new.figures[key]) for key in old.figures if key in new.figures}
+    return "same" if all(one == other for one, other in both.values()) and old.at_peak == new.at_peak else "different"
+
+
+def _guarded(old: Mapping[FigureName, float], new: Mapping[FigureName, float]) -> tuple[FigureName, FigureName]:
+    """Return the figures whose growth is a regression: of reports of older versions, the arena is what is required."""
+    return "peak_bytes", "required_bytes" if "required_bytes" in old and "required_bytes" in new else "arena_bytes"
 
 
 def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: float) -> list[str]:
@@ -260,13 +270,13 @@ def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: 
     if new.figures is None:
         return [f"it came through before, and fails now: {new.error}"]
     found = []
-    for key in _GUARDED:
+    for key in _guarded(old.figures, new.figures):
         before, after = old.figures[key], new.figures[key]
         # In whole numbers, so that exactly PCT percent is permitted.
         if 100 * (after - before) > percent * before:
             growth = _change(before, after).percent
             by = "" if growth is None else f" by {growth:.2f} %"
-            what = key.removesuffix("_bytes")
+            what = "memory required" if key == "required_bytes" else key.removesuffix("_bytes")
             found.append(f"the {what} grew{by}, from {before:,} to {after:,} B; {percent:g} % is permitted")
     if old.budget_met and new.budget_met is False:
         found.append("the budget was met, and is not any more")

@@ -414,8 +414,8 @@ class DiffOptions(_CommandOptions):
 
     fail_percent: float | None = option(
         None,
-        "Exit with 3 where a peak or an arena grew by more than so many percent, a budget is missed that was met, or "
-        "a model fails that came through.",
+        "Exit with 3 where a peak, or what is required, grew by more than so many percent, a budget is missed that was "
+        "met, or a model fails that came through.",
         "percentage",
         flag="--fail-on-regression",
         metavar="PCT",

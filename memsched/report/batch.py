@@ -14,6 +14,7 @@ from urllib.parse import quote
 from memsched import __version__
 from memsched.report.dump import json_text
 from memsched.report.outputs import compared
+from memsched.report.requirement import needed_memory
 from memsched.report.text import counted, printable
 from memsched.report.values.batch import (
     BatchFaultRow,
@@ -66,6 +67,7 @@ def figures(report: OptimizeReport, output: OutputSection) -> BatchFigures:
     """Return what the summary says of a model, from its report."""
     model, result, before = report.model, report.result, report.baselines.file_order
     verification, budget = report.verification, report.budget
+    needed = needed_memory(report)
     return BatchFigures(
         format=model.format,
         sha256=model.sha256,
@@ -82,7 +84,8 @@ def figures(report: OptimizeReport, output: OutputSection) -> BatchFigures:
         interrupted=result.interrupted,
         reduction_percent=result.reduction_percent,
         extra_macs_percent=result.extra_macs_percent,
-        required_bytes=None if budget is None else budget.required_bytes,
+        file_required_bytes=needed.given,
+        required_bytes=needed.now if budget is None else budget.required_bytes,
         budget_met=None if budget is None else budget.met,
         outputs_equal=None if verification is None else verification.outputs_equal,
         outputs=compared(report)[1],
@@ -117,7 +120,9 @@ def summary(rows: Sequence[Row], *, options: BatchOptionsSection, interrupted: b
             not_run=counts[Status.NOT_RUN],
             file_peak_bytes=sum(values.file_peak_bytes for values in done),
             peak_bytes=sum(values.peak_bytes for values in done),
-            smaller=sum(values.peak_bytes < values.file_peak_bytes for values in done),
+            file_required_bytes=sum(values.file_required_bytes for values in done),
+            required_bytes=sum(values.required_bytes for values in done),
+            smaller=sum(values.required_bytes < values.file_required_bytes for values in done),
             optimal=sum(values.status == "optimal" for values in done),
         ),
         models=tuple(map(_model, rows)),
@@ -160,6 +165,7 @@ _COLUMNS = (
     "arena_bytes",
     "reduction_percent",
     "extra_macs_percent",
+    "file_required_bytes",
     "required_bytes",
     "budget_met",
     "outputs_equal",
@@ -224,12 +230,13 @@ def dump_html(data: BatchReport) -> str:
 </head>
 <body>
 <h1>{counted(totals.models, "model")}: {html.escape(counts)}</h1>
-<p>{totals.smaller} need less than in their file's order, {totals.optimal} are proven optimal;
+<p>{totals.smaller} need less than as given, of {totals.optimal} the peak is proven optimal. As given and memsched are
+what the runtime allocates: the whole arena, or a session;
 {data.seconds:.1f} s{", interrupted" if data.interrupted else ""}; memsched {html.escape(__version__)}.</p>
 <div class="wide">
 <table>
-<thead><tr><th>model</th><th>what became of it</th><th class="n">ops</th><th class="n">file's order</th>
-<th class="n">memsched</th><th class="n">less</th><th class="n">arena</th><th class="n">extra MACs</th>
+<thead><tr><th>model</th><th>what became of it</th><th class="n">ops</th><th class="n">as given</th>
+<th class="n">memsched</th><th class="n">less</th><th class="n">peak</th><th class="n">extra MACs</th>
 <th>proof</th><th class="n">s</th></tr></thead>
 <tbody>
 {rows}
@@ -250,17 +257,17 @@ def _html_row(model: BatchRow) -> str:
     result = model.result
     if result is None:
         return f'{head}</td><td class="name" colspan="7">{html.escape(printable(model.error or ""))}</td>{tail}'
-    before, after = result.file_peak_bytes, result.peak_bytes
+    before, after, peak = result.file_required_bytes, result.required_bytes, result.peak_bytes
     share = 100 * after / before if before else 100.0
-    gap = 100 * (after - result.lower_bound_bytes) / after if after else 0.0
+    gap = 100 * (peak - result.lower_bound_bytes) / peak if peak else 0.0
     proof = "optimal" if result.status == "optimal" else f"gap {gap:.1f} %"
     bar = f'<span class="bar" role="presentation"><i style="width:{min(share, 100.0):.1f}%"></i></span>'
     cells = (
         f"{result.ops:,}",
         format_size(before),
         f"{format_size(after)}{bar}",
-        f"{result.reduction_percent:.1f} %",
-        format_size(result.arena_bytes),
+        f"{100 - share:.1f} %",
+        format_size(peak),
         f"{result.extra_macs_percent:.1f} %",
     )
     return head + "</td>" + "".join(f'<td class="n">{cell}</td>' for cell in cells) + f"<td>{proof}</td>{tail}"

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["print_batch"]
 
-_HEADINGS = (("file order", 10), ("memsched", 10), ("%", 5), ("arena", 10))
+_HEADINGS = (("as given", 10), ("memsched", 10), ("%", 5), ("peak", 10))
 _PROOF = 10
 _GAP = 3
 _NARROW = 76
-"""Columns below which the arena is left to the files."""
+"""Columns below which the peak is left to the files."""
 
 
 def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
-    """Print a row for each model that was written, a line for each that was not, the sums, and the folder."""
+    """Print a row for each model that was written, a line for each that was not, the sums, and the folder.
+
+    A row says what the runtime allocates as given and now; the proof is of the peak.
+    """
     from rich import box
     from rich.table import Table
 
@@ -45,8 +48,9 @@ def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
         elif model.status == "not_run":
             print_line(console, f"not run: {model.path}", "yellow")
         elif model.status == "budget_missed":
-            required = None if model.result is None else model.result.required_bytes
-            what = "its memories do not suffice" if required is None else f"{required:,} B are required"
+            what = "its memories do not suffice"
+            if model.result is not None and model.result.budget_met is False:
+                what = f"{model.result.required_bytes:,} B are required"
             print_line(console, f"budget missed: {model.path}: {what}", "yellow")
         if model.result is not None and model.result.interrupted:
             print_line(console, f"--memory-limit ended the search: {model.path}: the best so far", "yellow")
@@ -61,14 +65,16 @@ def _with_path(model: BatchRow) -> str:
 
 
 def _cells(name: str, result: BatchFigures, columns: int) -> tuple[str, ...]:
-    after, bound = result.peak_bytes, result.lower_bound_bytes
-    proof = "optimal" if result.status == "optimal" else f"gap {100 * (after - bound) / max(after, 1):.1f} %"
+    before, after = result.file_required_bytes, result.required_bytes
+    peak, bound = result.peak_bytes, result.lower_bound_bytes
+    proof = "optimal" if result.status == "optimal" else f"gap {100 * (peak - bound) / max(peak, 1):.1f} %"
+    change = 100 * (after - before) / before if before else 0.0
     return (
         shortened(name, columns),
-        format_size(result.file_peak_bytes),
+        format_size(before),
         format_size(after),
-        f"{-result.reduction_percent:.1f}" if result.reduction_percent else "0.0",
-        format_size(result.arena_bytes),
+        f"{change:.1f}" if after != before else "0.0",
+        format_size(peak),
         proof,
     )
 
@@ -84,6 +90,6 @@ def _sums(summary: BatchReport) -> str:
     counts = ", ".join(f"{count} {word}" for count, word in words if count)
     interrupted = "interrupted: " if summary.interrupted else ""
     return (
-        f"{interrupted}{counted(totals.models, 'model')}: {counts}; {totals.smaller} smaller than in the file's "
-        f"order, {totals.optimal} proven optimal; {summary.seconds:.1f} s"
+        f"{interrupted}{counted(totals.models, 'model')}: {counts}; {totals.smaller} need less than as given, "
+        f"{totals.optimal} peaks proven optimal; {summary.seconds:.1f} s"
     )

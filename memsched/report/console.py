@@ -14,6 +14,7 @@ from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines
 from memsched.report.refusals import refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
+from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_lines, default_session_line, measured_text, memory_named, size_lines
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
@@ -91,7 +92,7 @@ def _table(report: OptimizeReport) -> Any:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("order", min_width=19, no_wrap=True)
     table.add_column("peak, bytes", justify="right", no_wrap=True)
-    table.add_column("arena, bytes", justify="right", no_wrap=True)
+    table.add_column(f"{arena_column(report)}, bytes", justify="right", no_wrap=True)
     rows = figure_rows(report)
     for name, peak, arena in rows:
         own = report.command == "optimize" and name == rows[-1][0]
@@ -218,19 +219,17 @@ def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Say what TensorFlow Lite Micro's arena must hold in all, and what for."""
-    needed = report.requirement
-    if report.tflm is None or needed is None:
+    if report.tflm is None or report.requirement is None:
         return []
     # What stays is most of what is left; reports of one part alone have been asked for that part.
-    parts = {name.removesuffix("_bytes"): size for name, size in msgspec.to_builtins(needed.parts).items()}
-    shown = ", ".join(f"{size:,} B {name}" for name, size in parts.items() if size)
-    what = "TensorFlow Lite Micro's arena" if "persistent" in parts else "the planned part of the arena"
+    needed = needed_memory(report)
+    shown = ", ".join(f"{size:,} B {name}" for name, size in needed.parts)
+    what = "TensorFlow Lite Micro's arena" if needed.noun == "arena" else f"the {needed.noun}"
     if report.command == "analyze":
-        return [(f"{what} takes {needed.bytes:,} B: {shown}", None)]
-    saved = 100 * (needed.given_bytes - needed.bytes) / needed.given_bytes if needed.given_bytes else 0.0
-    less = f", {saved:.1f} % less" if saved > 0 else ""
-    text = f"{what} takes {needed.given_bytes:,} B as given, {needed.bytes:,} B now{less}: {shown}"
-    return [(text, "green" if saved > 0 else None)]
+        return [(f"{what} takes {needed.now:,} B: {shown}", None)]
+    less = f", {needed.percent:.1f} % less" if needed.saved > 0 else ""
+    text = f"{what} takes {needed.given:,} B as given, {needed.now:,} B now{less}: {shown}"
+    return [(text, "green" if needed.saved > 0 else None)]
 
 
 def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
@@ -383,7 +382,7 @@ def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = 
 
     steps = report.frontier or ()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("peak, bytes", "%", "MACs, +%", "work, +%"):
+    for heading in (f"{frontier_column(report)}, bytes", "%", "MACs, +%", "work, +%"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("by", no_wrap=True)
     rows = frontier_rows(steps, verbose=verbose)

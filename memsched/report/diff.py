@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["diff_verdict", "print_diff"]
 
 _LABELS: Mapping[FigureName, str] = {
+    "required_bytes": "required",
     "file_peak_bytes": "peak, file order",
     "peak_bytes": "peak",
     "arena_bytes": "arena",
@@ -71,7 +72,9 @@ def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
     for heading in ("old", "new", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
     for key, label in _LABELS.items():
-        figure = model.figures[key]
+        figure = model.figures.get(key)
+        if figure is None:
+            continue
         table.add_row(label, _shown(figure.old), _shown(figure.new), _growth(figure))
     console.print(table)
     for note in model.notes:
@@ -98,9 +101,12 @@ def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
     for model in shown:
         text = f"{shortened(model.path, max(16, console.width // 2))}: {_WORDS.get(model.change, 'same')}"
         if model.figures:
+            needed = model.figures.get("required_bytes")
             peak, arena = model.figures["peak_bytes"], model.figures["arena_bytes"]
+            if needed is not None:
+                text += f", required {_shown(needed.old)} -> {_shown(needed.new)} B ({_growth(needed)})"
             text += f", peak {_shown(peak.old)} -> {_shown(peak.new)} B ({_growth(peak)})"
-            text += f", arena {_growth(arena)}"
+            text += f", arena {_growth(arena)}" if needed is None else ""
         print_line(console, text, _STYLES.get(model.change))
         for note in model.notes:
             print_line(console, f"  note: {note}", "yellow")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from memsched.errors import OutputError
+from memsched.report.requirement import frontier_column
 from memsched.report.text import printable
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import FrontierRow
@@ -89,7 +90,7 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
     axes.set_xlim(0, end)
     axes.set_ylim(0, 1.05 * max(1.0, *peaks))
     axes.set_xlabel("extra work (multiply-accumulates and bytes moved), % of the model's")
-    axes.set_ylabel("peak, KB")
+    axes.set_ylabel(f"{frontier_column(report)}, KB")
     name = printable(PurePath(report.model.path).stem).replace("$", r"\$")
     axes.set_title(f"{name}, target {report.target.name}: what less memory costs", fontsize=10)
     axes.legend(frameon=False)

@@ -230,6 +230,8 @@ class PageWords(_Texts, frozen=True):
     orders: Cells
     rewrites: Sequence[RewriteTable]
     frontier: Cells
+    frontier_column: str
+    arena_column: str
     verification: Cells
     passes: Cells
     bodies: Cells

@@ -20,6 +20,7 @@ from memsched.report.page_parts import (
     SuggestedCommand,
 )
 from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_text
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, counted, shortened
@@ -57,6 +58,8 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         orders=_orders(report),
         rewrites=rewrite_tables(report),
         frontier=_frontier(report),
+        frontier_column=frontier_column(report),
+        arena_column=arena_column(report),
         verification=_verification(report),
         passes=[
             (
@@ -106,15 +109,15 @@ def _verdict(report: OptimizeReport) -> tuple[str, str]:
             f"It does not fit: {required:,} bytes are needed, {available:,} are there, "
             f"{budget.exceeded_bytes:,} too few"
         ), "bad"
-    saved = before.peak_bytes - result.peak_bytes
+    needed = needed_memory(report)
+    what = f"{'A' if needed.noun == 'session' else 'The'} {needed.noun} takes {needed.now:,} bytes"
     if report.command == "analyze":
-        return f"It needs {result.arena_bytes:,} bytes as it stands", ""
-    if saved > 0:
-        return (
-            f"It needs {result.arena_bytes:,} bytes: the peak is {result.reduction_percent:.1f} % lower",
-            "good",
-        )
-    return f"It needs {result.arena_bytes:,} bytes: no lower peak than the file's own was found", ""
+        return f"{what} as it stands", ""
+    if needed.saved > 0:
+        return f"{what}: {needed.percent:.1f} % less than as given", "good"
+    if result.peak_bytes < before.peak_bytes:
+        return f"{what}, no less than as given: the peak alone is {result.reduction_percent:.1f} % lower", ""
+    return f"{what}: no less than as given was found", ""
 
 
 def _lead(report: OptimizeReport) -> str:
@@ -148,26 +151,32 @@ def _cards(report: OptimizeReport) -> list[Card]:
     status = "proven optimal" if result.status == "optimal" else f"at most {gap:.1f} % to gain by order"
     if _rewritten(report):
         status += ", for this rewrite"
-    allocation = report.allocation
-    cards = [
+    needed = needed_memory(report)
+    what = needed.noun.capitalize()
+    cards = [(what, f"{needed.now:,} B", needed.parts_text() or _alignment(report))]
+    if not analyzed:
+        change = f"{needed.percent:.1f} % less now" if needed.saved > 0 else "no less now"
+        cards.append((f"{what} as given", f"{needed.given:,} B", change))
+    cards += [
         (
-            "Peak",
+            "Peak of activations",
             f"{peak:,} B",
             "in the file's order" if analyzed else f"{before.peak_bytes:,} B in the file's order",
         ),
-        ("Arena, to be reserved", f"{result.arena_bytes:,} B", f"{allocation.alignment_bytes} B alignment"),
-        ("Lower bound", f"{bound:,} B", status),
+        ("Lower bound of the peak", f"{bound:,} B", status),
     ]
     if not analyzed:
-        saved = before.peak_bytes - peak
-        cards.append(("Saved", format_size(saved), f"{result.reduction_percent:.1f} % of the file's peak"))
         cards.append(("Extra work", f"{result.extra_macs_percent:.1f} %", "multiply-accumulates"))
     if report.budget is not None:
         budget = report.budget
         share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0
         cards.append(("Budget", f"{budget.budget_bytes:,} B", f"{share:.1f} % of it needed"))
-    cards.append(("Weights", format_size(report.model.weights_bytes), "in flash, not in the peak"))
+    cards.append(("Weights", format_size(report.model.weights_bytes), "in flash, not in the figures above"))
     return [Card(label=label, value=value, more=more) for label, value, more in cards]
+
+
+def _alignment(report: OptimizeReport) -> str:
+    return f"{report.allocation.alignment_bytes} B alignment"
 
 
 def _pictures(report: OptimizeReport, data: PageData) -> PictureWords:

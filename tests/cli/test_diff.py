@@ -57,6 +57,8 @@ def test_a_regression_has_an_exit_code_of_its_own(run: Run, reports: Path) -> No
     done = run("diff", "best.json", "worst.json", "--fail-on-regression", "1")
     assert done.code == 3
     assert "regression: the peak grew by" in done.out
+    assert "; the memory required grew by" in done.out
+    assert re.search(r"^required +2,0\d\d +6,1\d\d +\+1\d\d\.\d\d %$", done.out, re.MULTILINE)
     assert re.search(r"came to the peak:\n +1,024  wide\d", done.out)
     assert run("diff", "best.json", "worst.json").code == 0
     better = run("diff", "worst.json", "best.json", "--fail-on-regression", "0")
@@ -81,9 +83,21 @@ def test_as_json(run: Run, reports: Path) -> None:
     assert len(model["regressions"]) == 2
 
 
+def test_reports_of_older_versions_have_an_arena_alone(run: Run, reports: Path) -> None:
+    for name, arena in (("a.json", 1000), ("b.json", 1010)):
+        edited("best.json", name, peak_bytes=1000, arena_bytes=arena)
+        report = json.loads(Path(name).read_text())
+        del report["result"]["required_bytes"]
+        Path(name).write_text(json.dumps(report))
+    done = run("diff", "a.json", "b.json", "--fail-on-regression", "0.99")
+    assert done.code == 3
+    assert "regression: the arena grew by 1.00 %" in done.out
+    assert "required" not in done.out
+
+
 def test_exactly_the_percentage_is_permitted(run: Run, reports: Path) -> None:
-    edited("best.json", "a.json", peak_bytes=1000, arena_bytes=1000)
-    edited("best.json", "b.json", peak_bytes=1000, arena_bytes=1010)
+    edited("best.json", "a.json", peak_bytes=1000, required_bytes=1000)
+    edited("best.json", "b.json", peak_bytes=1000, required_bytes=1010)
     assert run("diff", "a.json", "b.json", "--fail-on-regression", "1").code == 0
     assert run("diff", "a.json", "b.json", "--fail-on-regression", "0.99").code == 3
     edited("best.json", "zero.json", peak_bytes=0, arena_bytes=0)

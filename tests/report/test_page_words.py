@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
+import memsched
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
+from tests.formats.tflite_builder import MODELS
 from tests.report.plain import typed
 from tests.report.test_page_data import random_report
 from tests.report.test_tiling import a_report, a_section
+from tests.small_models import branches
 
 
 def words(report: dict[str, Any]) -> dict[str, Any]:
@@ -47,15 +51,36 @@ def test_a_budget_that_is_missed() -> None:
     ("command", "before", "verdict"),
     [
         ("analyze", 2, "bytes as it stands"),
-        ("optimize", 2, "the peak is 50.0 % lower"),
-        ("optimize", 1, "no lower peak than the file's own was found"),
+        ("optimize", 2, "bytes: 50.0 % less than as given"),
+        ("optimize", 1, "bytes: no less than as given was found"),
     ],
 )
 def test_without_a_budget(command: str, before: int, verdict: str) -> None:
     report = random_report(3) | {"command": command}
-    report["baselines"]["file_order"] = {"peak_bytes": before * report["result"]["peak_bytes"], "arena_bytes": 1}
+    peak, arena = (before * report["result"][name] for name in ("peak_bytes", "arena_bytes"))
+    report["baselines"]["file_order"] = {"peak_bytes": peak, "arena_bytes": arena}
     report["result"]["reduction_percent"] = 50.0
     assert verdict in words(report)["verdict"]
+
+
+def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
+    """The planned part alone says little of an arena: most of it may lie beside."""
+    report = json.loads(memsched.analyze(MODELS / "person_detect.tflite", target="tflm").report.to_json())
+    found = words(report)
+    assert found["verdict"] == "The arena takes 82,300 bytes as it stands"
+    assert found["cards"][0] == {
+        "label": "Arena",
+        "value": "82,300 B",
+        "more": "55,296 B activations, 27,004 B persistent",
+    }
+    assert (found["arena_column"], found["frontier_column"]) == ("planned", "arena")
+    alone = memsched.analyze(MODELS / "person_detect.tflite", target="tflm", budget_for="activations").report
+    found = words(json.loads(alone.to_json()))
+    assert found["verdict"] == "The planned part of the arena takes 55,296 bytes as it stands"
+    assert (found["arena_column"], found["frontier_column"]) == ("arena", "peak")
+    session = memsched.analyze(branches()).report
+    needed = session.data["requirement"]["bytes"]
+    assert words(json.loads(session.to_json()))["verdict"] == f"A session takes {needed:,} bytes as it stands"
 
 
 def test_optimal_and_feasible_are_explained() -> None:

@@ -28,6 +28,9 @@ _ORDER_SHARE = 0.25
 _REPETITION_SHARE = 0.4
 """Of what is left then, for repetitions, where pieces are permitted as well."""
 
+_LOOP_SHARE = 0.4
+"""Of what is left then, for pieces in loops, where a format has them and the target permits them."""
+
 _SEARCH_SHARE = 0.9
 """Of the time for pieces, for their search; the work of what it found is counted in the rest."""
 
@@ -37,7 +40,7 @@ class FrontierStep:
     """A peak with the least extra work that is known to reach it.
 
     Attributes:
-        peak: Bytes.
+        peak: Bytes, with what the runtime is known to keep beside it.
         extra_macs: Multiply-accumulates.
         extra_work: Multiply-accumulates and bytes moved.
         how: By the order alone, by pieces, or by values computed again.
@@ -85,7 +88,8 @@ def find_frontier(
     placed = place(module, prepared, request.within(_ORDER_SHARE) if rewriting else request)
     base = RewriteBase(module, prepared, placed, options)
     schedule = placed.plans[0].schedule
-    steps = [FrontierStep(schedule.peak, 0, 0, "order")]
+    # As points have it: by liveness, and for TensorFlow Lite Micro with what its arena holds beside.
+    steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
     finished = schedule.status == "optimal" or request.remaining() > 0
     percent = permitted.extra_percent
     # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
@@ -94,6 +98,12 @@ def find_frontier(
 
         within = request.within(_REPETITION_SHARE) if permitted.tile else request
         found, ended = _searched(RematRewrite, base, within, percent, "remat")
+        steps += found
+        finished = finished and ended
+    if permitted.tile and base.dialect.loop is not None and not request.stopped():
+        from memsched.commands.optimize.loops import LoopRewrite
+
+        found, ended = _searched(LoopRewrite, base, request.within(_LOOP_SHARE), percent, "tile")
         steps += found
         finished = finished and ended
     if permitted.tile and not request.stopped():

@@ -162,9 +162,7 @@ def analyze(
     if frontier:
         solver = "auto" if reorder else "file"
         request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
-        # Its peaks are those of liveness.
-        peaks = dataclasses.replace(prepared, target=msgspec.structs.replace(prepared.target, budget_for="activations"))
-        found = find_frontier(module, peaks, options, request, Permissions(tile, remat, max_extra_macs))
+        found = find_frontier(module, prepared, options, request, Permissions(tile, remat, max_extra_macs))
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)

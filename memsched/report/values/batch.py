@@ -36,6 +36,8 @@ class BatchTotals(Section, frozen=True, kw_only=True):
     not_run: Count
     file_peak_bytes: Count
     peak_bytes: Count
+    file_required_bytes: Count
+    required_bytes: Count
     smaller: Count
     optimal: Count
 
@@ -53,7 +55,8 @@ class BatchFigures(Section, frozen=True, kw_only=True):
     Attributes:
         unchanged: The output has the input's bytes.
         interrupted: --memory-limit ended the search: this is the best found so far.
-        required_bytes: null without a budget.
+        file_required_bytes: What the runtime allocates for the model as given: the whole arena, or a session.
+        required_bytes: For the model written; with a budget, what it is compared with.
         outputs_equal: Bit for bit; null where the model was not run.
         outputs: The same in words, as the summary and the page of the model have them; within the tolerance of
             rewritten layers is as good as bit-equal.
@@ -75,7 +78,8 @@ class BatchFigures(Section, frozen=True, kw_only=True):
     interrupted: bool
     reduction_percent: float
     extra_macs_percent: Amount
-    required_bytes: Count | None
+    file_required_bytes: Count
+    required_bytes: Count
     budget_met: bool | None
     outputs_equal: bool | None
     outputs: str

@@ -51,6 +51,8 @@ class ComparedResult(Struct, frozen=True, gc=False):
     arena_bytes: Size
     lower_bound_bytes: Size
     extra_macs_percent: Percent
+    required_bytes: Size | None = None
+    """Not in reports of older versions."""
 
 
 class ComparedBudget(Struct, frozen=True, gc=False):
@@ -82,6 +84,8 @@ class ComparedFigures(Struct, frozen=True, gc=False):
     extra_macs_percent: Percent
     budget_met: bool | None
     at_fault: tuple[ComparedTensor, ...]
+    required_bytes: Size | None = None
+    """Summaries of older versions have it with a budget alone."""
 
 
 class ComparedModel(Struct, frozen=True, gc=False):

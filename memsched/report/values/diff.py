@@ -9,7 +9,10 @@ from memsched.report.values.base import Amount, Count, Section
 __all__ = ["Change", "ChangedFigure", "DiffReport", "DiffTotals", "Figure", "FigureName", "ModelDiff", "PeakTensorRow"]
 
 Change = Literal["same", "smaller", "larger", "different", "came", "went", "fails", "recovered", "failed_before"]
-FigureName = Literal["file_peak_bytes", "peak_bytes", "arena_bytes", "lower_bound_bytes", "extra_macs_percent"]
+FigureName = Literal[
+    "required_bytes", "file_peak_bytes", "peak_bytes", "arena_bytes", "lower_bound_bytes", "extra_macs_percent"
+]
+"""``required_bytes`` is what the runtime allocates: the whole arena, or a session."""
 Figure = Count | Amount
 
 
@@ -52,7 +55,7 @@ class ModelDiff(Section, frozen=True, kw_only=True):
     """What changed for one model.
 
     Attributes:
-        figures: Empty where one side has no figures.
+        figures: Those that both sides have.
         came_to_peak: Tensors that are live at the new peak and were not at the old one; of a batch, of the largest
             twenty.
     """

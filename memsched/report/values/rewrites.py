@@ -193,6 +193,7 @@ class FrontierRow(Section, frozen=True, kw_only=True):
     """A peak with the least extra work known for it.
 
     Attributes:
+        peak_bytes: By liveness; for TensorFlow Lite Micro its whole arena, the peak with what it keeps beside.
         extra_macs_percent: Of the model's multiply-accumulates.
         extra_work_percent: Of the model's multiply-accumulates and bytes moved, each byte counted as one.
         how: By the order alone, by layers in pieces, or by values computed again.

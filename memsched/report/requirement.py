@@ -1,0 +1,75 @@
+"""What a runtime allocates for a model, in words: the figure that decides, what it is called, and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET
+
+from memsched.report.values.optimize import OptimizeReport
+
+__all__ = ["NeededMemory", "arena_column", "frontier_column", "needed_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class NeededMemory:
+    """The figure that decides.
+
+    Attributes:
+        noun: What is allocated, as "arena"; where only a part of it was asked for, that part.
+        given: For the model as given, bytes.
+        now: For the model written, or for the one given where none was.
+        parts: What ``now`` is for, such as "activations", and bytes; none where that is not known.
+    """
+
+    noun: str
+    given: int
+    now: int
+    parts: tuple[tuple[str, int], ...]
+
+    @property
+    def saved(self) -> int:
+        """Bytes that the model written needs less; below 0: more."""
+        return self.given - self.now
+
+    @property
+    def percent(self) -> float:
+        """The same of what the model as given needs."""
+        return 100 * self.saved / self.given if self.given else 0.0
+
+    def parts_text(self) -> str:
+        """Return the parts that there are in a line; "" where there is one at most."""
+        there = [f"{size:,} B {name}" for name, size in self.parts if size]
+        return ", ".join(there) if len(there) > 1 else ""
+
+
+def needed_memory(report: OptimizeReport) -> NeededMemory:
+    """Return what is required; of reports older than that, the arena."""
+    needed, result = report.requirement, report.result
+    if needed is None:
+        return NeededMemory("arena", report.baselines.file_order.arena_bytes, result.arena_bytes, ())
+    parts = tuple(
+        (name.removesuffix("_bytes"), size) for name, size in msgspec.to_builtins(needed.parts).items() if size
+    )
+    if result.session_bytes is not None:
+        noun = "session"
+    elif report.tflm is not None and needed.parts.persistent_bytes is UNSET:
+        noun = "planned part of the arena"
+    else:
+        noun = "arena"
+    return NeededMemory(noun, needed.given_bytes, needed.bytes, parts)
+
+
+def arena_column(report: OptimizeReport) -> str:
+    """Return what the addresses of an order take: all of the arena, or its planned part where more is kept beside."""
+    return "planned" if _keeps_more(report) else "arena"
+
+
+def frontier_column(report: OptimizeReport) -> str:
+    """Return what the frontier's figures are: peaks, or whole arenas where more is kept beside the tensors."""
+    return "arena" if _keeps_more(report) else "peak"
+
+
+def _keeps_more(report: OptimizeReport) -> bool:
+    return report.requirement is not None and report.requirement.parts.persistent_bytes is not UNSET
