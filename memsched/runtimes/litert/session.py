@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 
 if TYPE_CHECKING:
     from memsched.runtimes.inputs import Draw
@@ -27,17 +31,12 @@ class _InputRange:
     vary: bool | None = None
 
 
-def run(request: dict[str, Any]) -> dict[str, Any]:
-    """Compare models "before" and "after" over "runs" inputs drawn with "seed", with and without LiteRT's delegates.
-
-    Returns:
-        Per mode ("plain" without delegates, "default" with those that LiteRT applies by itself) a dictionary: either
-        "before_error" or "after_error" (a model could not be loaded or run), or "runs", "equal", "max_abs_error",
-        "relative_error", "repeatable" (whether the model as given gives the same outputs twice), "vary" (whether its
-        outputs vary from input to input, None for a single run), and with "probe" also
-        "order_before", "order_after" (lists or None), "arena_before", "arena_after" (bytes or None).
-    """
-    return {mode: _compare_models(request, mode) for mode in ("plain", "default")}
+def run(payload: Mapping[str, object]) -> Mapping[str, object]:
+    """Compare two models with and without LiteRT's delegates: a `CompareRequest` to `ModeAnswers`, as plain values."""
+    request = msgspec.convert(payload, CompareRequest)
+    answers = ModeAnswers(plain=_compare_models(request, "plain"), default=_compare_models(request, "default"))
+    values: Mapping[str, object] = msgspec.to_builtins(answers)
+    return values
 
 
 def _load(model: bytes, mode: str) -> Any:
@@ -50,58 +49,56 @@ def _load(model: bytes, mode: str) -> Any:
     return interpreter, operators
 
 
-def _compare_models(request: dict[str, Any], mode: str) -> dict[str, Any]:
+def _compare_models(request: CompareRequest, mode: str) -> ModeAnswer:
     from memsched.runtimes.compare import compare, relative_error
 
     try:
         expected, drawn = _run_as_given(request, mode)
     except (ValueError, RuntimeError) as error:
-        return {"before_error": _one_line(error)}
+        return ModeAnswer(before_error=_one_line(error))
     try:
-        found = _flat(_run_all(request, "after", mode, drawn))
+        found = _flat(_run_all(request, request.after, mode, drawn))
     except (ValueError, RuntimeError) as error:
-        return {"after_error": _one_line(error)}
+        return ModeAnswer(after_error=_one_line(error))
     equal, max_abs_error = compare(expected, found)
-    repeatable = equal or compare(expected, _flat(_run_all(request, "before", mode, drawn)))[0]
-    result = {
-        "runs": request["runs"],
-        "equal": equal,
-        "max_abs_error": max_abs_error,
-        "relative_error": relative_error(expected, found),
-        "repeatable": repeatable,
-        "vary": drawn.vary,
-    }
-    if request["probe"]:
-        result.update(_probe_both(request, mode, drawn))
-    return result
+    repeatable = equal or compare(expected, _flat(_run_all(request, request.before, mode, drawn)))[0]
+    answer = ModeAnswer(
+        runs=request.runs,
+        equal=equal,
+        max_abs_error=max_abs_error,
+        relative_error=relative_error(expected, found),
+        repeatable=repeatable,
+        vary=drawn.vary,
+    )
+    return _probed(answer, request, mode, drawn) if request.probe else answer
 
 
-def _run_as_given(request: dict[str, Any], mode: str) -> tuple[list[Any], _InputRange]:
+def _run_as_given(request: CompareRequest, mode: str) -> tuple[list[Any], _InputRange]:
     """Return the outputs of the model as given, with inputs on which it runs, and on which they vary where any do."""
     from memsched.runtimes.compare import vary
     from memsched.runtimes.inputs import DRAWS
 
     drawn = _InputRange(_USUAL_RANGE)
     try:
-        first = _run_all(request, "before", mode, drawn)
+        first = _run_all(request, request.before, mode, drawn)
     except RuntimeError:
         drawn = _InputRange(_SAFE_RANGE)
-        first = _run_all(request, "before", mode, drawn)
+        first = _run_all(request, request.before, mode, drawn)
     if len(first) < 2:
         return _flat(first), drawn
     for draw in DRAWS:
-        runs = first if draw == drawn.draw else _run_all(request, "before", mode, replace(drawn, draw=draw))
+        runs = first if draw == drawn.draw else _run_all(request, request.before, mode, replace(drawn, draw=draw))
         if vary(runs):
             return _flat(runs), replace(drawn, draw=draw, vary=True)
     return _flat(first), replace(drawn, vary=False)
 
 
-def _run_all(request: dict[str, Any], name: str, mode: str, drawn: _InputRange) -> list[list[Any]]:
+def _run_all(request: CompareRequest, model: bytes, mode: str, drawn: _InputRange) -> list[list[Any]]:
     """Load a model anew, so that no state is left from before, and return its outputs run by run."""
     import numpy as np
 
-    interpreter, _ = _load(request[name], mode)
-    seeds = [np.random.SeedSequence([request["seed"], number]) for number in range(request["runs"])]
+    interpreter, _ = _load(model, mode)
+    seeds = [np.random.SeedSequence([request.seed, number]) for number in range(request.runs)]
     return [_outputs(interpreter, seed, drawn) for seed in seeds]
 
 
@@ -129,19 +126,24 @@ def _outputs(interpreter: Any, seed: Any, drawn: _InputRange) -> list[Any]:
     return found
 
 
-def _probe_both(request: dict[str, Any], mode: str, drawn: _InputRange) -> dict[str, Any]:
+def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _InputRange) -> ModeAnswer:
     import numpy as np
 
     from memsched.runtimes.litert.probe import probe
 
-    found: dict[str, Any] = {}
-    for name in ("before", "after"):
-        interpreter, operators = _load(request[name], mode)
-        _outputs(interpreter, np.random.SeedSequence([request["seed"], 0]), drawn)
-        seen = probe(interpreter, operators)
-        found[f"order_{name}"] = None if seen.order is None else list(seen.order)
-        found[f"arena_{name}"] = seen.arena_bytes
-    return found
+    seen = []
+    for model in (request.before, request.after):
+        interpreter, operators = _load(model, mode)
+        _outputs(interpreter, np.random.SeedSequence([request.seed, 0]), drawn)
+        seen.append(probe(interpreter, operators))
+    before, after = seen
+    return msgspec.structs.replace(
+        answer,
+        order_before=before.order,
+        order_after=after.order,
+        arena_before=before.arena_bytes,
+        arena_after=after.arena_bytes,
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.values import Verification
 
@@ -40,14 +43,18 @@ def verify(
         RuntimeUnavailableError: LiteRT is not installed.
     """
     runtime = LITERT.require()
-    request = {"before": before, "after": after, "runs": runs, "seed": seed, "probe": True}
-    result = run_in_child(_SESSION, request, timeout_seconds)
+    request = CompareRequest(before=before, after=after, runs=runs, seed=seed, probe=True)
+    result = _run(request, timeout_seconds)
     if result.status == "crash":
         # Looking inside is the least tried part: a crash may be its own.
-        result = run_in_child(_SESSION, {**request, "probe": False}, timeout_seconds)
+        result = _run(replace(request, probe=False), timeout_seconds)
     if not result.ok:
         return _failed(runtime, request, result, timeout_seconds)
-    return _judge(runtime, result.value, tolerance)
+    return _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance)
+
+
+def _run(request: CompareRequest, timeout_seconds: float | None) -> ChildResult:
+    return run_in_child(_SESSION, msgspec.structs.asdict(request), timeout_seconds)
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
@@ -58,11 +65,11 @@ def _refuted(runtime: str, runs: int, error: float | None, reason: str) -> Verif
     return Verification(runtime, runs, False, error, None, None, None, _shorten(reason))
 
 
-def _failed(runtime: str, request: dict[str, Any], result: ChildResult, timeout_seconds: float | None) -> Verification:
+def _failed(runtime: str, request: CompareRequest, result: ChildResult, timeout_seconds: float | None) -> Verification:
     """Find out whose fault it is that the child did not answer."""
     if result.status == "error":
         return _unknown(runtime, f"LiteRT could not be used: {result.reason}")
-    alone = run_in_child(_SESSION, {**request, "after": request["before"], "probe": False}, timeout_seconds)
+    alone = _run(replace(request, after=request.before, probe=False), timeout_seconds)
     if result.status == "timeout":
         return _unknown(runtime, f"running both models was {result.reason}")
     if alone.status == "crash":
@@ -72,47 +79,46 @@ def _failed(runtime: str, request: dict[str, Any], result: ChildResult, timeout_
     return _refuted(runtime, 0, None, f"LiteRT crashes on the optimised model only: {result.reason}")
 
 
-def _judge(runtime: str, modes: dict[str, dict[str, Any]], tolerance: float) -> Verification:
+def _judge(runtime: str, answers: ModeAnswers, tolerance: float) -> Verification:
     """Make one verdict of what both modes showed."""
-    names = {"plain": "LiteRT without delegates", "default": "LiteRT with its default delegates"}
+    plain, default = answers.plain, answers.default
+    modes = {"LiteRT without delegates": plain, "LiteRT with its default delegates": default}
     for mode, found in modes.items():
-        if "after_error" in found:
-            return _refuted(runtime, 0, None, f"{names[mode]} refuses the optimised model only: {found['after_error']}")
-        if found.get("equal") is False and found["repeatable"] and found["relative_error"] > tolerance:
-            difference = found["max_abs_error"]
-            error = difference if math.isfinite(difference) else None
-            return _refuted(runtime, found["runs"], error, f"outputs differ in {names[mode]}")
-    ran = {mode: found for mode, found in modes.items() if found.get("equal") or _near(found, tolerance)}
-    refused = {mode: found["before_error"] for mode, found in modes.items() if "before_error" in found}
+        if found.after_error is not None:
+            return _refuted(runtime, 0, None, f"{mode} refuses the optimised model only: {found.after_error}")
+        if found.equal is False and found.repeatable and not found.near(tolerance):
+            error = found.max_abs_error if math.isfinite(found.max_abs_error) else None
+            return _refuted(runtime, found.runs, error, f"outputs differ in {mode}")
+    ran = [found for found in modes.values() if found.equal or found.near(tolerance)]
+    refused = {mode: found.before_error for mode, found in modes.items() if found.before_error is not None}
     if not ran:
         if refused:
             return _unknown(runtime, f"LiteRT refuses the model as given: {next(iter(refused.values()))}")
         return _unknown(runtime, "the model as given gives other outputs each time it is run on the same inputs")
-    notes = [f"not run in {names[mode]}: {_shorten(reason)}" for mode, reason in refused.items()]
-    matches, reason = _order(modes, notes)
-    plain = modes["plain"]
+    notes = [f"not run in {mode}: {_shorten(reason)}" for mode, reason in refused.items()]
+    matches, reason = _order(answers, notes)
     notes += _session(plain)
     return Verification(
         runtime=runtime,
-        runs=min(found["runs"] for found in ran.values()),
-        outputs_equal=all(found["equal"] for found in ran.values()),
-        max_abs_error=max(found["max_abs_error"] for found in ran.values()),
-        measured_peak_before_bytes=plain.get("arena_before"),
-        measured_peak_after_bytes=plain.get("arena_after"),
+        runs=min(found.runs for found in ran),
+        outputs_equal=all(found.equal for found in ran),
+        max_abs_error=max(found.max_abs_error for found in ran),
+        measured_peak_before_bytes=plain.arena_before,
+        measured_peak_after_bytes=plain.arena_after,
         executed_order_matches=matches,
         reason=reason,
         notes=tuple(notes),
-        relative_error=max(found["relative_error"] for found in ran.values()),
-        outputs_vary=next(iter(ran.values()))["vary"],
+        relative_error=max(found.relative_error for found in ran),
+        outputs_vary=ran[0].vary,
         default_session="with its default delegates, as Interpreter(path) opens it, LiteRT's own arena",
-        default_peak_before_bytes=modes["default"].get("arena_before"),
-        default_peak_after_bytes=modes["default"].get("arena_after"),
+        default_peak_before_bytes=default.arena_before,
+        default_peak_after_bytes=default.arena_after,
     )
 
 
-def _session(plain: dict[str, Any]) -> list[str]:
+def _session(plain: ModeAnswer) -> list[str]:
     """Say in which session the peaks were measured."""
-    if plain.get("arena_before") is None or plain.get("arena_after") is None:
+    if plain.arena_before is None or plain.arena_after is None:
         return []
     session = "Interpreter(..., experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"
     return [
@@ -121,23 +127,19 @@ def _session(plain: dict[str, Any]) -> list[str]:
     ]
 
 
-def _near(found: dict[str, Any], tolerance: float) -> bool:
-    return found.get("equal") is False and found["repeatable"] and found["relative_error"] <= tolerance
-
-
-def _order(modes: dict[str, dict[str, Any]], notes: list[str]) -> tuple[bool | None, str | None]:
+def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | None]:
     """Return whether the file's order is executed without delegates, and why that or the arena could not be seen."""
-    plain, default = modes["plain"].get("order_after"), modes["default"].get("order_after")
-    if default is not None and default != list(range(len(default))):
+    plain, default = answers.plain.order_after, answers.default.order_after
+    if default is not None and default != tuple(range(len(default))):
         notes.append(
             "with its default delegates LiteRT executes another order: metadata model_control_dependencies keeps it"
         )
     unseen = []
     if plain is None:
         unseen.append("the order that LiteRT executes could not be seen")
-    if modes["plain"].get("arena_after") is None or modes["plain"].get("arena_before") is None:
+    if answers.plain.arena_after is None or answers.plain.arena_before is None:
         unseen.append("LiteRT's arena could not be measured (several subgraphs, or tensors outside of it)")
-    return None if plain is None else plain == list(range(len(plain))), "; ".join(unseen) or None
+    return None if plain is None else plain == tuple(range(len(plain))), "; ".join(unseen) or None
 
 
 def _shorten(reason: str) -> str:

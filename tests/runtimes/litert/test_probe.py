@@ -13,6 +13,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader, writer
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.litert import session, verification
+from memsched.runtimes.litert.answers import CompareRequest
 from memsched.runtimes.litert.probe import probe
 from memsched.runtimes.values import Verification
 from tests.formats.tflite_builder import (
@@ -262,7 +263,7 @@ def shifted(distance: float, factor: float = 1.0) -> bytes:
 @pytest.mark.parametrize(("distance", "draw"), [(0.0, "noise"), (10.0, "large")])
 def test_inputs_are_drawn_with_which_outputs_vary(distance: float, draw: str) -> None:
     data = shifted(distance)
-    request = {"before": data, "runs": 3, "seed": 0}
+    request = CompareRequest(before=data, after=data, runs=3, seed=0, probe=False)
     expected, drawn = session._run_as_given(request, "plain")
     assert (drawn.draw, drawn.vary) == (draw, True)
     assert any(output.any() for output in expected)

@@ -1,0 +1,62 @@
+"""What is asked of the child process that compares two models in LiteRT, and what it answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["CompareRequest", "ModeAnswer", "ModeAnswers"]
+
+
+class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Two models to compare.
+
+    Attributes:
+        before: The file as given.
+        after: The optimised file.
+        runs: How many random inputs.
+        probe: Look inside as well, at order and arena.
+    """
+
+    before: bytes
+    after: bytes
+    runs: int
+    seed: int
+    probe: bool
+
+
+class ModeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one way of running both models showed; where one of them was refused, only that.
+
+    Attributes:
+        before_error: Why the model as given could not be loaded or run.
+        after_error: The same for the optimised one.
+        equal: Outputs are equal bit by bit.
+        repeatable: The model as given gives the same outputs twice.
+        vary: Its outputs vary from input to input; None for a single run.
+        order_before: Operators as they are executed; None where that was not seen.
+        arena_before: Bytes; None where they were not seen.
+    """
+
+    before_error: str | None = None
+    after_error: str | None = None
+    runs: int = 0
+    equal: bool | None = None
+    max_abs_error: float = 0.0
+    relative_error: float = 0.0
+    repeatable: bool = True
+    vary: bool | None = None
+    order_before: tuple[int, ...] | None = None
+    order_after: tuple[int, ...] | None = None
+    arena_before: int | None = None
+    arena_after: int | None = None
+
+    def near(self, tolerance: float) -> bool:
+        """Return whether outputs differ, though by no more than a relative error of ``tolerance``."""
+        return self.equal is False and self.repeatable and self.relative_error <= tolerance
+
+
+class ModeAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """Without delegates, and with those that LiteRT applies by itself."""
+
+    plain: ModeAnswer
+    default: ModeAnswer
