@@ -1,1 +1,1 @@
-"""Floor 5: the JSON report, its schema, and what people see of it."""
+"""The JSON report, its schema, and what people see of it."""

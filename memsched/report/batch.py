@@ -48,7 +48,7 @@ class Row:
     Attributes:
         name: Of no other model of the batch.
         exit_code: That of `memsched optimize` on it; None where it was not run to its end.
-        attempts: How often it was begun: more than once where its process died.
+        attempts: How often it was started: more than once where its process died.
         seconds: Of the last attempt.
         saved: The model and its figures; None where there is none.
     """

@@ -163,9 +163,9 @@ def _before_and_after(figures: tuple[int, int] | None) -> BeforeAndAfter | None:
 
 
 def _required(facts: Facts) -> int:
-    """Return what the model written takes: its runtime's own planner decides, where that is known.
+    """Return what the model written takes, as its runtime's own planner says where that is known.
 
-    Where the very session that is promised showed more, that decides.
+    Where the very session that was promised showed more, that decides.
     """
     if facts.session is not None:
         return max(facts.session[1], _shown_in_session(facts) or 0)
@@ -173,7 +173,7 @@ def _required(facts: Facts) -> int:
 
 
 def _shown_in_session(facts: Facts) -> int | None:
-    """Return the bytes that ONNX Runtime was seen to need as the order guarantee says; None where it was not run so."""
+    """Return the bytes that ONNX Runtime was seen to need under the order guarantee; None where it was not run so."""
     shown, guarantee = facts.verification, facts.order_guarantee
     if shown is None or guarantee is None:
         return None

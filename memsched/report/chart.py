@@ -22,7 +22,7 @@ _GUTTER = 13
 _LEAST_COLUMNS = 20
 _MOST_COLUMNS = 120
 _BUDGET_SHOWN = 2
-"""A budget beyond so many times the peak is left out: it would press the footprints flat."""
+"""A budget beyond so many times the peak is left out: it would flatten the footprints."""
 
 
 @dataclass(frozen=True, slots=True)

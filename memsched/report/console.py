@@ -34,7 +34,7 @@ _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
 """Columns into which every name fits."""
 _MOST_OFF = 0.02
-"""Of a measured peak from the predicted one, as a part of that: more is said."""
+"""Difference of a measured peak from the predicted one, as a part of that, from which it is mentioned."""
 
 _GUARANTEES = {
     "given": "the file as given",
@@ -233,7 +233,7 @@ def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 
 def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
-    """Say what LiteRT takes where its own planner leaves gaps that the arenas above do not have."""
+    """Say what LiteRT takes where its own planner leaves gaps that are not in the arenas above."""
     taken, result, given = report.result.litert_bytes, report.result, report.baselines.file_order
     if taken is None:
         return []

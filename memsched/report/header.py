@@ -110,7 +110,7 @@ def identifier(text: str, default: str) -> str:
 
 
 def comment_text(text: str) -> str:
-    """Return a name so that no comment and no string can end in it."""
+    """Return a name in a form that can end no comment and no string."""
     shown = _HARMLESS.sub("_", text)
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 3]}..."
 
@@ -168,7 +168,7 @@ def _sizes(report: OptimizeReport, name: str) -> list[str]:
 
 
 def _unknown(firmware: FirmwareSection, name: str) -> list[str]:
-    """State no size of an arena with kernels whose needs are not known, unless who includes this knows."""
+    """State no size of an arena for kernels whose needs are unknown, unless whoever includes it gives them."""
     if not firmware.unknown_kernels:
         return []
     kinds = _HARMLESS.sub("_", ", ".join(firmware.unknown_kernels))

@@ -12,12 +12,12 @@ another order."""
 
 
 def was_rewritten(report: OptimizeReport) -> bool:
-    """Whether layers of the model given became others: then bounds hold for what was made, not for the model given."""
+    """Whether layers were rewritten: then bounds hold for the rewritten model, not for the one given."""
     return any(section is not None and section.applied for section in (report.tiling, report.remat))
 
 
 def compared(report: OptimizeReport) -> tuple[bool | None, str]:
-    """Return whether the outputs are as they shall be, None where that is not known, and that in words."""
+    """Return whether the outputs are as they should be, None where that is not known, and the same in words."""
     verification = report.verification
     if verification is None or verification.outputs_equal is None:
         return None, "not compared"

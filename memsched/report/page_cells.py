@@ -23,7 +23,7 @@ class Rectangle:
 
 
 def merged_cells(extents: Sequence[Rectangle], steps: int) -> Iterator[Rectangle]:
-    """Yield what covers all of ``extents`` and little else, from left to right and row by row.
+    """Yield cells that cover all of ``extents`` and little else, from left to right and row by row.
 
     Linear in their number: each changes four corners of a grid, whose sums are how many lie over each cell.
     """

@@ -110,7 +110,7 @@ class _FileOrder:
 
 
 def page_data(report: OptimizeReport) -> PageData:
-    """Return what there is to draw of a report: per step its footprint, per buffer its place, step and bytes.
+    """Return what to draw of a report: the footprint of each step, and the place, step and bytes of each buffer.
 
     The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of.
     ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
@@ -168,7 +168,7 @@ def extremes(values: Sequence[int], buckets: int) -> list[int]:
 
 
 class _Names:
-    """Names made fit to be shown and short enough for all of them together."""
+    """Names that are safe to show, and short enough for all of them together."""
 
     def __init__(self, *lists: Sequence[str]) -> None:
         for columns in _NAME_COLUMNS:

@@ -80,7 +80,7 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
 
 
 def _bytes(size: int) -> str:
-    """Return a size exactly, and for people where that says more."""
+    """Return the exact size, and a rounded one where that is easier to read."""
     short = format_size(size)
     return f"{size:,} B" if short.endswith(" B") else f"{size:,} B ({short})"
 
@@ -301,7 +301,7 @@ def _share(size: int, peak: int) -> float:
 
 
 def _proof(report: OptimizeReport) -> str:
-    """Return what is known of the peak, and what the word for it means."""
+    """Return what is known of the peak, and what "optimal" or "feasible" means."""
     result = report.result
     peak, bound = result.peak_bytes, result.lower_bound_bytes
     how = f" How it is known: {result.proof}." if result.proof else ""

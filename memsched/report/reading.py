@@ -1,4 +1,4 @@
-"""Reports read back from their files: whoever wrote them, what is used of them holds."""
+"""Reports read back from their files, and checked: whoever wrote them, what is used of them holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS = {
 }
 
 _LARGEST = 2**62
-"""Of a number in a report: more than any memory, and still a number to whoever reads it."""
+"""The largest number in a report: more than any memory, and still exact for whoever reads it."""
 
 
 def parse_report(data: bytes, name: str) -> OptimizeReport:

@@ -48,7 +48,7 @@ def runner_files(report: RelayReport, models: Sequence[bytes]) -> RunnerFiles:
 
 
 def _inputs(report: RelayReport) -> list[tuple[str, int, int, int]]:
-    """Return per input of the model its name, bytes, place in the first stage (-1: none) and behind the arenas (0)."""
+    """Return per input of the model its name, bytes, place in the first stage (-1: none) and after the arenas (0)."""
     return [
         (
             one.tensor,

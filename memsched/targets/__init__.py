@@ -1,1 +1,1 @@
-"""Floor 1: what a runtime or device does with memory, as data."""
+"""What a runtime or device does with memory, as data."""

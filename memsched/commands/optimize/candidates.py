@@ -19,7 +19,7 @@ _LAST_TRIES = 8
 """Points of least peak that are looked at where none with a peak within the budget meets it."""
 
 _LOOKS = 4
-"""How often a budget's model is looked for before a search has ended: each time takes of its time."""
+"""How often a model for a budget is looked for before a search has ended: each look takes some of its time."""
 
 _LOOK_STEP = 0.02
 """By how much the peak must have fallen before it is looked for again."""
@@ -59,7 +59,7 @@ def try_points(
     last = sorted(range(len(points)), key=lambda number: (points[number].peak, number))[:_LAST_TRIES]
     told: dict[int, int] = {}
     for number in last:
-        # Each takes a moment: what is not known in time comes behind what is.
+        # Each takes a moment: what is not known in time comes after what is.
         if at_most is None or (told and over()):
             break
         told[number] = at_most(points[number])
@@ -83,7 +83,7 @@ def one_meets(
     at_most: Callable[[_P], int] | None = None,
     over: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Make the point of least work among the first that meets the budget, as far as is known; return whether one does.
+    """Make the first point of least work that is known to meet the budget; return whether there is one.
 
     Arguments as of `try_points`, which tries the same points first.
     """
@@ -130,7 +130,7 @@ class _Tries(Generic[_P]):
 
 
 class Lookout(Generic[_P]):
-    """Looks on the way of a search whether the budget is met by what it found so far, a few times at most.
+    """Checks during a search, a few times at most, whether what it found so far meets the budget.
 
     Attributes:
         at: Bytes: the peak at or below which to look next; None: not again.

@@ -107,8 +107,9 @@ def _rewritten(
 ) -> FinalModel:
     """Return the model in pieces, with values computed again where that is permitted, too.
 
-    With a budget all begins as it does without one, until the budget is met: whatever is reached without one meets
-    every budget as large, however little time or work there is. Only then less extra work is looked for.
+    With a budget everything begins as without one, until the budget is met: so whatever is reached without one also
+    meets every budget as large, however little time or work there is. Only then does the search look for less extra
+    work.
     """
 
     def in_pieces(percent: float) -> _PieceRuns:
@@ -120,7 +121,7 @@ def _rewritten(
     best = tiled = pieces.best()
     if permitted.remat and not _met(best, budget):
         best = _recomputed(tiled, options, request, budget, permitted)
-    # From here on for less work.
+    # From here on the search is for less work.
     for_free = given
     if budget is not None and permitted.extra_percent > 0 and not _settled(best, request, budget):
         free = in_pieces(0.0)
@@ -140,7 +141,7 @@ def _rewritten(
 
 
 class _PieceRuns:
-    """Searches for layers of the model as given to compute in pieces: as loops where they are had, and one by one."""
+    """Searches for layers of the given model to compute in pieces: as loops where possible, and one by one."""
 
     def __init__(
         self, given: FinalModel, options: LoadOptions, request: Request, budget: int | None, percent: float
@@ -167,7 +168,7 @@ class _PieceRuns:
         self._one_by_one.go_on(request, until_met=until_met)
 
     def best(self) -> FinalModel:
-        """Return the better of what came of them; see `_after`."""
+        """Return the better of their results; see `_after`."""
         found = [_after(self._given, self._in_loops)] if self._in_loops is not None else []
         if self._one_by_one is not None:
             found.append(_after(self._given, self._one_by_one))
@@ -243,7 +244,7 @@ def _after(final: FinalModel, run: RewriteRun[Part]) -> FinalModel:
 
 
 def _compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:
-    """Return what was placed for a rewritten model, its figures held against the model as given."""
+    """Return what was placed for a rewritten model, with its figures compared with the model as given."""
     if placed.chosen is None or given.chosen is None:
         return placed
     return dataclasses.replace(placed, chosen=placed.chosen.compared_with(given.chosen))

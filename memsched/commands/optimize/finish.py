@@ -1,4 +1,4 @@
-"""The end of an optimisation: the file of what was found, and the run of both models that may refuse it."""
+"""The end of an optimisation: the file of what was found, and a run of both models, which may reject it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def refuted(verification: Verification, *, rewritten: bool) -> bool:
 
 
 def told_apart(verification: Verification, final: FinalModel) -> str:
-    """Return why outputs that differ refuse the model, in a sentence for the user."""
+    """Return why the model is rejected for outputs that differ, in a sentence for the user."""
     wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
     if wrong is not None:
         return (

@@ -92,7 +92,7 @@ class LoopRewrite:
         return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
     def goes_on(self, seconds: float) -> bool:
-        """Return False: all that may be found is found at once."""
+        """Return False: one search finds all that can be found."""
         del seconds
         return False
 

@@ -48,7 +48,7 @@ _MOST_RESERVED = 0.25
 """Of the time limit, for checking and writing what was found."""
 
 _ANALYZE_POOLS_EFFORT = 3.0
-"""For placing buffers in a target's pools as the model stands, each search of it."""
+"""For each search that places the buffers of the model as it stands in a target's pools."""
 
 _FRONTIER_ENDED = (
     "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"

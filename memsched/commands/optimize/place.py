@@ -47,7 +47,7 @@ _ORDER_SHARE = 0.6
 
 
 class GivenUpError(Exception):
-    """Work that can be done without was left, as the run's time is up."""
+    """Optional work was abandoned because the run's time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Request:
         return self.run.stop()
 
     def over(self) -> bool:
-        """Whether nothing more may be begun: the search was asked to end, or its time is up."""
+        """Whether nothing more may be started: the search was asked to end, or its time is up."""
         return self.stopped() or self.remaining() <= 0
 
     def remaining(self) -> float:
@@ -200,7 +200,7 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
         solver=request.solver,
         partitions=request.partitions,
     )
-    # From here on stopping makes it quick, and what there is would be lost.
+    # From here on, stopping ends it quickly, and what was found so far would be lost.
     runtime = runtime_of(module, prepared.target, request.opening)
     chosen = runtime.choose(module, prepared.lowered, plans, request.allowance())
     plans = chosen.plans if chosen else plans
@@ -252,7 +252,7 @@ def _by_planner(
 
 
 def as_stored(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
-    """Return ``module`` in the order in which its file stores it, at addresses that are had without a search."""
+    """Return ``module`` in the order in which its file stores it, at addresses found without a search."""
     plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
     allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
     allowance = dataclasses.replace(request.allowance(), reorder=False)

@@ -38,7 +38,7 @@ class RematRewrite:
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
         self._base, self._request, self._percent = base, request, percent
-        # As the module has its ops; what is built from has them in the order of execution.
+        # In the module's order; the graph that is rewritten is in the order of execution.
         self._given = base.given
         self._step_of = {op: step for step, op in enumerate(base.order)}
         self.graph = base.executed
@@ -136,7 +136,7 @@ class RematRewrite:
         return False
 
     def drop(self, reasons: Mapping[tuple[int, ...], str], *, last: bool) -> None:  # noqa: ARG002
-        """Leave out sequences; others that were found are tried instead."""
+        """Leave out sequences; others that were found are tried in their place."""
         self._refused.update(reasons)
 
     def parts(self, way: tuple[int, ...]) -> Sequence[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What a report says of layers in pieces, whichever form they have: ops of their own for each piece, or a loop."""
+"""What a report says of layers in pieces in either form: ops for each piece, or a loop."""
 
 from __future__ import annotations
 

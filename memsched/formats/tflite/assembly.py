@@ -100,7 +100,7 @@ class References:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RawTable:
-    """A table as it lies in another file: its fields need not be known but for those that are references.
+    """A table as it lies in another file: only those of its fields that are references need to be known.
 
     Attributes:
         inline: Its own bytes, from the signed offset to its vtable on.

@@ -1,7 +1,7 @@
 """Bounds-checked reading of flatbuffers: no bytes, however damaged, make it loop, allocate much or read outside.
 
-Written against the flatbuffers binary format: a table begins with a signed offset back to its vtable, which holds
-two sizes and then one 16-bit field offset per slot; everything else is reached by unsigned offsets forward.
+It follows the flatbuffers binary format: a table begins with a signed offset back to its vtable, which holds two sizes
+and then one 16-bit field offset per slot; everything else is reached by unsigned offsets forward.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class FlatbufferTable:
         """Return where the object lies that a field refers to; None when the table does not have it."""
         place = self.place(slot)
         offset = 0 if place is None else int(self._file.scalar("uint32", place))
-        # An offset of 0 leads to itself: other readers of flatbuffers take it for nothing, too.
+        # An offset of 0 leads to itself: other readers of flatbuffers also treat it as absent.
         return place + offset if place is not None and offset else None
 
     def table(self, slot: int) -> FlatbufferTable | None:

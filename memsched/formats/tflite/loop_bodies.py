@@ -43,7 +43,7 @@ _LIMITS: Final[Mapping[str, tuple[str, float, float]]] = {
 
 
 _MOST_MARGIN: Final = 64
-"""Elements that a mask may begin earlier so that another table of begins serves it, too."""
+"""Elements by which a mask may begin earlier, so that it can share another table of begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class _SubgraphBuilder:
         return made
 
     def _masked(self, tensor: int, made: int) -> int:
-        """Put what padding means into what of a tensor's part lies past its ends: its zero point."""
+        """Fill what lies past a tensor's ends, in a part of it, with what padding means: its zero point."""
         dtype, zero = self._given(tensor).dtype, self._zero_point(tensor)
         if dtype not in _LIMITS:
             raise ModelError(f"tensor '{self._given(tensor).name}' ({dtype}) cannot be masked in a loop")

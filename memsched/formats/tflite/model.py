@@ -112,7 +112,7 @@ class FileModel:
 def parse(data: bytes) -> FileModel:
     """Read all tables of a TFLite file.
 
-    The last two are kept: who writes a file, checks it, reads it back and plans its memory asks for the same one again.
+    The last two are kept: writing a file, checking it, reading it back and planning its memory all need the same one.
 
     Raises:
         ModelError: The bytes are no sound TFLite model. The message does not name the file.

@@ -80,7 +80,8 @@ UNIONS: Final[Mapping[tuple[str, str], str]] = {
     ("Operator", "BuiltinOptions2"): "BuiltinOptions2",
     ("QuantizationParameters", "Details"): "QuantizationDetails",
 }
-"""Table and field to the enumeration of the tables that it may refer to: the one thing that the package keeps quiet."""
+"""Table and field to the enumeration of the tables that it may refer to: the one thing that the package does not
+tell."""
 
 NEWER_MEMBERS: Final[Mapping[str, Mapping[int, str]]] = {
     "BuiltinOperator": {209: "STABLEHLO_CASE"},
@@ -119,7 +120,7 @@ NEWER_FIELDS: Final[Mapping[str, Mapping[str, Field]]] = {
     "StablehloCaseOptions": {"BranchSubgraphIndices": Field(0, "numbers", width=4)},
     "Tensor": {"ExternalBuffer": Field(10, "number", "uint32")},
 }
-"""Fields that came after it, and tables of which it has nothing."""
+"""Fields that came after it, and tables that it does not have."""
 
 
 @cache

@@ -143,7 +143,7 @@ def _dependencies(
 ) -> tuple[tuple[int, int], ...]:
     """Return the order that state and the file's own metadata ask for."""
     found = dict.fromkeys(state.dependencies(subgraph, steps, stateful))
-    # A chain over all operators pins some order that a tool chose; it says nothing of what the model needs.
+    # A chain over all operators pins an order that some tool chose; it says nothing about what the model needs.
     if stated and not metadata.is_chain(stated, len(subgraph.operators)):
         place = {number: step for step, number in enumerate(steps)}
         found.update(dict.fromkeys((place[a], place[b]) for a, b in stated if a in place and b in place))
@@ -324,7 +324,7 @@ def _scales(model: FileModel, tensor: FileTensor) -> tuple[float, ...]:
 def _computed_say(
     subgraph: FileSubgraph, operator: FileOperator, names: Sequence[str], computed: Mapping[int, FileOperator]
 ) -> dict[str, AttributeValue]:
-    """Return what a runtime that does not fold constants keeps for an operator that reads computed ones.
+    """Return what a runtime that does not fold constants keeps for an operator that reads computed constants.
 
     ``constant_kept`` names those that are made of what the file stores, once for all runs, and ``constant_kept_bytes``
     are their sizes; ``constant_made_bytes`` are those of the others, which are made in each run.
