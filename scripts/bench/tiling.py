@@ -77,17 +77,12 @@ def _unet() -> bytes:
 
 
 CASES = (
-    Case("mobilenetv2_035_96", "tflm", _file("mobilenetv2_035_96_int8.tflite")),
-    Case("mobilenetv2_035_96", "tflm-reference", _file("mobilenetv2_035_96_int8.tflite")),
     Case("mobilenetv2_035_96", "litert", _file("mobilenetv2_035_96_int8.tflite")),
-    Case("mobilenetv2_100_224", "tflm", _mobilenet),
     Case("mobilenetv2_100_224", "litert", _mobilenet),
-    Case("person_detect", "tflm", _file("person_detect.tflite")),
     Case("resnet50", "onnxruntime", light_model("light_resnet50").read_bytes),
     Case("vgg19", "onnxruntime", light_model("light_vgg19").read_bytes),
     Case("efficientnet_b0", "onnxruntime", _efficientnet),
     Case("unet", "onnxruntime", _unet),
-    Case("nasnetmobile", "tflm", _file("nasnetmobile_int8.tflite")),
     Case("transformer", "onnxruntime", partial(built, "transformer")),
 )
 

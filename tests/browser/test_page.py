@@ -58,7 +58,7 @@ def test_it_opens_without_a_word_and_asks_for_nothing(show: Show, nasnet: dict[s
 def test_it_shows_the_figures_of_the_report(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
     result, before = nasnet["result"], nasnet["baselines"]["file_order"]
-    assert f"{result['arena_bytes']:,} bytes" in page.text("h1")
+    assert f"takes {nasnet['requirement']['bytes']:,} bytes" in page.text("h1")
     legend = page.text("#footprint-legend")
     assert f"after: peak {result['peak_bytes']:,} B" in legend
     assert f"before, the file's order: peak {before['peak_bytes']:,} B" in legend
