@@ -145,7 +145,7 @@ def test_outputs_that_differ_are_not_written(run: Run, tmp_path: Path, monkeypat
     def wrong(*_: object, **__: object) -> object:
         return ChildResult(
             "ok",
-            {"equal": False, "twice_equal": True, "max_abs_error": 3.0, "relative_error": 1.0, "vary": True}
+            {"runs": 3, "equal": False, "twice_equal": True, "max_abs_error": 3.0, "relative_error": 1.0, "vary": True}
             | {"arenas": [(1, 1), (1, 1), (1, 1)]},
         )
 
