@@ -145,7 +145,7 @@ def allocate_buffers(
     )
     interrupted = run.stop()
     fits = None if size is None else packing.status != "infeasible" and packing.height <= size
-    # Addresses that do not fit are valid all the same, and the best that were found.
+    # Addresses that do not fit are still valid, and the best that were found.
     check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
     csv = None if packing.status == "infeasible" else write_table(table, packing.offsets)
     report = Report(

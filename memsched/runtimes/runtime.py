@@ -111,7 +111,7 @@ class OrderChoice(Protocol):
     def required(self) -> int: ...  # noqa: D102 - above
 
     def compared_with(self, given: Any) -> OrderChoice:
-        """Return this choice for a rewritten model, held against what the model as ``given`` needs."""
+        """Return this choice for a rewritten model, compared with what the model as ``given`` needs."""
 
     def describe(self, guarantee: Guarantee) -> Guarantee:
         """Return ``guarantee`` with what was predicted."""

@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(channel: Channel) -> None:
-    """Call the function that the parent names, and tell it what came of that."""
+    """Call the function that the parent names, and tell it the result."""
     request = channel.hear()
     end_with_parent(channel)
     module, _, name = request["function"].partition(":")

@@ -50,4 +50,4 @@ class Limits:
 
 
 QUICK: Final = Limits(None, rounds=0)
-"""For what is to be had without a search that is worth a limit."""
+"""For what can be found without a search that deserves a limit."""

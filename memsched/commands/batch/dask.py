@@ -61,7 +61,7 @@ class DaskCluster:
         return max(1, _AHEAD * sum(threads.values()))
 
     def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
-        """Optimise one model on some worker and return what came of it.
+        """Optimise one model on some worker and return the result.
 
         Raises:
             ProcessDiedError: The workers that tried it died, or the cluster is gone.

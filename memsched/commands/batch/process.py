@@ -89,7 +89,7 @@ class Processes:
         self._cancelled = False
 
     def run(self, job: BatchJob, tell: Callable[[JobProgress], None]) -> JobResult:
-        """Optimise one model and return what came of it.
+        """Optimise one model and return the result.
 
         Raises:
             ProcessDiedError: The process was killed, or ended without an answer.

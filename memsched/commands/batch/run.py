@@ -184,7 +184,7 @@ class _BatchState:
         if answer.error is not None or answer.saved is None:
             return self._row(index, Status.FAILED, answer.exit_code, answer.error)
         with staged_files() as files:
-            # The report names the model's file, so it comes behind it.
+            # The report names the model's file, so it is written after it.
             for name, data in sorted(answer.files.items(), key=lambda file: file[0].endswith(_REPORT)):
                 path = Path(self._folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)

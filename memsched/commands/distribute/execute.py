@@ -1,4 +1,4 @@
-"""A plan executed: its outputs held against the whole model's, its bytes against the plan's, its memory measured."""
+"""A plan executed: its outputs compared with the whole model's, its bytes with the plan's, its memory measured."""
 
 from __future__ import annotations
 

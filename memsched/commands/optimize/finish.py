@@ -63,7 +63,7 @@ def run_both(
     predicted: tuple[int, int] | None,
     may_end: bool,
 ) -> tuple[Verification | None, tuple[str, ...], bool]:
-    """Run the model as given, ``data``, and the one written; return what came of it, notes, and whether it was ended.
+    """Run the model as given, ``data``, and the one written; return the verdict, notes, and whether it was ended.
 
     Where it may not be ended before it is through, KeyboardInterrupt is passed on.
     """

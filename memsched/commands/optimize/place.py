@@ -60,7 +60,7 @@ class Request:
         end: Of the whole run, on its clock.
         optional: What is asked for can be done without: it is given up at the end of the run.
         needed: It is optional, but not given up: what was found is placed at the end of the run, too, in the order in
-            which it was made and at the addresses that are had without a search.
+            which it was made and at the addresses found without a search.
     """
 
     run: Run

@@ -128,7 +128,7 @@ class Rewrite(Protocol[Part]):
         """Search until nothing is left or the time is up, and return the permitted points."""
 
     def goes_on(self, seconds: float) -> bool:
-        """Return whether `search` shall be called again; making models of the last points took so many seconds."""
+        """Return whether to call `search` again; making models of the last points took so many seconds."""
 
     def drop(self, reasons: Mapping[tuple[Part, ...], str], *, last: bool) -> None:
         """Leave out what cannot be written, with the reasons; `search` then returns what is left.

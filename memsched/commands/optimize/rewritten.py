@@ -47,7 +47,7 @@ class RewrittenModel:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """What came of a rewrite.
+    """The result of a rewrite.
 
     Attributes:
         model: None where none requires less.
@@ -116,7 +116,7 @@ class RewriteRun(Generic[Part]):
         return self._models.over() or (self._models.met and not self._models.least_work)
 
     def result(self, before: Rewrites) -> RewriteResult:
-        """Return what came of it so far, beside what is reported of rewrites that came before."""
+        """Return the result so far, beside what is reported of earlier rewrites."""
         rewrite = self._rewrite
         model, used = self._models.taken or (None, None)
         if model is None or used is None or model.placed.required >= self._base.placed.required:

@@ -106,7 +106,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What a run began with and what came of it.
+    """What a run began with, and its result.
 
     Attributes:
         target: With all of its rules, whether they were permitted or not.

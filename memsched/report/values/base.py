@@ -22,5 +22,5 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A part of a report: one JSON object, its fields in the order in which they are written.
 
     Values are checked when a report is read, not when one is built. A field with a default is one that reports of
-    earlier versions lack; it is written all the same. One that may be UNSET is left out where it is.
+    earlier versions lack; it is still written. One that may be UNSET is left out where it is.
     """

@@ -3,7 +3,7 @@
 Source: ``tflite/arena_planner.cc`` and ``simple_memory_arena.cc``. What lives from the first operator to the end comes
 first; the rest follows by falling size, of equal sizes the earlier one first, each in the smallest gap that is large
 enough between those placed that live at the same time, and behind them where there is none. Where the size of an output
-is known in operation only, what comes behind that operator is planned later, around what is placed by then.
+is known in operation only, what follows that operator is planned later, around what is placed by then.
 """
 
 from __future__ import annotations

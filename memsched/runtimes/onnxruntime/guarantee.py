@@ -75,7 +75,7 @@ class GuaranteePlans:
     required: int
 
     def compared_with(self, given: GuaranteePlans) -> GuaranteePlans:
-        """Return this choice for a rewritten model, held against what the model as given needs."""
+        """Return this choice for a rewritten model, compared with what the model as given needs."""
         before = given.predicted
         predicted = replace(self.predicted, given=before.given, before_requested=before.before_requested)
         return replace(self, predicted=predicted)

@@ -212,7 +212,7 @@ def try_other_sizes(
         tolerance: Relative error that is permitted.
 
     Returns:
-        What came of each size, and notes for the report.
+        The outcome of each size, and notes for the report.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.

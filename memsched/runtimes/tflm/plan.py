@@ -2,7 +2,7 @@
 
 Sources: ``tensorflow/lite/micro/micro_allocation_info.cc`` and ``micro_allocator.cc``. Time runs through the operators
 in file order; operators of a body are numbered inline, when the operator that executes it is met. Tensors that no
-executed operator refers to keep the lifetime -1 and are allocated all the same. Metadata ``OfflineMemoryAllocation``
+executed operator refers to keep the lifetime -1 and are still allocated. Metadata ``OfflineMemoryAllocation``
 holds little-endian 32-bit integers [version, subgraphs, n, offset 0 .. offset n-1], one offset per tensor of all
 subgraphs in order, -1 for "plan it yourself". TFLM checks n and nothing else.
 """
