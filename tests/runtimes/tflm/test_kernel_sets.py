@@ -14,6 +14,7 @@ from memsched.runtimes.tflm.kernels import scratch_requests
 from memsched.runtimes.tflm.persistent import estimates, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
 from memsched.runtimes.tflm.planner import round_up
+from memsched.runtimes.tflm.relay import TflmRelay
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.runtimes.tflm.interpreter import needs_tflm
@@ -152,6 +153,11 @@ def test_scratch_is_laid_as_the_planner_does_and_counted() -> None:
     report = compiler.analyze(path, target="tflm-cmsis-nn-mve").report
     assert report["requirement"]["parts"]["temporaries_bytes"] == 4464
     assert report["requirement"]["parts"]["activations_bytes"] == 138240
+    # 18 requests of 4 bytes, 32 more for the dense layer's own data, 40 for its sums; each end is rounded up.
+    assert 66540 + 18 * 4 + 32 + 40 <= report["requirement"]["parts"]["persistent_bytes"] <= 66540 + 160
+    assert report["requirement"]["bytes"] == 138240 + 4464 + estimates(model, "cmsis-nn-mve")[32].persistent
+    needs = TflmRelay(32, "cmsis-nn-mve").needs(path.read_bytes())
+    assert needs.total(32) == report["requirement"]["bytes"]
     assert "CMSIS-NN kernels for processors with vectors" in report["firmware"]["assumptions"][0]
     assert {row["type"] for row in report["firmware"]["scratch"]} >= {"CONV_2D", "DEPTHWISE_CONV_2D"}
 
