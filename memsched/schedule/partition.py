@@ -22,9 +22,9 @@ from memsched.errors import UsageError
 from memsched.graph.contraction import Tasks
 from memsched.schedule.partition_coarsen import coarsen
 from memsched.schedule.partition_hypergraph import Balance, Hypergraph
-from memsched.schedule.partition_refine import cheapest_downset, refine_by_cuts, refine_by_moves
+from memsched.schedule.partition_refine import refine_by_cuts, refine_by_moves
 
-__all__ = ["cut_along", "cut_bytes", "minimum_cut", "partition", "post_order"]
+__all__ = ["cut_along", "cut_bytes", "partition", "post_order"]
 
 _CYCLES = 2
 _VERTICES_PER_PART = 8
@@ -90,24 +90,6 @@ def cut_bytes(tasks: Tasks, groups: Sequence[Sequence[int]]) -> int:
         for task in group:
             stages[task] = stage
     return Hypergraph.of(tasks).cut(stages, len(groups))
-
-
-def minimum_cut(tasks: Tasks, first: int, last: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the two stages, ``first`` in one and ``last`` in the other, with the fewest bytes live between them.
-
-    Exact, by maximum flow; the balance is whatever comes out. ``last`` must not precede ``first``.
-    """
-    graph = Hypergraph.of(tasks)
-    before, after = {first}, {last}
-    for task in range(first, -1, -1):
-        if task in before:
-            before.update(graph.preds[task])
-    for task in range(last, len(tasks)):
-        if task in after:
-            after.update(graph.succs[task])
-    corridor = [task for task in range(len(tasks)) if task not in before and task not in after]
-    chosen = before | cheapest_downset(graph, corridor, lambda task: task in before)
-    return tuple(sorted(chosen)), tuple(task for task in range(len(tasks)) if task not in chosen)
 
 
 def _cycle(graph: Hypergraph, stages: list[int], parts: int, balance: Balance, rng: random.Random) -> list[int]:

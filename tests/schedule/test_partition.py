@@ -19,10 +19,10 @@ from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.schedule import exact
-from memsched.schedule.partition import cut_along, cut_bytes, minimum_cut, partition, post_order
+from memsched.schedule.partition import cut_along, cut_bytes, partition, post_order
 from memsched.schedule.partition_coarsen import coarsen
 from memsched.schedule.partition_hypergraph import Balance, Hypergraph, Net
-from memsched.schedule.partition_refine import refine_by_cuts, refine_by_moves
+from memsched.schedule.partition_refine import cheapest_downset, refine_by_cuts, refine_by_moves
 from memsched.schedule.partition_solve import solve_partitioned
 from scripts.networks.topology import load_topology
 from tests.brute_force import optimal_peak
@@ -118,6 +118,24 @@ def test_cut_is_the_sum_of_the_residues_between_stages() -> None:
         )
         always = tasks.initial - removable
         assert cut_bytes(tasks, groups) == sum(residues[end] - always for end in ends)
+
+
+def minimum_cut(tasks: Tasks, first: int, last: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the two stages, ``first`` in one and ``last`` in the other, with the fewest bytes live between them.
+
+    Exact, by maximum flow; the balance is whatever comes out. ``last`` must not precede ``first``.
+    """
+    graph = Hypergraph.of(tasks)
+    before, after = {first}, {last}
+    for task in range(first, -1, -1):
+        if task in before:
+            before.update(graph.preds[task])
+    for task in range(last, len(tasks)):
+        if task in after:
+            after.update(graph.succs[task])
+    corridor = [task for task in range(len(tasks)) if task not in before and task not in after]
+    chosen = before | cheapest_downset(graph, corridor, lambda task: task in before)
+    return tuple(sorted(chosen)), tuple(task for task in range(len(tasks)) if task not in chosen)
 
 
 def test_minimum_cut_against_all_downsets() -> None:
