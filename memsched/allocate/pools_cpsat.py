@@ -199,8 +199,9 @@ class _AssignmentModel:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
-        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.limits.effort)
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.effort())
         status = cpsat.run(solver, self._model, run.stop)
+        run.spend(solver.response_proto.deterministic_time)
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         reached = solver.best_objective_bound if status != cp_model.INFEASIBLE else 0.0
         bound = self._constant + self._unit * max(0, math.ceil(reached - 1e-6))

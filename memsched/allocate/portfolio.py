@@ -20,6 +20,9 @@ from memsched.search.run import Run
 
 __all__ = ["pack"]
 
+_TRIES_PER_SECOND = 1_000_000
+"""Neighbours that an idle machine looks at in a second."""
+
 _SHORT_EFFORT = 400_000
 _EFFORT = 2_000_000
 """Of the local search, without and with an exact search to follow: a part of a second, and a second or two."""
@@ -109,8 +112,12 @@ class _PackingPortfolio:
     def _improve(self, part: _ComponentPacking, goal: int) -> None:
         """Do the next thing that may lower the highest component."""
         if not part.searched:
-            effort = _EFFORT if self._exactly() else _SHORT_EFFORT
-            self.states += part.search(goal, self._run.limits.seed, effort, self._run.over)
+            effort, left = _EFFORT if self._exactly() else _SHORT_EFFORT, self._run.effort()
+            if left is not None:
+                effort = min(effort, int(left * _TRIES_PER_SECOND))
+            tried = part.search(goal, self._run.limits.seed, effort, self._run.over)
+            self._run.spend(tried / _TRIES_PER_SECOND)
+            self.states += tried
         else:
             if self._exactly():
                 self._solve(part)

@@ -155,26 +155,33 @@ class Rounds:
 
     def _ended(self) -> bool:
         """Whether the search was asked to end, or has done all its work."""
-        return self._run.over() or (self._limits.effort is not None and self._effort >= self._limits.effort)
+        return self._run.over()
 
     def _count(self, made: _SolverAttempt, result: _Result) -> None:
         self.states += result.states
         count = len(self._task.blocks)
-        self._effort += count * (result.states * _EFFORT_OF_A_NODE + made.conflicts * _EFFORT_OF_A_CONFLICT)
+        work = count * (result.states * _EFFORT_OF_A_NODE + made.conflicts * _EFFORT_OF_A_CONFLICT)
+        self._effort += work
+        self._run.spend(work)
 
     def _tries(self, capacity: int, number: int) -> list[_SolverAttempt]:
         seed = self._limits.seed
         tries = []
         if self._task.problem is not None:
-            nodes = int(_FIRST_NODES * len(self._task.blocks)) << number // 2
+            nodes = self._most(int(_FIRST_NODES * len(self._task.blocks)) << number // 2, _EFFORT_OF_A_NODE)
             tries = [_SolverAttempt(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
         if len(self._task.blocks) <= MOST_FOR_CPSAT:
-            conflicts = _FIRST_CONFLICTS << number // 2
+            conflicts = self._most(_FIRST_CONFLICTS << number // 2, _EFFORT_OF_A_CONFLICT)
             tries += [
                 _SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts)
                 for index in range(2 if number > 1 or not tries else 1)
             ]
         return tries
+
+    def _most(self, wanted: int, price: float) -> int:
+        """Return as many nodes or conflicts as are wanted, or as the work that is left permits; one at least."""
+        left = self._run.effort()
+        return wanted if left is None else max(1, min(wanted, int(left / price / max(1, len(self._task.blocks)))))
 
     def _round(self, capacity: int, number: int) -> _Result:
         result = _Result("unknown")

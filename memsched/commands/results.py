@@ -122,6 +122,7 @@ class OptimizeResult:
         graph: The main graph with the target's rules; ``schedule`` and ``allocation`` refer to its ops and tensors.
         budget_met: None when no budget was given.
         interrupted: The search was ended early by ``stop``.
+        work: What the searches did, as ``effort`` counts it.
     """
 
     model: bytes
@@ -133,6 +134,7 @@ class OptimizeResult:
     verification: Verification | None
     budget_met: bool | None
     interrupted: bool
+    work: float = 0.0
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the model, whole or not at all, and the external data that it refers to.

@@ -29,6 +29,9 @@ _ORDER_SHARE = 0.1
 _STEPS_PER_SECOND = 100
 """Steps of the searches for a plan, each of which asks before it whether to go on, that an idle machine does in one."""
 
+_FIRST_SHARE = 0.55
+"""Of the work, until the plan in the file's order is there, where there is another order to plan in."""
+
 _SECOND_SHARE = 0.25
 """Of the time, for the order found, at least, where no plan fits in the file's."""
 
@@ -90,9 +93,6 @@ def plan_in_best_order(
     better = schedule.peak < given_peak
     proven = schedule.status == "optimal"
 
-    if run.limits.effort is not None:
-        run = run.asking(int(run.limits.effort * _STEPS_PER_SECOND))
-
     def attempt(found: Schedule | None, run: Run) -> Distribution | NoPlanFitsError:
         try:
             return search(
@@ -106,13 +106,16 @@ def plan_in_best_order(
         except NoPlanFitsError as error:
             return error
 
-    first = attempt(None, run)
+    def paying(run: Run) -> Run:
+        return run if run.limits.effort is None else run.paying(1 / _STEPS_PER_SECOND)
+
+    first = attempt(None, paying(run.until(_FIRST_SHARE) if better and run.limits.time_limit is None else run))
     second = None
     if better:
         left, limit = run.remaining(), run.limits.time_limit
         if isinstance(first, NoPlanFitsError) and limit is not None:
             left = max(left, _SECOND_SHARE * limit)
-        second = attempt(schedule, run.again(run.limits if limit is None else replace(run.limits, time_limit=left)))
+        second = attempt(schedule, paying(run.anew(None if limit is None else left)))
     plans = [one for one in (first, second) if isinstance(one, Distribution)]
     if not plans:
         raise min([one for one in (first, second) if isinstance(one, NoPlanFitsError)], key=lambda one: one.least)
@@ -141,7 +144,6 @@ def _least(graph: Graph, run: Run) -> tuple[int, Schedule]:
     plain = replace(graph, ops=ops)
     storage = Storage.of(plain)
     limit = run.limits.time_limit
-    effort = None if run.limits.effort is None else _ORDER_SHARE * run.limits.effort
-    share = replace(run.limits, time_limit=None if limit is None else _ORDER_SHARE * limit, effort=effort)
-    schedule = schedule_graph(plain, run.again(share).quiet(), storage=storage).schedule
+    share = run.within(_ORDER_SHARE).anew(None if limit is None else _ORDER_SHARE * limit)
+    schedule = schedule_graph(plain, share.quiet(), storage=storage).schedule
     return evaluate(storage, range(len(ops))).peak, schedule

@@ -123,9 +123,13 @@ class _JointSearch:
         self._rng = random.Random(run.limits.seed)  # noqa: S311 - a search, no secret
         self._alignment = alignment
         self._run = run
-        self._left = math.inf if run.limits.effort is None else run.limits.effort
         # No order has a smaller peak, and no arena is smaller than the peak.
         self.goal = -(-schedule.lower_bound // alignment) * alignment
+
+    @property
+    def _left(self) -> float:
+        left = self._run.effort()
+        return math.inf if left is None else left
 
     def done(self) -> bool:
         """Return whether the arena is what is live at once in its order, or the least of all, or a limit ends it."""
@@ -157,19 +161,15 @@ class _JointSearch:
 
     def _planned(self, schedule: Schedule) -> Layout:
         layout = Layout.of(self._graph, self._storage, schedule, self._alignment, self._run.over)
-        self._spend(_PER_BLOCK * len(layout.packed.blocks))
+        self._run.spend(_PER_BLOCK * len(layout.packed.blocks))
         return layout
-
-    def _spend(self, work: float) -> None:
-        if self._left < math.inf:
-            self._left -= work
 
     def _fit(self, layout: Layout, capacity: int, effort: float, stage: str) -> bool:
         """Look for addresses at or below ``capacity`` bytes, and take them."""
         capacity = min(capacity, self.allocation.arena - 1)
         effort = min(effort, max(0.0, self._left) / _PER_SOLVING)
         offsets = layout.fit(capacity, effort=effort, run=self._run)
-        self._spend(_PER_SOLVING * effort * (1.0 if offsets is None else _FOUND_PART))
+        self._run.spend(_PER_SOLVING * effort * (1.0 if offsets is None else _FOUND_PART))
         return offsets is not None and self._take(layout, offsets, "CP-SAT", stage)
 
     def pack_as_it_is(self) -> None:
@@ -196,7 +196,7 @@ class _JointSearch:
         stale = tried = 0
         while stale < _STALE_ATTEMPTS and not self.done():
             stale += 1
-            self._spend(_PER_BLOCK * len(self._graph.ops))
+            self._run.spend(_PER_BLOCK * len(self._graph.ops))
             candidate = vary(self._storage, current, self._limit, self._rng, layout.exceeding())
             if candidate is None or (candidate.order, candidate.taken) in seen:
                 continue
@@ -232,7 +232,7 @@ class _JointSearch:
             effort=effort,
             run=self._run,
         )
-        self._spend(_PER_SOLVING * effort * (_FOUND_PART if found.status == "optimal" else 1.0))
+        self._run.spend(_PER_SOLVING * effort * (_FOUND_PART if found.status == "optimal" else 1.0))
         if found.order is not None:
             layout = self._layout(OrderCandidate.of(self._storage, found.order, frozenset(found.merged)))
             if layout is not None:

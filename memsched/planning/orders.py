@@ -81,11 +81,11 @@ def plan_module(
         one = with_bodies(lowered[index], bodies.get(index, ()), peaks)
         share = len(one.graph.ops) / left if left else 1.0
         left -= len(one.graph.ops)
-        effort = None if limits.effort is None else limits.effort * len(one.graph.ops) / max(1, total)
+        part = run.within(len(one.graph.ops) / max(1, total)) if limits.time_limit is None else run
         limit = None if limits.time_limit is None else run.remaining() * share
         found = schedule_graph(
             one.graph,
-            run.again(dataclasses.replace(limits, time_limit=limit, effort=effort)),
+            part.anew(limit),
             solver=solver,
             partitions=partitions,
             storage=one.storage,
@@ -198,7 +198,7 @@ def plan_allocation(
     else:
         if run is not None:
             rounds = dataclasses.replace(run.limits, rounds=_ALLOCATION_ROUNDS)
-            run = dataclasses.replace(run, limits=QUICK if run.late() else rounds).quiet()
+            run = dataclasses.replace(run, limits=QUICK if run.late() or run.effort() == 0 else rounds).quiet()
         allocation = allocate(plan.graph, plan.schedule, alignment=alignment, run=run)
     check_allocation(plan.graph, plan.schedule, allocation)
     return allocation

@@ -384,7 +384,8 @@ class _RetentionModel:
         Args:
             fixed: With the hinted variables as hinted.
         """
-        effort = min(_HINT_EFFORT if fixed else _EFFORT, math.inf if run.limits.effort is None else run.limits.effort)
+        left = run.effort()
+        effort = min(_HINT_EFFORT if fixed else _EFFORT, math.inf if left is None else left)
         solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=effort)
         parameters = solver.parameters
         parameters.fix_variables_to_their_hinted_value = fixed
@@ -392,7 +393,9 @@ class _RetentionModel:
         # turns with neighbourhood search finds better sequences, in one thread and in the same order every time.
         parameters.linearization_level = 2
         parameters.interleave_search = True
-        return solver, int(cpsat.run(solver, self.model, run.stop))
+        status = int(cpsat.run(solver, self.model, run.stop))
+        run.spend(solver.response_proto.deterministic_time)
+        return solver, status
 
     def sequence(self, solver: cp_model.CpSolver) -> list[int]:
         """Return the ops in the order of the solution's times."""

@@ -76,11 +76,17 @@ _DECOMPOSED_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left, or where
 there is a limit of less work."""
 
-_STEPS_PER_EFFORT: Final = 40_000
-"""Of one local search, where there is a limit of work: an idle machine does some ten of them in a second."""
+_STEPS_PER_SECOND: Final = 400_000
+"""Steps that an idle machine executes in a second, of the greedy and of local search."""
 
-_LADDER_STEPS_PER_EFFORT: Final = 400_000
-"""Of the greedy, where there is a limit of work: what an idle machine does in a second."""
+_LOCAL_EFFORT: Final = 0.1
+"""Of the limit of work, for one local search."""
+
+_MOVES_PER_SECOND: Final = 60_000
+"""Moves that an idle machine looks at in a second, in a full search."""
+
+_DECOMPOSING: Final = 2.0
+"""Work of both schedules by decomposition, as `Limits.effort`, about: it is not counted in detail."""
 
 _MOST_NODES: Final = 400
 """Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
@@ -167,6 +173,7 @@ class _FrontierSearch:
         self._budget: int | None = None
         self._most: float = math.inf
         self._cut = False
+        self._counted = 0
         self._of_all = BudgetProofs(self.lower_bound)
         self._of_groups = BudgetProofs(self.lower_bound)
 
@@ -256,16 +263,19 @@ class _FrontierSearch:
             game = Game(graph, self._tracer.costs, self._tracer.repeat, groups)
         except TooLargeError:
             return BudgetProofs(self.lower_bound)
-        return settle(
+        left = self._run.effort()
+        proofs = settle(
             game,
             self._frontier[0],
             self.lower_bound,
             budget=self._budget,
             most_cost=self._most,
-            most_moves=_MOVES,
+            most_moves=_MOVES if left is None else min(_MOVES, int(left * _MOVES_PER_SECOND)),
             offer=self._offer,
             stop=self._run.stop if self._tracer.count <= SMALL else self._run.over,
         )
+        self._run.spend(game.moves / _MOVES_PER_SECOND)
+        return proofs
 
     def _with_proof(self, point: RematPoint) -> RematPoint:
         """Return ``point`` with the widest proof that its cost is least."""
@@ -290,12 +300,26 @@ class _FrontierSearch:
 
         return over
 
+    def _count(self) -> None:
+        """Count the steps that were executed since this was asked last."""
+        self._run.spend((self._tracer.steps - self._counted) / _STEPS_PER_SECOND)
+        self._counted = self._tracer.steps
+
+    def _steps(self, most: int, share: float) -> int:
+        """Return ``most`` steps, or as many as a share of the limit of work, or what is left of it, permits."""
+        self._count()
+        left = self._run.effort()
+        if left is None:
+            return most
+        return min(most, int(min(left, share * (self._limits.effort or 0.0)) * _STEPS_PER_SECOND))
+
     def _met_for_nothing(self) -> bool:
         best = self._best()
         return self._budget is not None and best.peak <= self._budget and not best.cost
 
     def _done(self) -> bool:
         best = self._best()
+        self._count()
         if self._met_for_nothing():
             return True
         return self._run.over() or best.peak <= self.lower_bound
@@ -308,8 +332,7 @@ class _FrontierSearch:
     def _climb(self) -> None:
         """Let the greedy meet each budget of the ladder, from each order and from what met the one before."""
         starts = list(self._starts())
-        effort = self._limits.effort
-        steps = _LADDER_STEPS if effort is None else min(_LADDER_STEPS, int(effort * _LADDER_STEPS_PER_EFFORT))
+        steps = self._steps(_LADDER_STEPS, _LADDER_SHARE)
         over = self._ending(_LADDER_SHARE, steps)
         if self._budget is not None:
             # First the requested budget: later points can only be better.
@@ -360,10 +383,11 @@ class _FrontierSearch:
         """Try the schedules by tree and path decomposition."""
         if self._tracer.count > _DECOMPOSED_OPS:
             return
-        effort = math.inf if self._limits.effort is None else self._limits.effort
-        if min(effort, self._run.remaining()) < _DECOMPOSED_SECONDS:
+        left = self._run.effort()
+        if min(math.inf if left is None else left, self._run.remaining()) < _DECOMPOSED_SECONDS:
             self._cut = True
             return
+        self._run.spend(_DECOMPOSING)
         from memsched.remat.decompose import path_schedule, tree_schedule
 
         for schedule in (tree_schedule, path_schedule):
@@ -390,12 +414,12 @@ class _FrontierSearch:
 
     def _part(self, share: float) -> Run:
         """Return a run that begins now, of this share of the time left."""
-        limit = None if self._limits.time_limit is None else share * self._run.remaining()
-        return self._run.again(dataclasses.replace(self._limits, time_limit=limit)).quiet()
+        if self._limits.time_limit is None:
+            return self._run.within(share).quiet()
+        return self._run.anew(share * self._run.remaining()).quiet()
 
     def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> RematPoint:
-        if self._limits.effort is not None:
-            steps = min(steps, int(self._limits.effort * _STEPS_PER_EFFORT))
+        steps = self._steps(steps, _LOCAL_EFFORT)
         point = self._best()
         start = self._numbered(point)
         # Where the rewritten graph needs more than the tracer says, the budget is less here.

@@ -75,12 +75,14 @@ class SearchAllowance:
         seconds: Or work as if it were seconds; None for no limit.
         reorder: Other orders than the one given may be taken.
         stop: Polled often; True ends it.
+        spend: Told the work that was done, as if it were seconds.
     """
 
     seconds: float | None = None
     seed: int = 0
     reorder: bool = True
     stop: Callable[[], bool] | None = field(default=None, compare=False)
+    spend: Callable[[float], None] = field(default=lambda _: None, compare=False)
 
 
 class OrderInFile(Protocol):

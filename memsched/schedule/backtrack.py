@@ -22,12 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from memsched.graph.contraction import Tasks
 from memsched.schedule.segments import split
 
-__all__ = ["BacktrackResult", "Metric", "search"]
+__all__ = ["MOST_STATES", "BacktrackResult", "Metric", "search"]
+
+MOST_STATES: Final = 50_000_000
+"""States that a search expands at most."""
 
 Metric = Literal["peak", "sum"]
 
@@ -67,7 +70,7 @@ def search(
     start: Sequence[int] | None = None,
     lower_bound: int = 0,
     plain: bool = False,
-    max_states: int = 50_000_000,
+    max_states: int = MOST_STATES,
     max_marked: int = 2_000_000,
     max_parsed: int = 200_000,
     stop: Callable[[], bool] = lambda: False,

@@ -302,7 +302,7 @@ class _OrderModel:
         """Run CP-SAT in another thread, so that ``run.stop`` and Ctrl-C are heard."""
         from ortools.sat.python import cp_model
 
-        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.limits.effort)
+        solver = cpsat.new_solver(run.limits.seed, seconds=run.remaining(), effort=run.effort())
         # Linear relaxation, presolve and probing were each measured to cost more than they save.
         solver.parameters.linearization_level = 0
         solver.parameters.cp_model_presolve = False
@@ -314,6 +314,7 @@ class _OrderModel:
                 run.tell("CP-SAT", model.bytes_of(self.objective_value), model.bytes_of(self.best_objective_bound))
 
         status = cpsat.run(solver, self._model, run.stop, SolutionCallback())
+        run.spend(solver.response_proto.deterministic_time)
         found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
         return _SolverAnswer(
             order=self._order(solver) if found else None,

@@ -80,7 +80,7 @@ def schedule_graph(
     searched = fused is not None and solver != "greedy"
     state.bound(searched=searched)
     segments = 1
-    if fused and searched and run.limits.effort != 0 and not state.done():
+    if fused and searched and run.effort() != 0 and not state.done():
         segments = state.search(fused.tasks, solver, partitions)
     return state.result(fused, segments)
 

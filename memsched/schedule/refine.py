@@ -186,8 +186,9 @@ class _SegmentOrders:
                 self._parts[index],
                 self._orders[index],
                 lower_bound=self.lower_bound,
-                states_per_window=self._most_states(index, states),
+                states_per_window=self._most_states(index, states, share),
                 stop=stop,
+                on_states=partial(self._spend, index),
             )
             self.states += result.states
             self._offer(index, result.order, "windows")
@@ -197,9 +198,11 @@ class _SegmentOrders:
         tasks = self.search.tasks
         if partitions == "auto" and len(tasks) > _SEARCH_TASKS:
             return
-        effort, most = self.search.run.limits.effort, math.inf
-        if effort is not None:
-            most = int(_PARTITIONING_EFFORT * effort * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
+        run, most = self.search.run, math.inf
+        left = run.effort()
+        if left is not None:
+            work = min(left, _PARTITIONING_EFFORT * (run.limits.effort or 0.0))
+            most = int(work * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
             if partitions == "auto" and not most:
                 return
         order, report = solve_partitioned(
@@ -212,6 +215,7 @@ class _SegmentOrders:
             stop=self.search.run.until(share).over,
         )
         self.states += report.states
+        self.search.run.spend(report.attempts * len(tasks) / _TASKS_CUT_PER_SECOND)
         # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
         for index, numbers in enumerate(self._numbers):
             inner = order[numbers.start : numbers.stop]
@@ -231,16 +235,15 @@ class _SegmentOrders:
             self._parts[first],
             lower_bound=self.lower_bound,
             upper_bound=self.best.peak,
-            max_states=self._most_states(first, max_states),
+            max_states=self._most_states(first, max_states, share),
             stop=stop,
             on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
         )
         self._take(first, result)
-        others = [index for index in others if self._peaks[index] > self.lower_bound]
-        jobs = [
-            SegmentJob(self._parts[index], self.lower_bound, self.best.peak, self._most_states(index, max_states))
-            for index in others
-        ]
+        waiting = [index for index in others if self._peaks[index] > self.lower_bound]
+        most = {index: self._most_states(index, max_states, share, parts=len(waiting)) for index in waiting}
+        others = [index for index in waiting if most[index]]
+        jobs = [SegmentJob(self._parts[index], self.lower_bound, self.best.peak, most[index]) for index in others]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
         run = self.search.run.until(share)
         if result.states < _PARALLEL_STATES:
@@ -250,15 +253,26 @@ class _SegmentOrders:
             if found is not None:
                 self._take(index, found)
 
-    def _most_states(self, part: int, most: int) -> int:
-        """Return ``most`` states, or those that one search of a segment may visit within the limit of work."""
-        effort = self.search.run.limits.effort
-        if effort is None:
+    def _most_states(self, part: int, most: int, share: float, *, parts: int = 1) -> int:
+        """Return ``most`` states, or those that one search of a segment may visit within the limit of work.
+
+        Args:
+            share: Of that limit, at which the method ends.
+            parts: Searches that are begun side by side.
+        """
+        run = self.search.run
+        left = run.until(share).effort()
+        if left is None:
             return most
-        return min(most, int(_SEARCH_EFFORT * effort * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
+        work = min(left / parts, _SEARCH_EFFORT * (run.limits.effort or 0.0))
+        return min(most, int(work * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
+
+    def _spend(self, part: int, states: int) -> None:
+        self.search.run.spend(states * (len(self._parts[part]) + 100) / _TASK_STATES_PER_SECOND)
 
     def _take(self, part: int, result: ExactResult) -> None:
         self.states += result.states
+        self._spend(part, result.states)
         self._raise(result.lower_bound, _EXHAUSTED)
         if result.order is not None:
             self._offer(part, result.order, "threshold search")
@@ -279,10 +293,11 @@ class _SegmentOrders:
                     self._parts[index],
                     lower_bound=middle,
                     upper_bound=self._peaks[index],
-                    max_states=self._most_states(index, _DIVE_STATES),
+                    max_states=self._most_states(index, _DIVE_STATES, share),
                     stop=stop,
                 )
                 self.states += result.states
+                self._spend(index, result.states)
                 if result.order is not None:
                     self._offer(index, result.order, "dive")
                 if result.lower_bound > middle:
@@ -300,27 +315,28 @@ class _SegmentOrders:
                 self._parts[index],
                 start=self._orders[index],
                 lower_bound=self.lower_bound,
+                max_states=self._most_states(index, backtrack.MOST_STATES, share),
                 stop=stop,
                 on_order=partial(self._offer, index, method="backtracking"),
             )
             self.states += result.states
+            self._spend(index, result.states)
             if result.complete:
                 self._raise(result.cost, _BACKTRACKED)
 
     def cpsat(self, share: float, part_of_effort: float = 1.0) -> None:
         """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
         run = self.search.run.quiet()
-        limit, effort = run.limits.time_limit, run.limits.effort
+        limit = run.limits.time_limit
         waiting = self._open_parts()
-        if effort is not None:
-            effort *= part_of_effort / max(1, len(waiting))
+        part = part_of_effort / max(1, len(waiting))
         for index in waiting:
             left = None if limit is None else share * limit - run.elapsed()
             if self.done() or run.stop() or (left is not None and left <= 0):
                 return
             result = cpsat.solve(
                 self._parts[index],
-                run.again(dataclasses.replace(run.limits, time_limit=left, effort=effort)),
+                (run if left is not None else run.within(part)).anew(left),
                 hint=self._orders[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self._peaks[index],

@@ -35,6 +35,7 @@ def improve(
     states_per_window: int = 20_000,
     stop: Callable[[], bool] = lambda: False,
     on_peak: Callable[[int], None] = lambda _: None,
+    on_states: Callable[[int], None] = lambda _: None,
 ) -> WindowResult:
     """Return an order with a peak no larger than that of ``order``.
 
@@ -45,8 +46,9 @@ def improve(
         states_per_window: Downsets that the search of one window may expand.
         stop: Polled often; True ends the search with the best order so far.
         on_peak: Called with each smaller peak, bytes.
+        on_states: Called with the states that each window took.
     """
-    state = _Improver(tasks, order, lower_bound, states_per_window, stop)
+    state = _Improver(tasks, order, lower_bound, states_per_window, stop, on_states)
     while state.peak > lower_bound and not stop():
         before = state.peak
         if not state.lower_step(state.footprints.index(before)):
@@ -71,7 +73,13 @@ class _Improver:
     """An order with its footprints and residues, kept up to date window by window."""
 
     def __init__(
-        self, tasks: Tasks, order: Sequence[int], lower_bound: int, states_per_window: int, stop: Callable[[], bool]
+        self,
+        tasks: Tasks,
+        order: Sequence[int],
+        lower_bound: int,
+        states_per_window: int,
+        stop: Callable[[], bool],
+        on_states: Callable[[int], None],
     ) -> None:
         self.order = list(order)
         self.footprints, self._residues = tasks.run(self.order)
@@ -80,6 +88,7 @@ class _Improver:
         self._lower_bound = lower_bound
         self._states_per_window = states_per_window
         self._stop = stop
+        self._on_states = on_states
         self._position = [0] * len(self.order)
         for place, task in enumerate(self.order):
             self._position[task] = place
@@ -112,6 +121,7 @@ class _Improver:
             stop=self._stop,
         )
         self.states += found.states
+        self._on_states(found.states)
         if found.order is None:
             return False
         footprints, residues = part.run(found.order)

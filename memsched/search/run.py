@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from memsched.search.limits import Limits
+from memsched.search.meter import WorkMeter
 from memsched.search.progress import Progress
 
 __all__ = ["Run"]
@@ -37,6 +38,8 @@ class Run:
         stop: Polled often; True ends the search with the best so far.
         on_progress: Called with stages, better results and bounds.
         clock: Seconds, as of `time.monotonic`.
+        meter: What all searches of a command have done so far; every part of its run draws from it.
+        done_before: What the meter showed when this part began: its limit of work counts from there.
     """
 
     limits: Limits
@@ -44,6 +47,8 @@ class Run:
     stop: Callable[[], bool] = field(default=_never, compare=False)
     on_progress: Callable[[Progress], None] = field(default=_nobody, compare=False)
     clock: Callable[[], float] = field(default=_now, compare=False)
+    meter: WorkMeter = field(default_factory=WorkMeter, compare=False)
+    done_before: float = 0.0
 
     @staticmethod
     def of(
@@ -73,9 +78,18 @@ class Run:
         """Whether the time is up."""
         return self.clock() >= self.deadline()
 
+    def effort(self) -> float | None:
+        """Return the work that may still be done, as `Limits.effort`, never less than 0; None for no limit."""
+        limit = self.limits.effort
+        return None if limit is None else max(0.0, limit - (self.meter.done - self.done_before))
+
+    def spend(self, work: float) -> None:
+        """Count work that was done, as `Limits.effort`."""
+        self.meter.done += work
+
     def over(self) -> bool:
-        """Whether to end: the time is up, or the user wants the best result now."""
-        return self.late() or self.stop()
+        """Whether to end: time or work are used up, or the user wants the best result now."""
+        return self.late() or self.effort() == 0 or self.stop()
 
     def tell(self, stage: str, best_peak: int, lower_bound: int | None) -> None:
         """Say how far the search is; bytes."""
@@ -83,7 +97,15 @@ class Run:
 
     def again(self, limits: Limits) -> Run:
         """Return a run with other limits that begins now."""
-        return dataclasses.replace(self, limits=limits, started=self.clock())
+        return dataclasses.replace(self, limits=limits, started=self.clock(), done_before=self.meter.done)
+
+    def anew(self, time_limit: float | None) -> Run:
+        """Return a run that begins now, for so many seconds and the work that is left of this one."""
+        return self.again(dataclasses.replace(self.limits, time_limit=time_limit, effort=self.effort()))
+
+    def rest(self) -> Run:
+        """Return a run whose whole limit of work is what is left of this one; as it is with a limit of time."""
+        return self if self.limits.effort is None else self._with_work(self.effort())
 
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""
@@ -94,18 +116,39 @@ class Run:
         asked = itertools.count()
         return dataclasses.replace(self, stop=lambda: next(asked) >= most or self.stop())
 
+    def paying(self, work: float) -> Run:
+        """Return the same run, which counts so much work whenever it is asked to end: for searches that count none."""
+
+        def stop() -> bool:
+            self.spend(work)
+            return self.effort() == 0 or self.stop()
+
+        return dataclasses.replace(self, stop=stop)
+
     def until(self, share: float) -> Run:
-        """Return the same run up to the moment at which ``share`` of its time limit is used up."""
-        limit = self.limits.time_limit
-        return self if limit is None else self._timed(share * limit)
+        """Return the same run up to the moment at which ``share`` of its time limit, or of its work, is used up."""
+        limit, effort = self.limits.time_limit, self.limits.effort
+        if limit is not None:
+            return self._timed(share * limit)
+        return self if effort is None else self._of_effort(share * effort)
 
     def within(self, share: float) -> Run:
-        """Return a run that may take this share of what is left of the time, or else of the limit of work."""
+        """Return a run that may take this share of what is left of the time, or else of the limit of work.
+
+        Of work it is a share of all, however much was used, as far as so much is left: then it does not depend on what
+        was tried beside.
+        """
         if self.limits.time_limit is None:
             if self.limits.effort is None:
                 return self
-            return dataclasses.replace(self, limits=dataclasses.replace(self.limits, effort=share * self.limits.effort))
+            return self._with_work(min(share * self.limits.effort, self.effort() or 0.0))
         return self._timed(self.elapsed() + self.remaining() * share)
+
+    def _with_work(self, effort: float | None) -> Run:
+        return dataclasses.replace(self._of_effort(effort), done_before=self.meter.done)
+
+    def _of_effort(self, effort: float | None) -> Run:
+        return dataclasses.replace(self, limits=dataclasses.replace(self.limits, effort=effort))
 
     def _timed(self, seconds: float) -> Run:
         return dataclasses.replace(self, limits=dataclasses.replace(self.limits, time_limit=seconds))

@@ -95,7 +95,7 @@ def search(
 ) -> TilingResult:
     """Return the groups of ``graph`` to cut, as `TilingSearch` finds them by the end of ``run``."""
     one = TilingSearch(graph, target, dialect, run, most_macs=most_macs, budget=budget)
-    return one.run(run.deadline(), run.deadline(), run.limits.effort if run.limits.time_limit != 0 else 0.0)
+    return one.run(run.deadline(), run.deadline(), run.effort() if run.limits.time_limit != 0 else 0.0)
 
 
 def _collapses(geometry: Geometry) -> bool:
@@ -189,6 +189,11 @@ class TilingSearch:
                 low += [op, op + 1]
         return sorted({0, *low, count})
 
+    @property
+    def work(self) -> float:
+        """What was done so far, about as much as an idle machine does in so many seconds."""
+        return self._work / _WORK_PER_SECOND
+
     # The loop ------------------------------------------------------------------------------------------------------
 
     def run(self, pause: float, end: float, effort: float | None = None, *, until: int | None = None) -> TilingResult:
@@ -198,14 +203,14 @@ class TilingSearch:
             pause: On the clock of `time.monotonic`: pause then, if there are groups that need less and a fixed least
                 amount of work was done.
             end: On that clock, not before ``pause``: end then, if twice as much work has found none.
-            effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
-                nothing is tried.
+            effort: Work of this call, about as much as an idle machine does in so many seconds; with 0 nothing new is
+                tried.
             until: Bytes: pause as soon as groups are known with which at most that is required. What the search
                 does when it is taken up again does not depend on it.
         """
-        most = math.inf if effort is None else effort * _WORK_PER_SECOND
-        if self._waiting_ways is None and (not most or self._asked.stop()):
+        if self._waiting_ways is None and (effort == 0 or self._asked.stop()):
             return TilingResult(self._best, (self._best,), (), 0, exhausted=False)
+        most = math.inf if effort is None else self._work + effort * _WORK_PER_SECOND
         if self._waiting_ways is None:
             self._waiting_ways = self._proposals()
         for group in self._waiting_ways:

@@ -56,7 +56,28 @@ def test_work_is_shared_out_only_where_there_is_no_limit_of_time() -> None:
     assert Run(Limits(None, effort=8.0)).within(0.5).limits.effort == 4.0
     assert Run(Limits(10.0, effort=8.0)).within(0.5).limits.effort == 8.0
     assert Run(Limits(None)).within(0.5).limits == Limits(None)
-    assert Run(Limits(None, effort=8.0)).until(0.5).limits.effort == 8.0
+    assert Run(Limits(None, effort=8.0)).until(0.5).limits.effort == 4.0
+
+
+def test_all_parts_draw_on_one_meter() -> None:
+    run = Run(Limits(None, effort=8.0))
+    part = run.within(0.5)
+    part.spend(3.0)
+    assert (part.effort(), run.effort(), run.meter.done) == (1.0, 5.0, 3.0)
+    # A share is of the limit, whatever was used, as far as so much is left.
+    assert (run.within(0.5).effort(), run.within(0.75).effort(), run.until(0.5).effort()) == (4.0, 5.0, 1.0)
+    assert run.rest().within(0.5).effort() == 2.5
+    part.spend(2.0)
+    assert (part.effort(), part.over(), part.late(), run.over()) == (0.0, True, False, False)
+    assert run.anew(None).limits.effort == 3.0
+    assert run.again(Limits(None, effort=8.0)).effort() == 8.0
+    assert Run(Limits(None)).effort() is None
+
+
+def test_a_search_that_counts_no_work_pays_whenever_it_asks() -> None:
+    run = Run(Limits(None, effort=1.0)).paying(0.25)
+    assert [run.over() for _ in range(5)] == [False, False, False, True, True]
+    assert run.meter.done == 1.0
 
 
 def test_a_run_that_begins_again_is_for_the_same_user() -> None:

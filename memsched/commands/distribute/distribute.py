@@ -231,7 +231,7 @@ def _planned(
     run: Run,
 ) -> DistributedNetwork:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
-    search, left = _less_reading(run), cluster
+    search, left = run.within(_AGAIN) if run.limits.time_limit is None else _less_reading(run), cluster
     needed: tuple[int, ...] = ()
     for attempt in range(_ATTEMPTS):
         try:
@@ -255,6 +255,8 @@ def _planned(
         needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
         if search.limits.time_limit is not None:
             search = search.again(search.until(_AGAIN).limits)
+        else:
+            search = run.within(_AGAIN ** (attempt + 2))
     else:
         raise _too_small(graph.name, cluster, needed)
     single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)

@@ -95,6 +95,7 @@ def find(
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
     given = final = FinalModel(module, data, prepared, placed)
+    request = request.rest()
     if permitted.tile and not _met(given, budget):
         final = _rewritten(given, options, request, budget, permitted)
     elif permitted.remat and not _met(given, budget):
@@ -214,6 +215,7 @@ def _recomputed(
     done = sum(op.macs for op in final.module.graphs[0].ops)
     used = 100 * final.extra_macs / done if done else 0.0
     percent = max(0.0, permitted.extra_percent - used)
+    request = request.rest()
     run = RewriteRun(RematRewrite, _base(final, options), request, percent=percent, budget=budget)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):

@@ -90,7 +90,7 @@ def find_frontier(
     schedule = placed.plans[0].schedule
     # As points have it: by liveness, and for TensorFlow Lite Micro with what its arena holds beside.
     steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
-    finished = schedule.status == "optimal" or request.remaining() > 0
+    finished = schedule.status == "optimal" or not request.over()
     percent = permitted.extra_percent
     # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
     if permitted.remat and not request.stopped():

@@ -78,13 +78,14 @@ class LoopRewrite:
 
     def search_out(self) -> Sequence[RewritePoint[LoopGroup]]:
         """Search until nothing is left, or for as much work as is permitted."""
-        effort, run = self._request.effort(), self._request.run
-        pause = self._request.within(_SEARCH_SHARE).deadline()
+        within, run = self._request.within(_SEARCH_SHARE), self._request.run
+        effort, pause, before = within.effort(), within.deadline(), self._search.effort
 
         def over() -> bool:
             return run.stop() or (run.clock() >= pause and self._search.effort >= _LEAST_EFFORT)
 
         self._points = self._search.run(_EFFORT if effort is None else effort, over)
+        run.spend(self._search.effort - before)
         return [self._point(one) for one in self._points if one.groups]
 
     @staticmethod

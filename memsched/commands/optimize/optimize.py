@@ -343,6 +343,7 @@ def optimize(
         verification=verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=interrupted,
+        work=run.meter.done,
     )
 
 

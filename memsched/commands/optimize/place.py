@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _ORDER_SHARE = 0.6
-"""Of the time for a rewritten model, for its order: one that nearly is the order in which it was made already."""
+"""Of the work, and of the time for a rewritten model, for its order: it was nearly made in that order already."""
 
 
 class GivenUpError(Exception):
@@ -76,8 +76,8 @@ class Request:
         return self.run.stop()
 
     def over(self) -> bool:
-        """Whether nothing more may be started: the search was asked to end, or its time is up."""
-        return self.stopped() or self.remaining() <= 0
+        """Whether nothing more may be started: the search was asked to end, or its time or its work is used up."""
+        return self.stopped() or self.remaining() <= 0 or self.run.effort() == 0
 
     def remaining(self) -> float:
         """Return the seconds that are left of the whole run; may be infinite."""
@@ -89,11 +89,13 @@ class Request:
 
     def seconds(self) -> float | None:
         """Return the seconds that are left, or the work as if it were seconds; None for no limit."""
-        return self.run.limits.effort if self.run.limits.time_limit is None else self.remaining()
+        return self.run.effort() if self.run.limits.time_limit is None else self.remaining()
 
     def allowance(self) -> SearchAllowance:
         """Return how long the runtime may look for orders that suit it."""
-        return SearchAllowance(self.seconds(), self.run.limits.seed, self.solver != "file", self.run.stop)
+        return SearchAllowance(
+            self.seconds(), self.run.limits.seed, self.solver != "file", self.run.stop, self.run.spend
+        )
 
     def deadline(self) -> float:
         """Return when the time of this request is up, on its clock; may be infinite."""
@@ -101,7 +103,7 @@ class Request:
 
     def effort(self) -> float | None:
         """Return the work that may be done whatever the time, as `Limits.effort`: none in a run without any time."""
-        return 0.0 if self.end <= self.run.started else self.run.limits.effort
+        return 0.0 if self.end <= self.run.started else self.run.effort()
 
     def as_optional(self, *, needed: bool = False) -> Request:
         """Return a request for a rewritten model, which can be done without: it stops at the end of the whole run, too.
@@ -130,6 +132,10 @@ class Request:
     def within(self, share: float) -> Request:
         """Return a request that may take this share of what is left of the time, and of the limit of work."""
         return dataclasses.replace(self, run=self.run.within(share))
+
+    def rest(self) -> Request:
+        """Return a request whose shares are of the work that is left; of time they always are."""
+        return dataclasses.replace(self, run=self.run.rest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,7 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
     plans = plan_module(
         module,
         prepared.lowered,
-        run.again(dataclasses.replace(run.limits, time_limit=None if run.limits.time_limit is None else left)),
+        run.within(_ORDER_SHARE).rest() if run.limits.time_limit is None else run.anew(left),
         solver=request.solver,
         partitions=request.partitions,
     )

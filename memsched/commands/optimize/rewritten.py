@@ -25,6 +25,9 @@ from memsched.planning.values import TargetModule
 
 __all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
+_PLACING_WORK = 0.05
+"""Of the limit of work, for the order and the addresses of one model: most are proven with far less."""
+
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
 
@@ -229,6 +232,11 @@ class _Models(Generic[Part]):
             self._at_most[point.way] = sys.maxsize
             return False
 
+    @property
+    def _share(self) -> float:
+        timed = self.request.run.limits.time_limit is not None
+        return self._rewrite.share if timed else min(self._rewrite.share, _PLACING_WORK)
+
     def _make(self, point: RewritePoint[Part]) -> int:
         if point.way not in self._requires:
             made = self._model(point)
@@ -255,7 +263,7 @@ class _Models(Generic[Part]):
     def _model(self, point: RewritePoint[Part]) -> RewrittenModel:
         if self._placed is None or self._placed[0] != point.way:
             again, data, anew, extra = self._made(point.way)
-            placed = place(again, anew, self._request().within(self._rewrite.share))
+            placed = place(again, anew, self._request().within(self._share))
             self._placed = point.way, RewrittenModel(again, data, anew, placed, extra)
         return self._placed[1]
 

@@ -33,6 +33,9 @@ __all__ = ["TileRewrite"]
 _SEARCH_SHARE = 0.45
 """Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
 
+_WORK_SHARE = 0.6
+"""Of a limit of work, for the search for groups; placing what it found may take the rest."""
+
 _PLACINGS = 2.0
 """Time that is set aside for the next placing while the search goes on, as a multiple of what the last one took."""
 
@@ -88,6 +91,8 @@ class TileRewrite:
         """Take up the search where it was left."""
         self._request = request
         self._pause, self._end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
+        # A limit of work is divided once: what models on the way take changes nothing about the search.
+        self._work = request.within(_WORK_SHARE).effort()
 
     def search(
         self,
@@ -98,15 +103,25 @@ class TileRewrite:
         self._meets = meets
         while True:
             until = lookout.at if lookout is not None else None
-            self._found = self._search.run(self._pause, self._end, self._request.effort(), until=until)
+            self._found = self._run(self._pause, self._end, until)
             points = self._points()
             if lookout is None or not self._found.reached or lookout.sees(points):
                 return points
 
     def search_out(self) -> Sequence[RewritePoint[TilingGroup]]:
         """Search until nothing is left or the time is up."""
-        self._found = self._search.run(self._end, self._end, self._request.effort())
+        self._work = self._request.effort()
+        self._found = self._run(self._end, self._end, None)
         return self._points()
+
+    def _run(self, pause: float, end: float, until: int | None) -> TilingResult:
+        before = self._search.work
+        found = self._search.run(pause, end, self._work, until=until)
+        done = self._search.work - before
+        self._request.run.spend(done)
+        if self._work is not None:
+            self._work = max(0.0, self._work - done)
+        return found
 
     def _points(self) -> Sequence[RewritePoint[TilingGroup]]:
         return [_point(one) for one in self._known.frontier if one.groups and one.extra_macs <= self.most]

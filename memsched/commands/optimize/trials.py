@@ -227,7 +227,7 @@ class _Trials:
     def _until(self) -> Request:
         """Return a request for a search that ends by its effort, or by being stopped."""
         run = self._given.request.run
-        run = dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=None))
+        run = run.again(dataclasses.replace(run.limits, time_limit=None))
         return dataclasses.replace(self._given.request, run=run)
 
     def _again(self) -> Iterator[Suggestion]:

@@ -49,6 +49,9 @@ _DEFAULT = PipelineOptions(stages=1)
 """What the command line has by default, too."""
 
 _DEFAULT_TARGET = "coral_edgetpu"
+_CUTTING_SHARE = 0.25
+"""Of the work, for the search for the cut, beside the orders of stages that it asks for."""
+
 _SCHEDULING_SHARE = 0.5
 """Of the time, or of the work, for stages; the rest orders the segments."""
 
@@ -213,15 +216,19 @@ def pipeline(
     )
     _check_request(network, constraints, scheduler, balance)
     share = run.again(run.until(_SCHEDULING_SHARE).limits)
+    cutting = share.limits if effort is None else replace(share.limits, effort=_CUTTING_SHARE * effort)
     if effort is not None:
-        share = share.within(_SCHEDULING_SHARE)
+        share = run.within(_SCHEDULING_SHARE - _CUTTING_SHARE)
     cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
-    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, share.limits, cost)
+    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, cutting, cost)
+    # Of the search for the cut only the orders of stages count what they do: it gets the other half whole.
+    if effort is not None:
+        run.spend(_CUTTING_SHARE * effort)
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
     check_rows(network, schedule, parts)
     permitted = Permissions(tile, remat, max_extra_macs)
-    request = Request(run if effort is None else run.within(1 - _SCHEDULING_SHARE), "auto" if reorder else "file")
+    request = Request(run.within(1 - _SCHEDULING_SHARE) if effort is not None else run, "auto" if reorder else "file")
     made = format_of(module).cutter(module)
     segments = tuple(
         _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
@@ -307,8 +314,6 @@ def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> S
         graph: As read, without the target's rules.
     """
     readers, values = readers_of(graph), _values_of(graph)
-    effort = _ORDER_EFFORT if run.limits.effort is None else min(_ORDER_EFFORT, run.limits.effort)
-    limits = replace(run.limits, time_limit=None, effort=effort)
 
     def cost(layers: Sequence[int], handed: Sequence[int]) -> tuple[int, int]:
         part = apply_target(part_of(graph, sorted(layers), readers, [values[number] for number in handed]), target)
@@ -316,7 +321,11 @@ def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> S
         peak = evaluate(storage, range(len(part.ops))).peak
         if not reorder or peak <= largest_step(storage):
             return peak, peak
-        found = schedule_graph(part, Run(limits, stop=run.over), storage=storage).schedule
+        left = run.effort()
+        effort = _ORDER_EFFORT if left is None else min(_ORDER_EFFORT, left)
+        limits = replace(run.limits, time_limit=None, effort=effort)
+        asked = replace(run.again(limits).quiet(), stop=run.over)
+        found = schedule_graph(part, asked, storage=storage).schedule
         return found.peak, found.lower_bound
 
     return cost

@@ -205,7 +205,7 @@ class RelayStageCosts:
             target=self.options.target,
             budget=budget,
             time_limit=None if limits.time_limit is None else run.remaining(),
-            effort=limits.effort,
+            effort=run.effort(),
             solver="auto" if "reorder" in self.options.allow else "file",
             input_shapes=options.input_shapes,
             dims=options.dims,
@@ -219,6 +219,7 @@ class RelayStageCosts:
             workers=limits.workers,
             stop=stop,
         )
+        run.spend(result.work)
         found = StageFile(
             result.model,
             known.segment,

@@ -22,7 +22,7 @@ from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
 from memsched.schedule.orders import ORDERS
 
-__all__ = ["GuaranteePlans", "PredictedPeaks", "choose", "effort_for", "required_as_stored"]
+__all__ = ["GuaranteePlans", "PredictedPeaks", "choose", "effort_for", "required_as_stored", "work_of"]
 
 _EFFORT, _OPS_PER_SECOND = 200_000, 300_000
 
@@ -95,6 +95,11 @@ class GuaranteePlans:
 def effort_for(seconds: float | None) -> int:
     """Return the ops to simulate in the ``seconds`` that are left; None for no limit."""
     return _EFFORT if seconds is None else min(_EFFORT, int(seconds * _OPS_PER_SECOND))
+
+
+def work_of(effort: int, guarantee: OrderGuarantee) -> float:
+    """Return in seconds of an idle machine what a search for a guarantee takes that may simulate so many ops."""
+    return effort / _OPS_PER_SECOND if guarantee in _WITHOUT_OPTIONS else 0.0
 
 
 def choose(

@@ -9,7 +9,7 @@ from memsched.errors import UsageError
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
-from memsched.runtimes.onnxruntime.guarantee import GuaranteePlans, choose, effort_for, required_as_stored
+from memsched.runtimes.onnxruntime.guarantee import GuaranteePlans, choose, effort_for, required_as_stored, work_of
 from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.targets.model import Target
@@ -78,13 +78,16 @@ class OnnxRuntime(TargetRules):
     def _choose(
         self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
     ) -> GuaranteePlans:
+        effort = effort_for(allowance.seconds)
+        if allowance.reorder:
+            allowance.spend(work_of(effort, self.opening.guarantee))
         return choose(
             module,
             lowered,
             plans,
             self.opening.guarantee,
             reorder=allowance.reorder,
-            effort=effort_for(allowance.seconds),
+            effort=effort,
             seed=allowance.seed,
             stop=allowance.stop,
         )
