@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,12 +56,15 @@ def read_feeds(path: str, names: Sequence[str]) -> dict[str, Any]:
     """
     import numpy as np
 
+    feed = {}
     try:
-        file = np.load(path, allow_pickle=False)
-        feed = {name: file[name] for name in file.files}
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as file:
+                    feed[member.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror or error}") from None
-    except Exception:  # numpy and zipfile raise several types of their own
+    except Exception:  # numpy, zipfile and zlib raise several types of their own
         raise ValueError("it is no .npz file of arrays, as numpy.savez writes it") from None
     missing = [f"'{name}'" for name in names if name not in feed]
     foreign = [f"'{name}'" for name in feed if name not in names]
