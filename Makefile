@@ -9,7 +9,8 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm docs lint types clean
+.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm test-budgets docs lint types
+.PHONY: clean
 .PHONY: fuzz trust claims mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
@@ -47,6 +48,9 @@ test-dask: install  ## Run the tests on a local dask cluster of two workers, one
 test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its sources (TFLM=folder of a checkout)
 	$(BIN)/python -m pip install --quiet --editable '.[tflm]'
 	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
+
+test-budgets: install  ## Hold arenas and twelve budgets of whole models (MODELS="a.tflite b.tflite", EFFORT=1; an hour)
+	$(BIN)/python -m tests.tools.budgets $(or $(MODELS),models/*.tflite) --effort $(or $(EFFORT),0.2)
 
 test-docs: install  ## Run the slow commands that the documentation shows, too (a quarter of an hour)
 	$(BIN)/python -m pytest tests/docs

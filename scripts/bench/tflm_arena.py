@@ -7,10 +7,10 @@ package, with reference kernels, against the file as given. Searches are limited
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
 
@@ -30,15 +30,10 @@ _ROOM = 16_000_000
 
 @dataclass(frozen=True)
 class Arena:
-    """What a file requires in bytes, its extra multiply-accumulates in percent, its bytes, and an Invoke's ratio.
-
-    Attributes:
-        later: Bytes of the largest step that reads no input.
-    """
+    """What a file requires in bytes, its extra multiply-accumulates in percent, its bytes, and an Invoke's ratio."""
 
     given: int
     bytes: int
-    later: int
     extra: float
     flash: float
     time: float
@@ -75,18 +70,11 @@ def arena(
     return Arena(
         required["given_bytes"],
         required["bytes"],
-        _largest_later(done.report.data),
         0.0 if tiling is None else tiling["extra_macs_percent"],
         100 * (len(after) / len(before) - 1),
         ran["seconds_after"] / ran["seconds_before"],
         ran["equal"] and ran["steady"] and ran["vary"],
     )
-
-
-def _largest_later(report: Mapping[str, Any]) -> int:
-    given = {row["tensor"]: row["last_step"] for row in report["buffers"] if row["produced_in"] is None}
-    behind = max(given.values(), default=-1) + 1
-    return max((step["footprint_bytes"] for step in report["steps"][behind:]), default=0)
 
 
 def tables(values: Values) -> Iterator[Part]:
