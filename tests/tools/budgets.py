@@ -86,7 +86,7 @@ def judge(
         if found.budget_met != (required <= budget):
             wrong.append(f"budget {budget:,} B: met is {found.budget_met} at {required:,} B")
         if not found.budget_met and (met or budget >= reached):
-            wrong.append(f"budget {budget:,} B: {required:,} B, but {min(reached, *met):,} B can be had")
+            wrong.append(f"budget {budget:,} B: {required:,} B, but {min([reached, *met]):,} B can be had")
         if required > max(given, reached):
             wrong.append(f"budget {budget:,} B: {required:,} B after {given:,} B")
         if found.budget_met:
