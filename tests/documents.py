@@ -221,6 +221,13 @@ def _tiny_cluster(folder: Path) -> None:
         (folder / f"{name}.toml").write_text(re.sub(r"memory_bytes = .*", f'memory_bytes = "{memory}"', text))
 
 
+def _float_model(folder: Path) -> None:
+    """The model of floats that the page on borders has."""
+    from scripts.networks.mobilenet_tflite import mobilenet_v2
+
+    (folder / "vww.tflite").write_bytes(mobilenet_v2(0.35, 96, 2, floats=True))
+
+
 def _tiny_model(folder: Path) -> None:
     """A model whose plan for on-chip memory is found at once."""
     (folder / "model.onnx").unlink()
@@ -229,6 +236,7 @@ def _tiny_model(folder: Path) -> None:
 
 _BEFORE: dict[str, Callable[[Path], None]] = {
     "docs/batch.md": _damaged_zoo,
+    "docs/border.md": _float_model,
     "docs/diff.md": _two_reports,
     "docs/distribute.md": _tiny_cluster,
     "docs/onchip.md": _tiny_model,

@@ -91,7 +91,8 @@ def command(**options: Any) -> int:
     With --allow reorder,inplace,tile layers that need too much are computed piece by piece, which helps plain CNNs that
     no order helps; with remat in the list values are computed again instead of kept, which helps networks with long
     skip connections. The file written is an ordinary one. With --budget an order alone comes first, then pieces, then
-    repetitions: the first that fits is taken.
+    repetitions: the first that fits is taken. With io in the list, which all does not put there, inputs and outputs may
+    become what the layers read and make, before there are pieces: the caller has to change, and is told how.
     """
     context = click.get_current_context()
     check_extra_work(context)

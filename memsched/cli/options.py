@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -12,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.options import ALLOWED, BY_DEFAULT, shown
+from memsched.commands.options import ALLOWED, BY_CALLERS, shown
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
@@ -161,14 +162,14 @@ def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
     return command(**{field.name: params[field.name] for field in dataclasses.fields(command)})
 
 
-def _allowed(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+def _allowed(ctx: click.Context, param: click.Parameter, value: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     names = tuple(part.strip() for part in value.split(",") if part.strip())
-    known = (*ALLOWED, _ALL)
+    known = (*ALLOWED, *more, _ALL)
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
             raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(known)}", ctx, param)
-    return ALLOWED if _ALL in names else names
+    return (*ALLOWED, *(name for name in more if name in names)) if _ALL in names else names
 
 
 def check_limits(context: click.Context) -> None:
@@ -234,7 +235,7 @@ def check_extra_work(ctx: click.Context) -> None:
         UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
     """
     given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
-    if given and not set(ctx.params["allow"]) - set(BY_DEFAULT):
+    if given and not {"tile", "remat"} & set(ctx.params["allow"]):
         raise UsageError("--max-extra-macs needs tile or remat, as in --allow all")
 
 
@@ -293,11 +294,16 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "budget": _budget,
     "percentage": _percentage,
     "allow": _allowed,
+    "allow_io": partial(_allowed, more=BY_CALLERS),
     "partitions": parse_partitions,
     "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
     "dims": lambda _ctx, _param, texts: parse_dims(texts),
 }
 """What a value of a kind is read by."""
 
-_WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {"percentage": "{:g}".format, "allow": ",".join}
+_WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "percentage": "{:g}".format,
+    "allow": ",".join,
+    "allow_io": ",".join,
+}
 """How a default of a kind is written."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 __all__ = [
     "ALLOWED",
+    "BY_CALLERS",
     "BY_DEFAULT",
     "AllocateOptions",
     "AnalyzeOptions",
@@ -25,7 +26,10 @@ __all__ = [
 ]
 
 ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
-"""What ``allow`` may name."""
+"""What ``allow`` may name, all of it together with "all": whoever calls the model need not know."""
+
+BY_CALLERS: Final = ("io",)
+"""What ``allow`` may name beside these, each by itself: the caller has to change."""
 
 BY_DEFAULT: Final = ("reorder", "inplace")
 """What changes no operator."""
@@ -37,6 +41,7 @@ Kind = Literal[
     "budget",
     "percentage",
     "allow",
+    "allow_io",
     "partitions",
     "shapes",
     "dims",
@@ -46,7 +51,7 @@ Kind = Literal[
     "switch",
 ]
 """How the command line writes a value; "texts": several of them, "count": a whole number or none, "switch": a flag with
-its opposite."""
+its opposite; "allow_io": of an "allow" that names what callers must do."""
 
 _REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
@@ -154,6 +159,12 @@ class _ModelOptions(_CommandOptions):
     )
 
 
+_WITH_IO: Final = (
+    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} io, which all does not hold: inputs and "
+    "outputs in the form that the layers have, quantised or with other axes, so that the caller has to change."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchOptions(_ModelOptions):
     """What `memsched.optimize` is told for every model of a batch; see there. JSON can hold all of it.
@@ -163,6 +174,7 @@ class BatchOptions(_ModelOptions):
         memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
     """
 
+    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
     max_extra_macs: float = option(
         15.0,
         "With tile or remat in --allow: multiply-accumulates that may come on top, in percent of the model's; for "
@@ -204,7 +216,7 @@ class BatchOptions(_ModelOptions):
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
-        values = _CommandOptions.keywords(self)
+        values = _CommandOptions.keywords(self) | {name: name in self.allow for name in BY_CALLERS}
         if not values.pop("reorder"):
             values["solver"] = "file"
         return values
@@ -303,7 +315,7 @@ class PipelineOptions(_CommandOptions):
     target: str | None = _said(OptimizeOptions, "target")
     input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
     dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
-    allow: tuple[str, ...] = _said(OptimizeOptions, "allow")
+    allow: tuple[str, ...] = _said(_ModelOptions, "allow")
     max_extra_macs: float = _said(OptimizeOptions, "max_extra_macs")
     time_limit: float | None = _said(OptimizeOptions, "time_limit")
     effort: float | None = _said(OptimizeOptions, "effort")

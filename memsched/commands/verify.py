@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memsched.errors import RuntimeUnavailableError, UsageError
-from memsched.formats.files import read_source
-from memsched.formats.known import format_in
+from memsched.errors import MemschedError, RuntimeUnavailableError, UsageError
+from memsched.formats.files import load_module, read_source
+from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.graph.border import Border
+from memsched.report.border import border_notes
 from memsched.runtimes.known import runner_named, runners_for
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import RunnerName, Verification
@@ -94,5 +96,42 @@ def compare(
         data if path == STANDARD_STREAM else Path(path) for data, path in ((one, one_path), (other, other_path))
     )
     runner = runner_named(runtime, given.name)
-    close, found = runner.compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed)
-    return ModelComparison(close, rtol, atol, found)
+    borders = _borders_between((one, one_path), (other, other_path), options)
+    close, found = runner.compare(
+        *(before, after, options), runs=runs, rtol=rtol, atol=atol, seed=seed, borders=borders
+    )
+    return ModelComparison(close, rtol, atol, replace(found, notes=(*border_notes(borders), *found.notes)))
+
+
+def _borders_between(first: tuple[bytes, str], second: tuple[bytes, str], options: LoadOptions) -> tuple[Border, ...]:
+    """Return what stands between the inputs and outputs of two models, the second being one with another border.
+
+    Raises:
+        UsageError: The first is.
+    """
+    try:
+        one, other = (load_module(data, path, options) for data, path in (first, second))
+    except MemschedError:
+        # What cannot be read for an analysis may run all the same.
+        return ()
+    if _matching(other, one):
+        raise UsageError(
+            f"'{one.path}' has other inputs or outputs than '{other.path}', whose caller would do more for it: name "
+            "the model as given first"
+        )
+    return _matching(one, other)
+
+
+def _matching(given: Module, written: Module) -> tuple[Border, ...]:
+    """Return those of the borders of ``given`` that ``written`` has, by names, types and shapes."""
+    ends = format_of(written).interface(written)
+    known = {
+        (side, place): (end.name, end.dtype, end.shape)
+        for side, tensors in (("input", ends.inputs), ("output", ends.outputs))
+        for place, end in enumerate(tensors)
+    }
+    return tuple(
+        border
+        for border in format_of(given).borders(given).found
+        if known.get((border.side, border.place)) == (border.written.name, border.written.dtype, border.written.shape)
+    )

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment, SegmentModel
+from memsched.graph.border import Borders, Interface
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -77,6 +78,12 @@ class Format(Protocol):
 
     def copy_external_files(self, module: Module, folder: Path) -> tuple[Path, ...]:
         """Put these files into ``folder``, too; return those that were created."""
+
+    def borders(self, module: Module) -> Borders:
+        """Return which operators at the border of the main graph, as given, the caller can do instead."""
+
+    def interface(self, module: Module) -> Interface:
+        """Return the inputs and outputs of the main graph, with their scales where the file states them."""
 
     def dialect(self, module: Module) -> Dialect:
         """Return how the format says what rewrites add."""

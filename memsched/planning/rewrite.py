@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from memsched.check.border import check_border, check_interface
 from memsched.check.rewrite import check_rewrite, check_written
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
+from memsched.graph.border import Border
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.runtimes.known import runtime_of
 from memsched.targets.model import Target
 
-__all__ = ["dialect_of", "plain", "read_back", "with_origins"]
+__all__ = ["dialect_of", "plain", "read_back", "restated", "with_origins"]
 
 
 def dialect_of(module: Module, target: Target) -> Dialect:
@@ -34,13 +36,19 @@ def plain(module: Module) -> Module:
 
 
 def read_back(
-    module: Module, graph: Graph, options: LoadOptions, target: Target, go_on: Callable[[], None] = lambda: None
+    module: Module,
+    graph: Graph,
+    options: LoadOptions,
+    target: Target,
+    go_on: Callable[[], None] = lambda: None,
+    borders: Sequence[Border] = (),
 ) -> tuple[Module, bytes]:
     """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
 
     Args:
         target: Whose runtime shall take all that was added.
         go_on: Called between the steps; may raise to give up.
+        borders: What the caller does instead of the model; then nothing else may have changed.
 
     Returns:
         The module, whose ops say what they were made from, and the file's bytes.
@@ -49,20 +57,34 @@ def read_back(
         InternalError: The file does not hold the graph.
         ModelError: The target's runtime would refuse an operator that ``module`` does not have in such a form.
     """
-    check_rewrite(module.graphs[0], graph)
+    if borders:
+        check_border(module.graphs[0], graph, borders)
+    else:
+        check_rewrite(module.graphs[0], graph)
     form = format_of(module)
     data = form.rewrite(module, graph)
     go_on()
-    again = load_again(module, data, options, "rewritten")
+    again = load_again(module, data, restated(options, borders), "rewritten")
     go_on()
     runtime_of(again, target).check_kernels(module, again)
     found = again.graphs[0]
     check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
+    if borders:
+        check_interface(borders, form.interface(module), form.interface(again))
     ops = tuple(
         dataclasses.replace(op, origin=made.origin, region=made.region, macs=made.macs if made.loop else op.macs)
         for op, made in zip(found.ops, graph.ops, strict=True)
     )
     return dataclasses.replace(again, graphs=(dataclasses.replace(found, ops=ops), *again.graphs[1:])), data
+
+
+def restated(options: LoadOptions, borders: Sequence[Border]) -> LoadOptions:
+    """Return what is stated of a model as it is stated of the one with another border: by the new inputs' names."""
+    gone = {border.given.name: border.written for border in borders if border.side == "input"}
+    if not gone.keys() & options.input_shapes.keys():
+        return options
+    kept = {name: shape for name, shape in options.input_shapes.items() if name not in gone}
+    return dataclasses.replace(options, input_shapes={**kept, **{one.name: one.shape for one in gone.values()}})
 
 
 def with_origins(again: Module, before: Module) -> Module:

@@ -16,6 +16,7 @@ from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
+from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.optimize import (
     AllocationSection,
     BaselinesSection,
@@ -52,8 +53,9 @@ class Facts:
     """Everything that a report says, as values.
 
     The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee``, ``tflm``,
-    ``verification``, ``tiling`` (its groups' peaks still 0), ``remat`` and ``frontier`` are handed in as the report
-    shows them; the rest is computed here from the graph, the schedule and what the checker found for it.
+    ``verification``, ``tiling`` (its groups' peaks still 0), ``remat``, ``io``, ``interface`` and ``frontier`` are
+    handed in as the report shows them; the rest is computed here from the graph, the schedule and what the checker
+    found for it.
 
     Attributes:
         graph: The main graph with the target's rules and its bodies' peaks as workspaces.
@@ -89,6 +91,8 @@ class Facts:
     pools: PoolPlan | None = None
     tiling: TilingSection | None = None
     remat: RematSection | None = None
+    io: BorderSection | None = None
+    interface: InterfaceSection | None = None
     frontier: Sequence[FrontierRow] | None = None
     extra_macs: int = 0
     on_chip: OnChipSection | None = None
@@ -126,6 +130,8 @@ def build_report(facts: Facts) -> OptimizeReport:
         fusion=_fusion(facts.fused),
         tiling=None if facts.tiling is None else _tiling(facts.tiling, steps),
         remat=facts.remat,
+        io=facts.io,
+        interface=facts.interface,
         frontier=None if facts.frontier is None else tuple(facts.frontier),
         on_chip=facts.on_chip,
         passes=tuple(map(_pass, facts.passes)),

@@ -12,7 +12,10 @@ from pathlib import PurePath
 
 from msgspec import UNSET
 
+from memsched.graph.border import Side
+from memsched.report.border import float_text
 from memsched.report.refusals import refusal_lines
+from memsched.report.values.border import BorderRow, EndRow
 from memsched.report.values.optimize import OptimizeReport, PoolRow
 from memsched.report.values.runtime import FirmwareSection
 
@@ -65,7 +68,14 @@ def arena_header(report: OptimizeReport, file_name: str, model_bytes: int | None
 
 
 def _stated(report: OptimizeReport, name: str) -> list[list[str]]:
-    return [_sizes(report, name), _versions(report, name), _checks(name), _pools(report, name), _tensors(report, name)]
+    return [
+        _sizes(report, name),
+        _versions(report, name),
+        _checks(name),
+        _ends(report, name),
+        _pools(report, name),
+        _tensors(report, name),
+    ]
 
 
 def _array(name: str, size: int | None) -> list[str]:
@@ -266,6 +276,47 @@ def _tensors(report: OptimizeReport, name: str) -> list[str]:
         "};",
         "#endif",
     ]
+
+
+def _ends(report: OptimizeReport, name: str) -> list[str]:
+    """State what inputs and outputs are: how many bytes each takes, and what its integers mean."""
+    if report.interface is None:
+        return []
+    changed = {(row.side, row.index): row for row in (report.io.changed if report.io is not None else ())}
+    lines = []
+    sides: tuple[tuple[Side, tuple[EndRow, ...]], ...] = (
+        ("input", report.interface.inputs),
+        ("output", report.interface.outputs),
+    )
+    for side, ends in sides:
+        for number, end in enumerate(ends):
+            macro = f"{name}_{side.upper()}_{number}"
+            lines += _change(changed.get((side, number)))
+            shape = "".join(f"[{size}]" for size in end.shape)
+            what = f"{comment_text(end.dtype)}{shape} {comment_text(end.tensor)}"
+            lines.append(f"#define {macro}_BYTES {_size(end.size_bytes)} /* {what} */")
+            if end.scale is not None and end.zero_point is not None:
+                lines.append(f"#define {macro}_SCALE {_float(end.scale)}")
+                lines.append(f"#define {macro}_ZERO_POINT ({end.zero_point})")
+    if not lines:
+        return []
+    return ["/* Inputs and outputs; a quantised value means SCALE * (value - ZERO_POINT). */", *lines]
+
+
+def _change(row: BorderRow | None) -> list[str]:
+    """Say what the caller has to do that the model did before."""
+    if row is None:
+        return []
+    before = f"{comment_text(row.given.dtype)}{''.join(f'[{size}]' for size in row.given.shape)}"
+    if row.side == "input":
+        halves = "" if row.halves is None else f"; round takes halves {row.halves}"
+        return [f"/* The model as given took {before}: for its x give {row.formula}{halves}. */"]
+    return [f"/* The model as given made {before}: of this q it is {row.formula}. */"]
+
+
+def _float(number: float) -> str:
+    text = float_text(number)
+    return f"{text}f" if any(letter in text for letter in ".e") else f"{text}.0f"
 
 
 def _rows(report: OptimizeReport) -> Sequence[tuple[str, str, int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["TOLERANCE", "compared", "was_rewritten"]
+__all__ = ["TOLERANCE", "compared", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, by the largest magnitude: a piece's products may be added up in
@@ -13,6 +13,11 @@ another order."""
 
 def was_rewritten(report: OptimizeReport) -> bool:
     """Whether layers were rewritten: then bounds hold for the rewritten model, not for the one given."""
+    return may_differ(report) or (report.io is not None and report.io.applied)
+
+
+def may_differ(report: OptimizeReport) -> bool:
+    """Whether layers compute in another way, so that their outputs may differ in the last bits."""
     return any(section is not None and section.applied for section in (report.tiling, report.remat))
 
 
@@ -24,6 +29,6 @@ def compared(report: OptimizeReport) -> tuple[bool | None, str]:
     if verification.outputs_equal:
         return True, "bit-equal"
     error = verification.relative_error  # which older reports lack
-    if was_rewritten(report) and error is not None and error <= TOLERANCE:
+    if may_differ(report) and error is not None and error <= TOLERANCE:
         return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memsched.formats.module import OrderGuarantee
+from memsched.graph.border import Border
 
 __all__ = ["Guarantee", "ModelBytes"]
 
@@ -37,6 +38,7 @@ class ModelBytes:
         unchanged: They are the input's.
         notes: What the report must say of the writing.
         promised: What a session with the options of the guarantee needs is told of the file, changed or not.
+        borders: What the caller has to do instead of the model; nothing where inputs and outputs are those given.
         fixed: Dimensions that the model as given leaves open, names to sizes; another size would be wrong.
     """
 
@@ -46,6 +48,7 @@ class ModelBytes:
     notes: tuple[str, ...] = ()
     fixed: Mapping[str, int] = field(default_factory=dict)
     promised: bool = False
+    borders: tuple[Border, ...] = ()
 
     @property
     def opened_with_options(self) -> bool:

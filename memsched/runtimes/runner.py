@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.values import RunnerName, Verification
 
@@ -65,8 +66,12 @@ class Runner(Protocol):
         rtol: float,
         atol: float,
         seed: int,
+        borders: Sequence[Border] = (),
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs.
+
+        Args:
+            borders: What stands between the inputs and outputs of both; the second has them in another form.
 
         Returns:
             Whether the outputs are equal or within the tolerance, None where that is unknown; and what was seen.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from memsched.errors import UsageError
 from memsched.formats.module import FormatName, LoadOptions
+from memsched.graph.border import Border
 from memsched.runtimes.values import Verification
 
 __all__ = ["TfliteRunner"]
 
 
 class _Verify(Protocol):
-    def __call__(self, before: bytes, after: bytes, *, runs: int, seed: int) -> Verification: ...
+    def __call__(
+        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
+    ) -> Verification: ...
 
 
 class TfliteRunner:
@@ -36,11 +40,12 @@ class TfliteRunner:
         rtol: float,
         atol: float,
         seed: int,
+        borders: Sequence[Border] = (),
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         del options
         if rtol:
             raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
         one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
-        found = self.verify_files(one, other, runs=runs, seed=seed)
+        found = self.verify_files(one, other, runs=runs, seed=seed, borders=borders)
         return found.within(atol), found

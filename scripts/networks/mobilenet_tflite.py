@@ -24,7 +24,7 @@ __all__ = ["QuantisedBuilder", "mobilenet_v2"]
 _BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _RELU6 = (6.0 / 255, -128)
 _LOGITS_SPREAD = 2.0
-_INT8, _INT32 = 9, 2
+_INT8, _INT32, _FLOAT32 = 9, 2, 0
 _IMAGES = 8
 """Random images that layers are normalised over: half of them noise, half of them smooth."""
 
@@ -207,6 +207,24 @@ class QuantisedBuilder:
         result = self.activation("probabilities", np.zeros_like(product), (1 / 256, -128))
         return self.operator("SOFTMAX", [logits], result, options)
 
+    def floats(self, given: int, result: int) -> tuple[int, int]:
+        """Put operators before an image ``given`` and behind ``result``, as converters from PyTorch do.
+
+        The model is then fed with floats, channels first, and gives floats.
+        """
+        one, rows, columns, channels = self.shape(given)
+        planes = self.tensor("image", (one, channels, rows, columns), _FLOAT32, ([], [], 0))
+        order = self.tensor("image/order", (4,), _INT32, ([], [], 0), np.array([0, 2, 3, 1], np.int32))
+        image = self.tensor("image/nhwc", (one, rows, columns, channels), _FLOAT32, ([], [], 0))
+        self.operator("TRANSPOSE", [planes, order], image, self._schema.TransposeOptionsT())
+        self.operator("QUANTIZE", [image], given, self._schema.QuantizeOptionsT())
+        # These two are executed first.
+        operators = self._graph.operators
+        operators[:] = [*operators[-2:], *operators[:-2]]
+        scores = self.tensor("scores", self.shape(result), _FLOAT32, ([], [], 0))
+        self.operator("DEQUANTIZE", [result], scores, self._schema.DequantizeOptionsT())
+        return planes, scores
+
     def finish(self, given: int, result: int) -> bytes:
         """Return the file from input ``given`` to output ``result``."""
         import flatbuffers
@@ -224,8 +242,10 @@ def _channels(wanted: float) -> int:
     return rounded + 8 if rounded < 0.9 * wanted else rounded
 
 
-def mobilenet_v2(width: float = 1.0, size: int = 224, classes: int = 1000, seed: int = 0) -> bytes:
-    """Return the file: input (1, size, size, 3) int8."""
+def mobilenet_v2(
+    width: float = 1.0, size: int = 224, classes: int = 1000, seed: int = 0, *, floats: bool = False
+) -> bytes:
+    """Return the file: input (1, size, size, 3) int8, or with ``floats`` (1, 3, size, size) float32."""
     build = QuantisedBuilder(seed, b"MobileNetV2 with random weights")
     given = build.image(size)
     current = build.conv("stem", given, _channels(32 * width), 3, 2, relu=True)
@@ -240,7 +260,8 @@ def mobilenet_v2(width: float = 1.0, size: int = 224, classes: int = 1000, seed:
             if repeat and depth == out:
                 current = build.add(f"{name}/add", source, current)
     current = build.conv("last", current, max(1280, _channels(1280 * width)), 1, 1, relu=True)
-    return build.finish(given, build.head(current, classes))
+    result = build.head(current, classes)
+    return build.finish(*(build.floats(given, result) if floats else (given, result)))
 
 
 def main() -> None:
@@ -251,8 +272,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--floats", action="store_true", help="input and output of floats, channels first")
     given = parser.parse_args()
-    given.output.write_bytes(mobilenet_v2(given.width, given.size, given.classes, given.seed))
+    given.output.write_bytes(mobilenet_v2(given.width, given.size, given.classes, given.seed, floats=given.floats))
 
 
 if __name__ == "__main__":

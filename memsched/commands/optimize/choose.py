@@ -1,6 +1,7 @@
-"""The model that is written: as given in a better order, with layers in pieces, or with values computed again.
+"""The model that is written: as given in a better order, with other inputs, in pieces, or with values computed again.
 
-What changes no operator comes first, then pieces, then repetitions: with a budget the first that fits is taken.
+What changes no operator comes first, then inputs and outputs, then pieces, then repetitions: with a budget the
+first that fits is taken.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from memsched.commands.optimize.border import BorderRewrite, unused
 from memsched.commands.optimize.place import ModulePlan, Request, place
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
 from memsched.commands.optimize.rewritten import RewriteRun, rank
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.border import Border, Borders
+from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
+from memsched.report.border import border_section
 
 if TYPE_CHECKING:
     from memsched.tiling.loop import LoopGroup
@@ -31,6 +37,9 @@ MOST_EXTRA_MACS = 10_000
 
 _AS_GIVEN_SHARE = 0.3
 """Of the time, for the model as it is, when it may be rewritten as well."""
+
+_BORDER_SHARE = 0.2
+"""Of what is left then, for the model with other inputs and outputs, where more may follow."""
 
 _FREE_SHARE = 0.4
 """Of what is left when a budget is met, for pieces that meet it at no cost."""
@@ -50,12 +59,14 @@ class Permissions:
     """What may be done to the model beside ordering it.
 
     Attributes:
+        io: Inputs and outputs may become other tensors, so that the caller has to change.
         extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
             moved as well.
     """
 
     tile: bool = False
     remat: bool = False
+    io: bool = False
     extra_percent: float = 15.0
 
 
@@ -70,6 +81,9 @@ class FinalModel:
         extra_work: Work that the model as given does not have, as a part of its own: multiply-accumulates for pieces,
             for repetitions bytes moved as well.
         extra_macs: Multiply-accumulates that it does not have.
+        borders: What its caller has to do instead of it.
+        whole: The model as given in the best order found, where this is another one.
+        options: What is stated of this model.
     """
 
     module: Module
@@ -80,6 +94,9 @@ class FinalModel:
     rewritten: bool = False
     extra_work: Fraction = Fraction(0)
     extra_macs: int = 0
+    borders: tuple[Border, ...] = ()
+    whole: ModulePlan | None = None
+    options: LoadOptions = field(default_factory=LoadOptions)
 
 
 def find(
@@ -92,20 +109,54 @@ def find(
     permitted: Permissions,
 ) -> FinalModel:
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
-    rewriting = permitted.tile or permitted.remat
+    borders = format_of(module).borders(module) if permitted.io else Borders()
+    rewriting = permitted.tile or permitted.remat or bool(borders.found)
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
-    given = final = FinalModel(module, data, prepared, placed)
+    final = FinalModel(module, data, prepared, placed, options=options)
+    first = final
     request = request.rest()
-    if permitted.tile and not _met(given, budget):
-        final = _rewritten(given, options, request, budget, permitted)
-    elif permitted.remat and not _met(given, budget):
-        final = _recomputed(given, options, request, budget, permitted)
-    return dataclasses.replace(final, placed=_compared(final.placed, placed)) if final.rewritten else final
+    if permitted.io and not _met(final, budget):
+        final = _at_the_border(final, borders, request, budget, permitted)
+        request = request.rest()
+    if permitted.tile and not _met(final, budget):
+        final = _rewritten(final, request, budget, permitted)
+    elif permitted.remat and not _met(final, budget):
+        final = _recomputed(final, request, budget, permitted)
+    if final.borders and final.placed.required >= first.placed.required:
+        # Nobody has to change for nothing.
+        kept = border_section(unused(borders, borders.found), (), first.placed.required, first.placed.required)
+        return dataclasses.replace(first, rewrites=dataclasses.replace(final.rewrites, io=kept))
+    if not final.rewritten:
+        return final
+    return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
 
 
-def _rewritten(
-    given: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
+def _at_the_border(
+    given: FinalModel,
+    borders: Borders,
+    request: Request,
+    budget: int | None,
+    permitted: Permissions,
 ) -> FinalModel:
+    """Return the model with its inputs and outputs as its layers have them, where that requires less.
+
+    Where more may follow, no more is enough: what follows may be held up by the larger tensors at the border.
+    """
+    more = permitted.tile or permitted.remat
+    request = request.within(_BORDER_SHARE) if more else request
+    final = given
+    if borders.found:
+        make = functools.partial(BorderRewrite, borders)
+        run = RewriteRun(make, _base(given), request, percent=0.0, budget=budget)
+        run.go_on(request, until_met=False)
+        final = _after(given, run, ties=more)
+    found = final.rewrites.io or border_section(borders, (), 0, 0)
+    required = given.placed.required, final.placed.required
+    section = msgspec.structs.replace(found, given_bytes=required[0], bytes=required[1])
+    return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, io=section))
+
+
+def _rewritten(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
     """Return the model in pieces, with values computed again where that is permitted, too.
 
     With a budget everything begins as without one, until the budget is met: so whatever is reached without one also
@@ -114,14 +165,14 @@ def _rewritten(
     """
 
     def in_pieces(percent: float) -> _PieceRuns:
-        return _PieceRuns(given, options, request, budget, percent)
+        return _PieceRuns(given, request, budget, percent)
 
     share = _TILING_SHARE if permitted.remat else 1.0
     pieces = in_pieces(permitted.extra_percent)
     pieces.go_on(request.within(share), until_met=True)
     best = tiled = pieces.best()
     if permitted.remat and not _met(best, budget):
-        best = _recomputed(tiled, options, request, budget, permitted)
+        best = _recomputed(tiled, request, budget, permitted)
     # From here on the search is for less work.
     for_free = given
     if budget is not None and permitted.extra_percent > 0 and not _settled(best, request, budget):
@@ -136,7 +187,7 @@ def _rewritten(
     if budget is not None and permitted.remat:
         for base in (given, for_free) if for_free.rewritten else (given,):
             if not _settled(best, request, budget):
-                again = _recomputed(base, options, request.within(_MIX_SHARE), budget, permitted)
+                again = _recomputed(base, request.within(_MIX_SHARE), budget, permitted)
                 best = _better(best, again, budget)
     return _with_section(best, tiled, permitted)
 
@@ -144,14 +195,12 @@ def _rewritten(
 class _PieceRuns:
     """Searches for layers of the given model to compute in pieces: as loops where possible, and one by one."""
 
-    def __init__(
-        self, given: FinalModel, options: LoadOptions, request: Request, budget: int | None, percent: float
-    ) -> None:
+    def __init__(self, given: FinalModel, request: Request, budget: int | None, percent: float) -> None:
         from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite
 
         self._given, self._budget = given, budget
-        base = _base(given, options)
+        base = _base(given)
         self._in_loops: RewriteRun[LoopGroup] | None = None
         if base.dialect.loop is not None:
             self._in_loops = RewriteRun(LoopRewrite, base, request, percent=percent, budget=budget)
@@ -206,9 +255,7 @@ def _met(final: FinalModel, budget: int | None) -> bool:
     return budget is not None and final.placed.required <= budget
 
 
-def _recomputed(
-    final: FinalModel, options: LoadOptions, request: Request, budget: int | None, permitted: Permissions
-) -> FinalModel:
+def _recomputed(final: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
     """Return ``final`` with values computed again, where that requires less; with a budget as `_rewritten` does it."""
     from memsched.commands.optimize.recompute import RematRewrite
 
@@ -216,20 +263,24 @@ def _recomputed(
     used = 100 * final.extra_macs / done if done else 0.0
     percent = max(0.0, permitted.extra_percent - used)
     request = request.rest()
-    run = RewriteRun(RematRewrite, _base(final, options), request, percent=percent, budget=budget)
+    run = RewriteRun(RematRewrite, _base(final), request, percent=percent, budget=budget)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):
         run.go_on(request, until_met=False)
     return _after(final, run)
 
 
-def _base(final: FinalModel, options: LoadOptions) -> RewriteBase:
-    return RewriteBase(final.module, final.prepared, final.placed, options)
+def _base(final: FinalModel) -> RewriteBase:
+    return RewriteBase(final.module, final.prepared, final.placed, final.options)
 
 
-def _after(final: FinalModel, run: RewriteRun[Part]) -> FinalModel:
-    """Return ``final`` rewritten further where that requires less; with the report's section on it either way."""
-    result = run.result(final.rewrites)
+def _after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False) -> FinalModel:
+    """Return ``final`` rewritten further where that requires less; with the report's section on it either way.
+
+    Args:
+        ties: No more is enough.
+    """
+    result = run.result(final.rewrites, ties=ties)
     model = result.model
     if model is None:
         return dataclasses.replace(final, rewrites=result.rewrites)
@@ -242,6 +293,8 @@ def _after(final: FinalModel, run: RewriteRun[Part]) -> FinalModel:
         rewritten=True,
         extra_work=final.extra_work + result.extra_work,
         extra_macs=final.extra_macs + model.extra_macs,
+        borders=(*final.borders, *model.borders),
+        options=restated(final.options, model.borders),
     )
 
 

@@ -23,7 +23,6 @@ __all__ = ["refuted", "run_both", "told_apart", "write"]
 def write(
     module: Module,
     final: FinalModel,
-    options: LoadOptions,
     opening: Opening,
     *,
     control_dependencies: bool,
@@ -36,7 +35,7 @@ def write(
     """
     plans, chosen = final.placed.plans, final.placed.chosen
     written = write_model(
-        *(final.module, final.data, plans, options),
+        *(final.module, final.data, plans, final.options),
         guarantee=opening.guarantee,
         control_dependencies=control_dependencies,
         target=final.prepared.target.name,
@@ -46,10 +45,10 @@ def write(
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
     if final.rewritten:
-        written = _with_fixed_dimensions(module, written)
+        written = dataclasses.replace(_with_fixed_dimensions(module, written), borders=final.borders)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(*(final.module, written, plans, options), plan=opening.memory_plan, given=given)
+    return runtime.finish(*(final.module, written, plans, final.options), plan=opening.memory_plan, given=given)
 
 
 def run_both(
@@ -67,7 +66,7 @@ def run_both(
 
     Where it may not be ended before it is through, KeyboardInterrupt is passed on.
     """
-    tolerance = TOLERANCE if final.rewritten else 0.0
+    tolerance = TOLERANCE if final.rewrites.inexact else 0.0
     try:
         schedule = final.placed.plans[0].schedule
         run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)
@@ -90,14 +89,14 @@ def _with_fixed_dimensions(module: Module, written: ModelBytes) -> ModelBytes:
     return dataclasses.replace(written, unchanged=False, fixed=fixed)
 
 
-def refuted(verification: Verification, *, rewritten: bool) -> bool:
+def refuted(verification: Verification, *, inexact: bool) -> bool:
     """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
     if any(one.outcome == "wrong" for one in verification.other_sizes):
         return True
     if verification.outputs_equal is not False:
         return False
     error = verification.relative_error
-    return not rewritten or error is None or error > TOLERANCE
+    return not inexact or error is None or error > TOLERANCE
 
 
 def told_apart(verification: Verification, final: FinalModel) -> str:
@@ -110,7 +109,8 @@ def told_apart(verification: Verification, final: FinalModel) -> str:
         )
     if final.rewritten:
         error = verification.relative_error
-        far = "" if error is None else f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted"
+        told = error is not None and final.rewrites.inexact
+        far = f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted" if told else ""
         return (
             f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
             f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"

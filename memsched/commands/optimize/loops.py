@@ -12,6 +12,7 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.commands.optimize.tiling_section import group_row, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
+from memsched.graph.border import Border
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
@@ -109,6 +110,11 @@ class LoopRewrite:
     def parts(self, way: tuple[LoopGroup, ...]) -> Sequence[tuple[LoopGroup, ...]]:
         """Return each group by itself."""
         return [(group,) for group in way]
+
+    def borders(self, way: tuple[LoopGroup, ...]) -> tuple[Border, ...]:
+        """Return nothing: inputs and outputs stay."""
+        del way
+        return ()
 
     def build(self, way: tuple[LoopGroup, ...]) -> Graph:
         """Return the graph with these groups as loops."""

@@ -162,13 +162,15 @@ def analyze(
     if frontier:
         solver = "auto" if reorder else "file"
         request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
-        found = find_frontier(module, prepared, options, request, Permissions(tile, remat, max_extra_macs))
+        found = find_frontier(
+            module, prepared, options, request, Permissions(tile, remat, extra_percent=max_extra_macs)
+        )
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier:
         asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
         request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(None)))
-        helpful = _suggestions(rules, module, prepared, as_given, options, request, asked_for)
+        helpful = _suggestions(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
     figures = _figures(runtime, (needed, needed))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
@@ -207,6 +209,7 @@ def optimize(
     in_place: bool = _DEFAULT.keywords()["in_place"],
     tile: bool = _DEFAULT.keywords()["tile"],
     remat: bool = _DEFAULT.keywords()["remat"],
+    io: bool = _DEFAULT.keywords()["io"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
     verify: bool = _DEFAULT.verify,
     seed: int = _DEFAULT.seed,
@@ -242,6 +245,8 @@ def optimize(
         in_place: Permit the target's in-place rules.
         tile: Permit to compute groups of layers piece by piece.
         remat: Permit to compute values again instead of keeping them.
+        io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
+            axes in place of those that are moved at once. The caller has to change; the report says how.
         max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
             values computed again, bytes moved count as well.
         verify: Run both models on random inputs, where their runtime is installed.
@@ -278,22 +283,25 @@ def optimize(
     opening = Opening(order_guarantee, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline())
-    permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, max_extra_macs)
+    permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     main = final.placed.plans[0]
     interrupted = request.stopped()
     pools = plan_pools(main, prepared.target, run.quiet())
     written, facts = write(
-        *(module, final, options, opening),
+        *(module, final, opening),
         control_dependencies=control_dependencies,
         promised=budget_bytes is not None,
     )
     needed = required_as_given(module, prepared, opening), final.placed.requirement
     figures = _figures(runtime_of(module, prepared.target, opening), needed)
     helpful: tuple[SuggestionRow, ...] = ()
-    if words is not None and not final.rewritten and time_limit != 0:
-        asked_for = TrialRequest(_names(solver != "file", in_place, tile, remat), tuple(words), permitted, budget_bytes)
-        helpful = _suggestions(rules, module, prepared, final.placed, options, request, asked_for)
+    if words is not None and time_limit != 0:
+        asked_for = TrialRequest(
+            _names(solver != "file", in_place, tile, remat, io), tuple(words), permitted, budget_bytes
+        )
+        tried = RunOutcome(module, rules, prepared, final.placed, options, request, asked_for, final.whole)
+        helpful = _suggestions(tried)
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     if verify:
@@ -323,6 +331,7 @@ def optimize(
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         extra_macs=final.extra_macs,
+        borders=final.borders,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
         requirement=needed,
         runtime=runtime_of(module, prepared.target, opening).name,
@@ -331,7 +340,7 @@ def optimize(
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
-    if verification is not None and refuted(verification, rewritten=final.rewritten):
+    if verification is not None and refuted(verification, inexact=final.rewrites.inexact):
         raise OutputsDifferError(told_apart(verification, final), report)
     return OptimizeResult(
         model=written.model,
@@ -347,32 +356,24 @@ def optimize(
     )
 
 
-def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False) -> tuple[str, ...]:
+def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False, io: bool = False) -> tuple[str, ...]:
     """Return what is permitted by the names that ``--allow`` has for it."""
-    given = (("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat))
+    given = (("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat), ("io", io))
     return tuple(name for name, permitted in given if permitted)
 
 
-def _suggestions(
-    rules: Target,
-    module: Module,
-    prepared: TargetModule,
-    placed: ModulePlan,
-    options: LoadOptions,
-    request: Request,
-    asked: TrialRequest,
-) -> tuple[SuggestionRow, ...]:
-    """Return the report's section on what would help where nothing was gained."""
+def _suggestions(outcome: RunOutcome) -> tuple[SuggestionRow, ...]:
+    """Return the report's section on what would help."""
     return tuple(
         SuggestionRow(
             command=one.command,
             what=one.what,
             requirement_bytes=one.required,
-            saving_bytes=placed.required - one.required,
+            saving_bytes=outcome.placed.required - one.required,
             extra_macs_percent=one.extra_macs_percent,
             slowdown_percent=None,
         )
-        for one in suggestions(RunOutcome(module, rules, prepared, placed, options, request, asked))
+        for one in suggestions(outcome)
     )
 
 

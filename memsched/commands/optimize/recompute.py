@@ -11,6 +11,7 @@ from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
+from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.remat.cost import RematPoint, work_of
 from memsched.remat.found import RematResult
@@ -142,6 +143,11 @@ class RematRewrite:
     def parts(self, way: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
         """Return the whole sequence, if it has repetitions."""
         return [way] if len(way) > len(self.graph.ops) else []
+
+    def borders(self, way: tuple[int, ...]) -> tuple[Border, ...]:
+        """Return nothing: inputs and outputs stay."""
+        del way
+        return ()
 
     def build(self, way: tuple[int, ...]) -> Graph:
         """Return the graph as executed by a sequence."""

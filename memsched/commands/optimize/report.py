@@ -10,12 +10,16 @@ from typing import Literal
 
 from memsched import __version__
 from memsched.commands.results import Report
+from memsched.formats.known import format_of
 from memsched.formats.module import Module
+from memsched.graph.border import Border
 from memsched.graph.model import Allocation
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.planning.orders import SMALLER_ARENA, Baseline
 from memsched.planning.values import TargetModule
+from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
+from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.optimize import (
     BaselinesSection,
     BodyRow,
@@ -76,10 +80,18 @@ class Rewrites:
 
     tiling: TilingSection | None = None
     remat: RematSection | None = None
+    io: BorderSection | None = None
+
+    @property
+    def inexact(self) -> bool:
+        """Whether layers compute in another way, so that outputs may differ in their last bits."""
+        return any(section is not None and section.applied for section in (self.tiling, self.remat))
 
     def described(self) -> str:
         """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
         done = []
+        if self.io is not None and self.io.applied:
+            done.append("inputs and outputs in another form (io)")
         if self.tiling is not None and self.tiling.applied:
             count = len(self.tiling.groups)
             done.append(f"{count} group{'s' if count > 1 else ''} of layers in pieces (tile)")
@@ -99,6 +111,7 @@ class Outcome:
         plans: Of the model as written, which is another graph where layers were rewritten.
         rewritten: The model with its layers rewritten; None where they were not.
         extra_macs: Multiply-accumulates that it has beside the model as given.
+        borders: What its caller has to do instead of it.
         requirement: What the runtime requires for the file as given and for the result.
         runtime: The runtime's name.
         litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
@@ -122,6 +135,7 @@ class Outcome:
     rewritten: Module | None = None
     rewrites: Rewrites = field(default_factory=Rewrites)
     extra_macs: int = 0
+    borders: tuple[Border, ...] = ()
     on_chip: OnChipSection | None = None
     frontier: Sequence[FrontierRow] | None = None
     requirement: tuple[Requirement, Requirement] | None = None
@@ -160,6 +174,8 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         firmware=_firmware_section(outcome),
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
+        io=outcome.rewrites.io,
+        interface=_interface_section(outcome),
         frontier=outcome.frontier,
         extra_macs=outcome.extra_macs,
         on_chip=outcome.on_chip,
@@ -186,6 +202,11 @@ def _baselines_section(baselines: Mapping[str, Baseline]) -> BaselinesSection:
         reverse_post_order=_figures(baselines["reverse_post_order"]),
         runtime_default_order=_figures(baselines["runtime_default_order"]),
     )
+
+
+def _interface_section(outcome: Outcome) -> InterfaceSection:
+    written = outcome.rewritten or outcome.module
+    return interface_section(format_of(written).interface(written), outcome.borders)
 
 
 def _requirement_section(outcome: Outcome) -> RequirementSection | None:

@@ -10,6 +10,7 @@ from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.border import Border
 from memsched.graph.dag import in_order
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
@@ -139,6 +140,9 @@ class Rewrite(Protocol[Part]):
 
     def parts(self, way: tuple[Part, ...]) -> Sequence[tuple[Part, ...]]:
         """Return what may be done alone of a way; empty where it does nothing but order."""
+
+    def borders(self, way: tuple[Part, ...]) -> tuple[Border, ...]:
+        """Return what the caller has to do instead of the model; nothing where inputs and outputs stay."""
 
     def build(self, way: tuple[Part, ...]) -> Graph:
         """Return `graph` rewritten."""

@@ -20,6 +20,7 @@ from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
+from memsched.graph.border import Border
 from memsched.planning.rewrite import plain, read_back, with_origins
 from memsched.planning.values import TargetModule
 
@@ -39,6 +40,7 @@ class RewrittenModel:
     Attributes:
         data: Its file, in the order in which it was made.
         extra_macs: Multiply-accumulates that the model it was made from does not have.
+        borders: What its caller has to do instead of it.
     """
 
     module: Module
@@ -46,6 +48,7 @@ class RewrittenModel:
     prepared: TargetModule
     placed: ModulePlan
     extra_macs: int
+    borders: tuple[Border, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,16 @@ class RewriteRun(Generic[Part]):
         self._models.request = request
         return self._models.over() or (self._models.met and not self._models.least_work)
 
-    def result(self, before: Rewrites) -> RewriteResult:
-        """Return the result so far, beside what is reported of earlier rewrites."""
+    def result(self, before: Rewrites, *, ties: bool = False) -> RewriteResult:
+        """Return the result so far, beside what is reported of earlier rewrites.
+
+        Args:
+            ties: A model that requires as much as the one it was made from is a result, too.
+        """
         rewrite = self._rewrite
         model, used = self._models.taken or (None, None)
-        if model is None or used is None or model.placed.required >= self._base.placed.required:
+        least = self._base.placed.required + ties
+        if model is None or used is None or model.placed.required >= least:
             return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))
         work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
         return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))
@@ -264,7 +272,8 @@ class _Models(Generic[Part]):
         if self._placed is None or self._placed[0] != point.way:
             again, data, anew, extra = self._made(point.way)
             placed = place(again, anew, self._request().within(self._share))
-            self._placed = point.way, RewrittenModel(again, data, anew, placed, extra)
+            borders = self._rewrite.borders(point.way)
+            self._placed = point.way, RewrittenModel(again, data, anew, placed, extra, borders)
         return self._placed[1]
 
     def _made(self, way: tuple[Part, ...]) -> tuple[Module, bytes, TargetModule, int]:
@@ -283,7 +292,8 @@ class _Models(Generic[Part]):
         graph = self._rewrite.build(way)
         request.go_on()
         base = self._base
-        again, data = read_back(self._plain, graph, base.options, base.prepared.target, request.go_on)
+        borders = self._rewrite.borders(way)
+        again, data = read_back(self._plain, graph, base.options, base.prepared.target, request.go_on, borders)
         if self._plain is not base.module:
             again = with_origins(again, base.module)
         return again, data, sum(op.macs for op in graph.ops) - self._macs

@@ -15,6 +15,7 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.commands.optimize.tiling_section import group_row, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
+from memsched.graph.border import Border
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
@@ -145,6 +146,11 @@ class TileRewrite:
     def parts(self, way: tuple[TilingGroup, ...]) -> Sequence[tuple[TilingGroup, ...]]:
         """Return each group by itself."""
         return [(group,) for group in way]
+
+    def borders(self, way: tuple[TilingGroup, ...]) -> tuple[Border, ...]:
+        """Return nothing: inputs and outputs stay."""
+        del way
+        return ()
 
     def build(self, way: tuple[TilingGroup, ...]) -> Graph:
         """Return the graph with these groups in pieces."""

@@ -1,5 +1,7 @@
 """What would help where nothing was gained: a little of what was not permitted is tried, and its gain is told.
 
+What only a caller can permit, inputs and outputs in another form, is tried whatever was gained.
+
 A trial is bounded by work, never by seconds, and takes the first steps of the search that its command runs in full:
 the same rewrites and the same figures, in the order in which they are made. So the command gives no less.
 """
@@ -11,14 +13,18 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from memsched.check.schedule import check_schedule
+from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given, required_for
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import MemschedError
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.border import Borders
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
 from memsched.planning.values import TargetModule
@@ -81,7 +87,7 @@ class TrialRequest:
         if name != "optimize":
             words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
         if add or set(self.allow) != {"reorder", "inplace"}:
-            known = ("reorder", "inplace", "tile", "remat")
+            known = ("reorder", "inplace", "tile", "remat", "io")
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
         return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
@@ -111,6 +117,7 @@ class RunOutcome:
     Attributes:
         target: With all of its rules, whether they were permitted or not.
         placed: What the file written requires, or the one given.
+        whole: The model as given in the best order found, where the one written is another.
     """
 
     module: Module
@@ -120,10 +127,11 @@ class RunOutcome:
     options: LoadOptions
     request: Request
     asked: TrialRequest
+    whole: ModulePlan | None = None
 
 
 def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
-    """Return what was found to help, the one to name first; nothing where something was gained already."""
+    """Return what was found to help, the one to name first; where something was gained, what callers can add to it."""
     module, request, placed, asked = run.module, run.request, run.placed, run.asked
     given = required_as_given(module, run.prepared, request.opening).total
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
@@ -131,13 +139,14 @@ def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
     large = large or module.weights_bytes > _MOST_BYTES
     elsewhere = run.target.pools or run.target.on_chip_bytes or request.opening.guarantee == "default"
-    if enough or large or elsewhere or request.stopped():
+    met = asked.budget is not None and enough
+    if met or large or elsewhere or request.stopped():
         return ()
     shortly = request.run.again(Limits(0.0, request.run.limits.seed, effort=_PIECES_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=shortly, solver="file", end=math.inf)
     trials = _Trials(dataclasses.replace(run, request=quick))
     most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
-    found = [one for one in trials.run() if one.required <= most]
+    found = [one for one in trials.run(gained=enough or run.whole is not None) if one.required <= most]
     return tuple(_ranked(found, placed.required))
 
 
@@ -156,10 +165,16 @@ class _Trials:
         self._given = given
         self._runtime = runtime_of(given.module, given.prepared.target, given.request.opening)
 
-    def run(self) -> Iterator[Suggestion]:
-        """Yield what helps; what cannot be tried is left out."""
-        trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, self._pieces]
-        for trial in (*trials, self._again):
+    def run(self, *, gained: bool) -> Iterator[Suggestion]:
+        """Yield what helps; what cannot be tried is left out.
+
+        Args:
+            gained: Something was, or layers were rewritten: then only callers can help.
+        """
+        trials: list[Callable[[], Iterator[Suggestion]]] = [self._border]
+        if not gained:
+            trials = [self._plan, self._order, self._in_place, self._pieces, self._border, self._again]
+        for trial in trials:
             if not self._given.request.stopped():
                 try:
                     yield from trial()
@@ -219,6 +234,18 @@ class _Trials:
             yield self._suggest(
                 self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
             )
+
+    def _border(self) -> Iterator[Suggestion]:
+        """Try inputs and outputs in the form that the layers have."""
+        given = self._given
+        borders = format_of(given.module).borders(given.module) if "io" not in given.asked.allow else Borders()
+        if not borders.found:
+            return
+        base = RewriteBase(given.module, given.prepared, given.whole or given.placed, given.options)
+        found = attempt(partial(BorderRewrite, borders), base, self._until(), given.request, percent=0.0)
+        if found is not None:
+            what = "inputs and outputs in another form by themselves, for which the caller has to change"
+            yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what)
 
     @property
     def _base(self) -> RewriteBase:

@@ -227,7 +227,7 @@ def pipeline(
     check_stages(network, schedule, constraints)
     parts = figures(network, schedule.stages, stages, skips)
     check_rows(network, schedule, parts)
-    permitted = Permissions(tile, remat, max_extra_macs)
+    permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
     request = Request(run.within(1 - _SCHEDULING_SHARE) if effort is not None else run, "auto" if reorder else "file")
     made = format_of(module).cutter(module)
     segments = tuple(

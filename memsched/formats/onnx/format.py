@@ -10,6 +10,7 @@ from memsched.errors import ModelError
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
+from memsched.graph.border import Borders, Interface
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -59,6 +60,18 @@ class OnnxFormat:
         from memsched.formats.onnx.external import copy_external_files
 
         return copy_external_files(module, folder) if self.external_files(module) else ()
+
+    def borders(self, module: Module) -> Borders:
+        """Return what can be changed at the border; see `Format.borders`."""
+        from memsched.formats.onnx.borders import borders
+
+        return borders(module)
+
+    def interface(self, module: Module) -> Interface:
+        """Return the inputs and outputs of the main graph; ONNX states no scale of theirs."""
+        from memsched.formats.onnx.borders import interface
+
+        return interface(module)
 
     def dialect(self, module: Module) -> Dialect:
         """Return how ONNX says what rewrites add, in the model's operator set."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
+from memsched.formats.onnx.borders import removed_names, state_border
 from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
@@ -95,10 +96,11 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     main = model.graph
     del main.node[:]
     main.node.extend(nodes)
-    _drop_unread(model, scopes, writer.constants.cut_up)
+    _drop_unread(model, scopes, {**writer.constants.cut_up, **writer.unread(graph)})
     if model.ir_version < FREE_INITIALIZERS:
         list_initializers(main)
     _state_shapes(model, given, graph)
+    state_border(model, given, graph)
     set_metadata(model, metadata)
     try:
         result: bytes = model.SerializeToString(deterministic=True)
@@ -115,7 +117,8 @@ class _MainNodes:
         self._protos = list(model.graph.node)
         self._node_of = native.nodes[0]
         self.constants = OnnxConstants(module.path, model.graph, scopes[0], opset(model))
-        self._pieces = NodeFactory(module.graphs[0], [self._protos[node] for node in self._node_of], opset(model))
+        self._given = module.graphs[0]
+        self._pieces = NodeFactory(self._given, [self._protos[node] for node in self._node_of], opset(model))
         # Nodes that compute constants stand in front of the first op of the file that needs them.
         self._before: dict[int, list[int]] = {}
         self._rest: list[int] = []
@@ -135,6 +138,10 @@ class _MainNodes:
         steps = [self._pieces.node(graph, graph.ops[number], self.constants) for number in order]
         constant = [self._protos[node] for op in range(len(self._node_of)) for node in self._before[op]]
         return [*constant, *(self._protos[node] for node in self._rest), *self.constants.nodes, *steps]
+
+    def unread(self, graph: Graph) -> dict[str, None]:
+        """Return the constants of nodes that ``graph`` does not have any more."""
+        return removed_names(self._given, graph, [self._protos[node] for node in self._node_of])
 
 
 def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[str]) -> None:

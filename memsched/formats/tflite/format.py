@@ -9,6 +9,7 @@ from typing import Final
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
+from memsched.graph.border import Borders, Interface
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -50,6 +51,18 @@ class TfliteFormat:
         """Do nothing: the file holds its weights."""
         del module, folder
         return ()
+
+    def borders(self, module: Module) -> Borders:
+        """Return what can be changed at the border; see `Format.borders`."""
+        from memsched.formats.tflite.borders import borders
+
+        return borders(module)
+
+    def interface(self, module: Module) -> Interface:
+        """Return the inputs and outputs of the main graph."""
+        from memsched.formats.tflite.borders import interface
+
+        return interface(module)
 
     def dialect(self, module: Module) -> Dialect:
         """Return how TFLite says what rewrites add."""

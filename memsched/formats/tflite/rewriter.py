@@ -144,6 +144,8 @@ class _Rewriter:
         self._codes: list[Item] = [OldObject(table.position) for table in self._root.tables(ModelSlot.OPERATOR_CODES)]
         self._new_codes: dict[tuple[str, int], int] = {}
         self._index, self._free = self._existing(native.mappings[0].tensors)
+        # Inputs and outputs of the subgraph that are other tensors now, old numbers to new ones.
+        self._border = self._changed_border(native.mappings[0].tensors)
         self._constants = TfliteConstants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
         self._bodies: list[TableItem] = []
         # Old numbers of tensors to new ones, where tensors were left out.
@@ -172,6 +174,15 @@ class _Rewriter:
         free = sorted(number for name, number in index.items() if name not in left)
         return {name: number for name, number in index.items() if name in left}, free
 
+    def _changed_border(self, mapping: Sequence[int]) -> dict[int, int]:
+        ends = (self._given.inputs, self._graph.inputs), (self._given.outputs, self._graph.outputs)
+        return {
+            mapping[old]: self._index[self._graph.tensors[new].name]
+            for before, after in ends
+            for old, new in zip(before, after, strict=True)
+            if self._given.tensors[old].name != self._graph.tensors[new].name
+        }
+
     def file(self, order: Sequence[int]) -> bytes:
         """Return the bytes of the rewritten file."""
         operators: list[Item] = [*self._constant_operators()]
@@ -197,24 +208,34 @@ class _Rewriter:
         return moved_root(self._model, front, shift)
 
     def _lists(self, operators: Sequence[Item]) -> dict[int, Item]:
-        """Return the new subgraph's lists, without tensors that only bodies use now: runtimes keep bytes for each."""
+        """Return the new subgraph's lists, without tensors that it does not use now: runtimes keep bytes for each."""
+        ends = [self._border.get(one, one) for one in (*self._subgraph.inputs, *self._subgraph.outputs)]
+        self._moved = self._new_numbers(operators, ends)
+        if not self._moved:
+            return {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)}
+        count = len(self._subgraph.inputs)
+        moved = [self._renumbered(item) if isinstance(item, TableItem) else item for item in operators]
+        return {
+            SubgraphSlot.TENSORS: References([self._tensors[old] for old in self._moved]),
+            SubgraphSlot.OPERATORS: References(moved),
+            SubgraphSlot.INPUTS: self._numbers(ends[:count]),
+            SubgraphSlot.OUTPUTS: self._numbers(ends[count:]),
+        }
+
+    def _new_numbers(self, operators: Sequence[Item], ends: Sequence[int]) -> dict[int, int]:
+        """Return the new number of each tensor that stays, by its old one; empty where nothing is to be changed."""
+        if not (self._bodies or self._border):
+            return {}
         named = [item for item in operators if isinstance(item, TableItem)]
         movable = len(named) == len(operators) and not any(OperatorSlot.INTERMEDIATES in item.fields for item in named)
-        if not self._bodies or not movable or self._has_details():
-            return {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(operators)}
-        used = {*self._subgraph.inputs, *self._subgraph.outputs}
+        if not movable or self._has_details():
+            return {number: number for number in range(len(self._tensors))} if self._border else {}
+        used = {*ends, *(number for number, tensor in enumerate(self._subgraph.tensors) if tensor.variable)}
         for item in named:
             for slot in (OperatorSlot.INPUTS, OperatorSlot.OUTPUTS):
                 numbers = item.fields.get(slot)
                 used.update(int(one) for one in numbers.values) if isinstance(numbers, Numbers) else None
-        kept = sorted(used - {-1})
-        self._moved = {old: new for new, old in enumerate(kept)}
-        return {
-            SubgraphSlot.TENSORS: References([self._tensors[old] for old in kept]),
-            SubgraphSlot.OPERATORS: References([self._renumbered(item) for item in named]),
-            SubgraphSlot.INPUTS: self._numbers(self._subgraph.inputs),
-            SubgraphSlot.OUTPUTS: self._numbers(self._subgraph.outputs),
-        }
+        return {old: new for new, old in enumerate(sorted(used - {-1}))}
 
     def _has_details(self) -> bool:
         """Whether the quantisation of a tensor names other tensors."""
@@ -246,9 +267,9 @@ class _Rewriter:
             lists = {
                 slot: References(
                     [
-                        copied(one, "TensorMap", {number.slot: Scalar("uint32", self._moved[old])})
+                        copied(one, "TensorMap", {number.slot: Scalar("uint32", self._moved[now])})
                         for one in table.tables(slot)
-                        if (old := one.number(number.slot, "uint32")) in self._moved
+                        if (now := self._border.get(old := one.number(number.slot, "uint32"), old)) in self._moved
                     ]
                 )
                 for slot in (field("SignatureDef", name).slot for name in ("inputs", "outputs"))
@@ -268,7 +289,18 @@ class _Rewriter:
     def _constant_operators(self) -> list[Item]:
         """Return the operators that compute constants: they are no ops of the graph, and any piece may need them."""
         steps = set(self._steps)
-        return [OldObject(table.position) for number, table in enumerate(self._operator_tables) if number not in steps]
+        found: list[Item] = []
+        for number, table in enumerate(self._operator_tables):
+            if number in steps:
+                continue
+            operator = self._subgraph.operators[number]
+            lists = {
+                OperatorSlot.INPUTS: Numbers("int32", operator.inputs),
+                OperatorSlot.OUTPUTS: Numbers("int32", operator.outputs),
+            }
+            # Copies can be renumbered.
+            found.append(copied(table, "Operator", lists) if self._border else OldObject(table.position))
+        return found
 
     def _operator(self, op: Op) -> Item:
         source = op.origin if op.origin is not None else op.name

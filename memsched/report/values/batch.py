@@ -157,6 +157,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     in_place: bool
     tile: bool
     remat: bool
+    io: bool = False
     memory_limit: Positive | None
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
+from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
@@ -373,6 +374,9 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         remat: Values computed again instead of kept; null where that was not permitted, or where order, in-place writes
             and pieces alone meet the budget. Ops have the names of the model in pieces where there are some, else of
             the model as given. The repetitions are steps with an origin.
+        io: Inputs and outputs in the form that the layers have; null where that was not permitted, or where order and
+            in-place writes alone meet the budget. Absent in reports of older versions.
+        interface: The inputs and outputs of the model written. Absent in reports of older versions.
         frontier: memsched analyze --frontier: what less memory costs. Falling peaks with work that never falls; the
             first is the order's. Null where it was not asked for.
         on_chip: For targets with on_chip_bytes: groups of layers whose data stays on chip, and the DRAM traffic and
@@ -410,6 +414,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     fusion: FusionSection | None
     tiling: TilingSection | None
     remat: RematSection | None
+    io: BorderSection | None = None
+    interface: InterfaceSection | None = None
     frontier: tuple[FrontierRow, ...] | None
     on_chip: OnChipSection | None
     passes: tuple[PassRow, ...]

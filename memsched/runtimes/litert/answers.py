@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 __all__ = ["CompareRequest", "ModeAnswer", "ModeAnswers"]
@@ -15,6 +17,7 @@ class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
         after: The optimised file.
         runs: How many random inputs.
         probe: Look inside as well, at order and arena.
+        borders: What stands between the inputs and outputs of both; see `memsched.runtimes.borders.told`.
     """
 
     before: bytes
@@ -22,6 +25,7 @@ class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     seed: int
     probe: bool
+    borders: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 class ModeAnswer(msgspec.Struct, frozen=True, kw_only=True):

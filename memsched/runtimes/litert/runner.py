@@ -41,7 +41,7 @@ class LiteRtRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`."""
         del module, options
-        found = verification.verify(data, written.model, seed=seed, tolerance=tolerance)
+        found = verification.verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
         before, after = predicted or (None, None)
         return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
 

@@ -11,6 +11,7 @@ import msgspec
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 
 if TYPE_CHECKING:
+    from memsched.runtimes.borders import BorderFormulas, InputKind
     from memsched.runtimes.inputs import Draw
 
 __all__ = ["run"]
@@ -99,31 +100,65 @@ def _run_all(request: CompareRequest, model: bytes, mode: str, drawn: _InputRang
 
     interpreter, _ = _load(model, mode)
     seeds = [np.random.SeedSequence([request.seed, number]) for number in range(request.runs)]
-    return [_outputs(interpreter, seed, drawn) for seed in seeds]
+    return [_outputs(interpreter, seed, drawn, _Ends.of(request, model)) for seed in seeds]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What callers do at the border: to the inputs and outputs of the model written, and to no others."""
+
+    formulas: BorderFormulas
+    written: bool
+
+    @staticmethod
+    def of(request: CompareRequest, model: bytes) -> _Ends:
+        from memsched.runtimes.borders import BorderFormulas
+
+        return _Ends(BorderFormulas(request.borders), model is request.after)
+
+    def values(self, own: Sequence[InputKind], rng: Any, drawn: _InputRange) -> list[Any]:
+        """Return random inputs for a model, ``own`` being what it takes."""
+        from memsched.runtimes.inputs import random_values
+
+        kinds = self.formulas.given(own)
+        values = [
+            self.formulas.on_grid(
+                place, random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
+            )
+            for place, (dtype, shape, quantized) in enumerate(kinds)
+        ]
+        return self.formulas.inputs(values) if self.written else values
+
+    def outputs(self, values: Sequence[Any]) -> list[Any]:
+        """Return a model's outputs as those of the model as given."""
+        return self.formulas.outputs(values) if self.written else self.formulas.results_on_grid(values)
 
 
 def _flat(runs: Sequence[Sequence[Any]]) -> list[Any]:
     return [output for run in runs for output in run]
 
 
-def _outputs(interpreter: Any, seed: Any, drawn: _InputRange) -> list[Any]:
+def _outputs(interpreter: Any, seed: Any, drawn: _InputRange, ends: _Ends) -> list[Any]:
     """Reset the state, run a few times in a row and return all outputs of all runs."""
     import numpy as np
-
-    from memsched.runtimes.inputs import random_values
 
     rng = np.random.default_rng(seed)
     interpreter.reset_all_variables()
     found = []
     for _ in range(_INVOKES):
-        for detail in interpreter.get_input_details():
-            quantized = detail["quantization"][0] != 0
-            dtype = "S4" if np.dtype(detail["dtype"]).kind in "OSU" else detail["dtype"]
-            values = random_values(dtype, detail["shape"], rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
+        details = interpreter.get_input_details()
+        own = [(_drawn_type(one["dtype"]), one["shape"], one["quantization"][0] != 0) for one in details]
+        for detail, values in zip(details, ends.values(own, rng, drawn), strict=True):
             interpreter.set_tensor(detail["index"], values)
         interpreter.invoke()
-        found += [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+        found += ends.outputs([interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()])
     return found
+
+
+def _drawn_type(dtype: Any) -> Any:
+    import numpy as np
+
+    return "S4" if np.dtype(dtype).kind in "OSU" else dtype
 
 
 def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _InputRange) -> ModeAnswer:
@@ -134,7 +169,7 @@ def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _Inpu
     seen = []
     for model in (request.before, request.after):
         interpreter, operators = _load(model, mode)
-        _outputs(interpreter, np.random.SeedSequence([request.seed, 0]), drawn)
+        _outputs(interpreter, np.random.SeedSequence([request.seed, 0]), drawn, _Ends.of(request, model))
         seen.append(probe(interpreter, operators))
     before, after = seen
     return msgspec.structs.replace(

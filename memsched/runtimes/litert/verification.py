@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from memsched.graph.border import Border
+from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.package import LITERT
@@ -16,6 +20,10 @@ __all__ = ["verify"]
 
 _SESSION = "memsched.runtimes.litert.session:run"
 _LONGEST_REASON = 240
+_ON_GRID = (
+    "at the border the models are compared on floats that integers stand for: LiteRT's fast kernels round the last "
+    "bits of others in ways of their own"
+)
 
 
 def verify(
@@ -26,6 +34,7 @@ def verify(
     seed: int = 0,
     tolerance: float = 0.0,
     timeout_seconds: float | None = 300.0,
+    borders: Sequence[Border] = (),
 ) -> Verification:
     """Run a model as given and as optimised in LiteRT, in a child process, and compare.
 
@@ -37,20 +46,24 @@ def verify(
         before: The model's file as given.
         after: The optimised model's file.
         tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
+        borders: What stands between the inputs and outputs of both. What is quantised there is drawn from, and compared
+            as, what its integers say exactly: LiteRT's delegates round other numbers in ways of their own.
         timeout_seconds: For each child process; a model that takes longer counts as one that could not be run.
 
     Raises:
         RuntimeUnavailableError: LiteRT is not installed.
     """
     runtime = LITERT.require()
-    request = CompareRequest(before=before, after=after, runs=runs, seed=seed, probe=True)
+    request = CompareRequest(before=before, after=after, runs=runs, seed=seed, probe=True, borders=told(borders))
     result = _run(request, timeout_seconds)
     if result.status == "crash":
         # Looking inside is the least tried part: a crash may be its own.
         result = _run(replace(request, probe=False), timeout_seconds)
     if not result.ok:
         return _failed(runtime, request, result, timeout_seconds)
-    return _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance)
+    found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance)
+    rounded = any(step.kind in {"quantize", "dequantize"} for border in borders for step in border.steps)
+    return dataclasses.replace(found, notes=(*found.notes, _ON_GRID)) if rounded else found
 
 
 def _run(request: CompareRequest, timeout_seconds: float | None) -> ChildResult:
@@ -69,7 +82,7 @@ def _failed(runtime: str, request: CompareRequest, result: ChildResult, timeout_
     """Find out whose fault it is that the child did not answer."""
     if result.status == "error":
         return _unknown(runtime, f"LiteRT could not be used: {result.reason}")
-    alone = _run(replace(request, after=request.before, probe=False), timeout_seconds)
+    alone = _run(replace(request, after=request.before, probe=False, borders=[]), timeout_seconds)
     if result.status == "timeout":
         return _unknown(runtime, f"running both models was {result.reason}")
     if alone.status == "crash":

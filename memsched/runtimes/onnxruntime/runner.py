@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import RunnerName, Verification
@@ -55,6 +56,7 @@ class OnnxRuntimeRunner:
             "input_shapes": options.input_shapes,
             "dims": options.dims,
             "data_folder": folder,
+            "borders": written.borders,
         }
         found = verification.verify(data, written.model, expected_order=promised.executed, feeds=options.feeds, **how)
         before, after = promised.requested or (None, None)
@@ -83,6 +85,7 @@ class OnnxRuntimeRunner:
         rtol: float,
         atol: float,
         seed: int,
+        borders: Sequence[Border] = (),
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         from memsched.runtimes.onnxruntime import verification
@@ -96,6 +99,7 @@ class OnnxRuntimeRunner:
             atol=atol,
             input_shapes=options.input_shapes,
             dims=options.dims,
+            borders=borders,
         )
         found = result.verification
         return found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close), found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from memsched.formats.onnx.structure import analyse
+from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
 from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
@@ -63,8 +64,10 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
             lies, or None; "sessions": each {"model": index, "options" as `session_options` takes them, "required":
             whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
-            "feeds": a file of inputs or None, "input_shapes", "dims", "rtol", "atol"; "pinned": whether pins keep the
-            order; "expected": the node names of the last model in the order wanted, or None for its own file order.
+            "feeds": a file of inputs or None, "input_shapes", "dims", "rtol", "atol"; "borders": what stands between
+            the inputs and outputs of the first model and the others, as `memsched.runtimes.borders.told` has it;
+            "pinned": whether pins keep the order; "expected": the node names of the last model in the order wanted, or
+            None for its own file order.
 
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message";
@@ -172,6 +175,7 @@ class _SessionAttempt:
         self._outputs: list[list[list[Any]]] = []
         self.results: list[dict[str, Any]] = []
         self.vary: bool | None = None
+        self._formulas = BorderFormulas(request["borders"])
 
     def all(self) -> _Failure | None:
         """Run the sessions one after another; return the required one that could not, if any."""
@@ -216,6 +220,9 @@ class _SessionAttempt:
         if first:
             self._feeds = self._draw(session, wanted, "noise")
         feeds = self._feeds if wanted["required"] else self._feeds[:1]
+        formulas = self._formulas
+        if wanted["model"]:
+            feeds = [formulas.feed(feed) for feed in feeds]
         outputs = [_copied(run_once(session, feeds[0]))]
         if wanted["options"]["pattern"]:
             run_once(session, feeds[0])
@@ -225,7 +232,7 @@ class _SessionAttempt:
         outputs.extend(run_once(session, feed) for feed in feeds[1:])
         if first and len(feeds) > 1:
             outputs = self._varied(session, wanted, outputs)
-        return outputs, events
+        return [formulas.outputs(one) for one in outputs] if wanted["model"] else outputs, events
 
     def _varied(self, session: Any, wanted: Mapping[str, Any], outputs: list[list[Any]]) -> list[list[Any]]:
         """Draw other inputs where the outputs are the same for all; return the outputs of those that are kept."""
@@ -267,7 +274,7 @@ class _SessionAttempt:
         copy.CopyFrom(self._protos[wanted["model"]])
         _rename(copy)
         session = self._open(wanted, copy.SerializeToString())
-        run_once(session, self._feeds[0])
+        run_once(session, self._formulas.feed(self._feeds[0]) if wanted["model"] else self._feeds[0])
         path = Path(session.end_profiling())
         events = json.loads(path.read_text(encoding="utf-8"))
         path.unlink()

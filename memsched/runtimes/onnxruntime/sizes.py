@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsched.formats.onnx.dimensions import OpenDimension, open_inputs
+from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import (
@@ -38,7 +39,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: "models": the one as given and the optimised one, as in `onnxruntime_sessions.execute`; "sessions":
             options in which both are run; of the first "tolerance" is the relative error that is permitted, of the
-            others "far"; "input_shapes", "dims": the sizes known so far; "seed".
+            others "far"; "input_shapes", "dims": the sizes known so far; "seed"; "borders": what stands between the
+            inputs and outputs of both.
 
     Returns:
         "sizes": each {"dimension", "size", "outcome", "reason"} as `memsched.runtimes.values.OtherSize` has them;
@@ -68,6 +70,7 @@ class _SessionPairs:
 
     def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any]) -> None:
         self._request, self._protos = request, protos
+        self._formulas = BorderFormulas(request["borders"])
         self._random = any(unseeded(proto) for proto in protos)
         self._pairs = [
             [_open(onnxruntime, model, wanted) for model in request["models"]] for wanted in request["sessions"]
@@ -122,7 +125,7 @@ class _SessionPairs:
         refusals = []
         for number, (_, session) in enumerate(self._pairs):
             try:
-                found = run_once(session, feed)
+                found = self._formulas.outputs(run_once(session, self._formulas.feed(feed)))
             except Exception as error:  # the runtime raises classes of its own: it says that the size is wrong
                 refusals.append(" ".join(str(error).split())[:_REASON_CHARACTERS])
                 continue

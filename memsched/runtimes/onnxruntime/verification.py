@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 
 from memsched.errors import ModelError
 from memsched.formats.module import OrderGuarantee
+from memsched.graph.border import Border
+from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import OtherSize, Verification
@@ -102,6 +104,7 @@ def verify(
     feeds: str | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
+    borders: Sequence[Border] = (),
 ) -> Verification:
     """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
 
@@ -120,6 +123,7 @@ def verify(
         feeds: An .npz file with the inputs to run on once, instead of random ones.
         data_folder: Where the external data of models given as bytes lies.
         timeout_seconds: For everything.
+        borders: What stands between the inputs and outputs of both.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
@@ -136,6 +140,7 @@ def verify(
         feeds=feeds,
         data_folder=data_folder,
         timeout_seconds=timeout_seconds,
+        borders=borders,
     ).verification
 
 
@@ -154,6 +159,7 @@ def compare_models(
     feeds: str | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
+    borders: Sequence[Border] = (),
 ) -> Comparison:
     """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
 
@@ -181,6 +187,7 @@ def compare_models(
         "atol": atol,
         "pinned": guarantee == "pins",
         "expected": None if expected_order is None else list(expected_order),
+        "borders": told(borders),
     }
     result = run_in_child(_EXECUTE, request, timeout_seconds)
     if not result.ok:
@@ -203,6 +210,7 @@ def try_other_sizes(
     dims: Mapping[str, int] | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = 600.0,
+    borders: Sequence[Border] = (),
 ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
     """Run both models at two further sizes of every dimension of an input that ``before`` leaves open.
 
@@ -227,6 +235,7 @@ def try_other_sizes(
         "seed": seed,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
         "dims": dict(dims or {}),
+        "borders": told(borders),
     }
     result = run_in_child(_OTHER_SIZES, request, timeout_seconds)
     if result.status == "crash":
@@ -341,6 +350,7 @@ def _request(
         "dims": dict(dims or {}),
         "pinned": False,
         "expected": None,
+        "borders": [],
     }
 
 

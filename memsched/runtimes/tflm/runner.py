@@ -37,4 +37,4 @@ class TflmRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`. What should be measured follows from their bytes."""
         del module, options, predicted
-        return verification.verify(data, written.model, seed=seed, tolerance=tolerance)
+        return verification.verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)

@@ -36,12 +36,18 @@ _RECORDS = "[RecordingMicroAllocator]"
 
 @dataclass(frozen=True, slots=True)
 class InputDraws:
-    """How inputs are drawn: integers that are not quantised below ``high``."""
+    """How inputs are drawn: integers that are not quantised below ``high``.
+
+    Attributes:
+        borders: What callers do instead of the model, whose outputs then are those of the model as given; see
+            `memsched.runtimes.borders.told`.
+    """
 
     runs: int
     seed: int
     high: int = _USUAL_RANGE
     draw: Draw = "noise"
+    borders: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,8 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model "before", then "after", on "runs" inputs drawn with "seed", each twice in a row.
 
     Args:
-        request: Also "arenas": bytes of the arena that each model gets.
+        request: Also "arenas": bytes of the arena that each model gets; "borders": what stands between the inputs and
+            outputs of both, as `memsched.runtimes.borders.told` has it.
 
     Returns:
         "before_error" or "after_error" (a model could not be loaded or run, in TFLM's words), or "runs", "equal",
@@ -91,7 +98,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     drawn, before, varies = _as_given(request["before"], before_arena, InputDraws(request["runs"], request["seed"]))
     if before.outputs is None:
         return {"before_error": before.words}
-    after = attempt(request["after"], after_arena, drawn)
+    after = attempt(request["after"], after_arena, replace(drawn, borders=tuple(request["borders"])))
     measured = _measured("before", before)
     if after.outputs is None:
         return {"after_error": after.words, **measured}
@@ -185,9 +192,10 @@ def _ports(model: bytes) -> tuple[int, int]:
     from tflite_micro.python.tflite_micro import runtime
 
     from memsched.formats.tflite.model import parse
+    from memsched.runtimes.borders import BorderFormulas
     from memsched.runtimes.inputs import random_values
 
-    del runtime, random_values
+    del runtime, random_values, BorderFormulas
     main = parse(model).subgraphs[0]
     return len(main.inputs), len(main.outputs)
 
@@ -243,19 +251,25 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
     import numpy as np
     from tflite_micro.python.tflite_micro import runtime
 
+    from memsched.runtimes.borders import BorderFormulas
     from memsched.runtimes.inputs import random_values
 
     inputs, outputs = ports
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
     details = [interpreter.get_input_details(index) for index in range(inputs)]
+    formulas = BorderFormulas(drawn.borders)
+    kinds = formulas.given(
+        [(one["dtype"], one["shape"], len(one["quantization_parameters"]["scales"]) > 0) for one in details]
+    )
     found, seconds = [], float("inf")
     for number in range(drawn.runs):
         rng = np.random.default_rng(np.random.SeedSequence([drawn.seed, number]))
-        values = []
-        for one in details:
-            quantized = len(one["quantization_parameters"]["scales"]) > 0
-            dtype, shape = one["dtype"], one["shape"]
-            values.append(random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw))
+        values = formulas.inputs(
+            [
+                random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
+                for dtype, shape, quantized in kinds
+            ]
+        )
         if number:
             interpreter.reset()
         for _ in range(_INVOKES):
@@ -265,6 +279,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
             started = time.perf_counter()
             interpreter.invoke()
             seconds = min(seconds, time.perf_counter() - started)
-            found.append([np.array(interpreter.get_output(index)) for index in range(outputs)])
+            given = [np.array(interpreter.get_output(index)) for index in range(outputs)]
+            found.append(formulas.outputs(given))
     interpreter.print_allocations()
     return found, seconds

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.model import FileModel, parse
+from memsched.graph.border import Border
+from memsched.runtimes.borders import told as told_borders
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.tflm.limits import refusals
@@ -43,6 +45,7 @@ def verify(
     seed: int = 0,
     tolerance: float = 0.0,
     timeout_seconds: float | None = 600.0,
+    borders: Sequence[Border] = (),
 ) -> Verification:
     """Run a model as given and as optimised in TensorFlow Lite Micro, in child processes, and compare.
 
@@ -53,6 +56,7 @@ def verify(
         before: The model's file as given.
         after: The optimised model's file.
         tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
+        borders: What stands between the inputs and outputs of both.
         timeout_seconds: For both models together; models that take longer count as models that could not be run.
 
     Raises:
@@ -68,6 +72,7 @@ def verify(
         "arenas": [_arena(told[name]) for name in models],
         "runs": runs,
         "seed": seed,
+        "borders": told_borders(borders),
     }
     result = run_in_child(_SESSION, request, timeout_seconds)
     if not result.ok:

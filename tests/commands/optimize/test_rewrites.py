@@ -16,6 +16,7 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.commands.optimize.rewritten import RewriteResult, RewriteRun, attempt, rank
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
+from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.remat.cost import judge, work_of
 from memsched.remat.rewrite import rematerialise
@@ -89,6 +90,10 @@ class FirstAgain:
         if set(way) & set(self.bad):
             raise ModelError(f"no file holds it before {', '.join(sorted(set(way) & set(self.bad)))}")
         return rematerialise(self.graph, self.sequence(way), self.base.dialect).graph
+
+    def borders(self, way: Way) -> tuple[Border, ...]:
+        del way
+        return ()
 
     def cost(self, point: RewritePoint[str]) -> int:
         return point.work
