@@ -17,7 +17,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segments import check_segments
 from memsched.planning.orders import plan_module
 from memsched.planning.values import TargetModule
-from memsched.relay.cuts import RelayCuts
+from memsched.relay.cuts import RelayCuts, aligned
 from memsched.relay.layout import RelayLayout, lay_out
 from memsched.relay.search import RelaySplit, search
 from memsched.report.outputs import TOLERANCE
@@ -164,15 +164,14 @@ def relay(
     found = _search(module, prepared, rules, options, searching, budget)
     best = found.best
     files, layout = _optimized(best, searching, budget)
-    check_segments(module, [one.segment for one in files])
     single = min(given, best.costs.needed((0, len(best.costs.cuts.order))))
-    places = [
-        dict(zip(best.costs.cuts.outputs(*stage), one.needs.outputs, strict=True))
-        for stage, one in zip(best.split.stages, files, strict=True)
-    ]
-    block = {
-        bits: layout.block_bytes([one.needs.total(bits) for one in files], places) for bits in files[0].needs.persistent
-    }
+    block = _block(best.costs, files, layout)
+    whole = (0, len(best.costs.cuts.order))
+    if whole in best.costs.files and block[rules.bits] > aligned(single):
+        # What is handed over lies apart and must be movable, which may take more than cutting saves.
+        files, layout = (best.costs.files[whole],), lay_out(best.costs.cuts, [whole])
+        block = _block(best.costs, files, layout)
+    check_segments(module, [one.segment for one in files])
     verification: RelayRun | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     interrupted = run.stop()
@@ -286,6 +285,17 @@ def _optimized(best: _Candidate, run: Run, budget: int | None) -> tuple[tuple[St
         share = _part_of(run, _CUT_SHARE, 1.0, number, len(stages))
         costs.improve(stage, max(0, limit - layout.kept[number]), share, run.until(_SETTLED_SHARE).over)
     return tuple(costs.files[stage] for stage in stages), layout
+
+
+def _block(costs: RelayStageCosts, files: Sequence[StageFile], layout: RelayLayout) -> dict[int, int]:
+    """Return what the block must hold for these stages, by bits of a pointer."""
+    tensors = {tensor.name: number for number, tensor in enumerate(costs.module.graphs[0].tensors)}
+    places = [
+        dict(zip((tensors[name] for name in one.segment.outputs), one.needs.outputs, strict=True)) for one in files
+    ]
+    return {
+        bits: layout.block_bytes([one.needs.total(bits) for one in files], places) for bits in files[0].needs.persistent
+    }
 
 
 def _verified(
