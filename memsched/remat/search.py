@@ -64,6 +64,9 @@ _LOWERING_SHARE: Final = 0.3
 _LOCAL_SHARE: Final = 0.45
 """Of the time that is left, at most, so that with little of it the other methods have their turn, too."""
 
+_SETTLED_SHARE: Final = 0.3
+"""Of a limit of work, for one full search, which settles small graphs with less."""
+
 _ROUNDS: Final = 5
 _DECOMPOSED_OPS: Final = 600
 """Ops of the largest graph whose schedules by decomposition are tried: they seldom win, and take long."""
@@ -263,7 +266,7 @@ class _FrontierSearch:
             game = Game(graph, self._tracer.costs, self._tracer.repeat, groups)
         except TooLargeError:
             return BudgetProofs(self.lower_bound)
-        left = self._run.effort()
+        left = self._run.within(_SETTLED_SHARE).effort()
         proofs = settle(
             game,
             self._frontier[0],

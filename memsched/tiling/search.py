@@ -203,14 +203,14 @@ class TilingSearch:
             pause: On the clock of `time.monotonic`: pause then, if there are groups that need less and a fixed least
                 amount of work was done.
             end: On that clock, not before ``pause``: end then, if twice as much work has found none.
-            effort: Work of this call, about as much as an idle machine does in so many seconds; with 0 nothing new is
-                tried.
+            effort: Work of all calls together, about as much as an idle machine does in so many seconds; with 0
+                nothing is tried.
             until: Bytes: pause as soon as groups are known with which at most that is required. What the search
                 does when it is taken up again does not depend on it.
         """
         if self._waiting_ways is None and (effort == 0 or self._asked.stop()):
             return TilingResult(self._best, (self._best,), (), 0, exhausted=False)
-        most = math.inf if effort is None else self._work + effort * _WORK_PER_SECOND
+        most = math.inf if effort is None else effort * _WORK_PER_SECOND
         if self._waiting_ways is None:
             self._waiting_ways = self._proposals()
         for group in self._waiting_ways:

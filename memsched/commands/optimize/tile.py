@@ -117,7 +117,8 @@ class TileRewrite:
 
     def _run(self, pause: float, end: float, until: int | None) -> TilingResult:
         before = self._search.work
-        found = self._search.run(pause, end, self._work, until=until)
+        most = None if self._work is None else before + self._work
+        found = self._search.run(pause, end, most, until=until)
         done = self._search.work - before
         self._request.run.spend(done)
         if self._work is not None:
