@@ -254,6 +254,12 @@ class OptimizeOptions(BatchOptions):
         "of numpy with an array for each, or the word random.",
         metavar="FEEDS.npz|random",
     )
+    session: Literal["default", "all", "extended", "basic"] | None = option(
+        None,
+        "ONNX: write the graph that ONNX Runtime executes, ordered: as it optimises MODEL itself in a session without "
+        "options (default, all: for this kind of processor), or at level extended or basic (for any).",
+        choices=("default", "all", "extended", "basic"),
+    )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
 
 

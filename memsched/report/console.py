@@ -16,7 +16,14 @@ from memsched.report.pools import pool_lines
 from memsched.report.refusals import refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
-from memsched.report.sessions import arena_lines, default_session_line, measured_text, memory_named, size_lines
+from memsched.report.sessions import (
+    arena_lines,
+    default_session_line,
+    executed_lines,
+    measured_text,
+    memory_named,
+    size_lines,
+)
 from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
@@ -136,6 +143,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         default, urgent = default_session_line(report)
         if default is not None and urgent:
             lines.append(default)
+        lines.extend(executed_lines(report))
         lines.extend(rewrites)
         lines.extend(size_lines(report))
         lines.extend(_guarantee_lines(report.order_guarantee))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["TOLERANCE", "compared", "may_differ", "was_rewritten"]
+__all__ = ["EXECUTED_TOLERANCE", "TOLERANCE", "compared", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, by the largest magnitude: a piece's products may be added up in
 another order."""
+
+
+EXECUTED_TOLERANCE: Final = 1e-3
+"""Error of outputs, by the largest magnitude, where ONNX Runtime optimised the model: kernels that run in other
+surroundings round otherwise."""
 
 
 def was_rewritten(report: OptimizeReport) -> bool:
@@ -31,4 +38,6 @@ def compared(report: OptimizeReport) -> tuple[bool | None, str]:
     error = verification.relative_error  # which older reports lack
     if may_differ(report) and error is not None and error <= TOLERANCE:
         return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
+    if report.executed is not None and error is not None and error <= EXECUTED_TOLERANCE:
+        return True, f"equal within {EXECUTED_TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"

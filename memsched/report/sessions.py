@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
+from memsched.units import format_size
 
-__all__ = ["arena_lines", "arena_text", "default_session_line", "measured_text", "memory_named", "size_lines"]
+__all__ = ["arena_lines", "arena_text", "default_session_line", "executed_lines", "measured_text", "memory_named"]
+__all__ += ["size_lines"]
 
 Line = tuple[str, str | None]
 
@@ -36,6 +38,8 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
     stated = guarantee is not None and guarantee.session_options
     if _unchanged(report) and verification.measured_with and not stated:
         return f"; measured peak in a session without options {before:,} B"
+    if report.executed is not None:
+        return f"; measured peak {before:,} B (the file as given, level {report.executed.level}) -> {after:,} B"
     where = ""
     if with_options:
         where = " with the options below" if stated else " with the options of --order-guarantee session"
@@ -99,6 +103,26 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     if after == before:
         return (f"{what} needs {figures}: nothing is saved there", "yellow"), False
     return (f"{what} needs {figures}", None), False
+
+
+def executed_lines(report: OptimizeReport) -> list[Line]:
+    """Return what the file holds where ONNX Runtime's own graph was written, and what its session took."""
+    executed = report.executed
+    if executed is None:
+        return []
+    lines: list[Line] = []
+    block = executed.block_channels
+    if block:
+        text = f"ONNX Runtime's own graph at level {executed.level}, for processors of blocks of {block} channels alone"
+        lines.append((f"{text}, as this one is: {executed.processor}", "yellow"))
+    else:
+        lines.append((f"ONNX Runtime's own graph at level {executed.level}, for any processor", None))
+    rows = {row.file: row for row in report.sessions}
+    given, written = (rows.get(file) for file in ("given", "written"))
+    if given and written and given.process_bytes and written.process_bytes and given.cpu_ms and written.cpu_ms:
+        process = f"{format_size(given.process_bytes)} -> {format_size(written.process_bytes)}"
+        lines.append((f"the process: {process}, at {written.cpu_ms / given.cpu_ms:.2f} x the processor time", None))
+    return lines
 
 
 def size_lines(report: OptimizeReport) -> list[Line]:

@@ -10,6 +10,7 @@ from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
+from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.runner import RowRunner, Runner, SizeObserver
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
 from memsched.runtimes.target_rules import TargetRules
@@ -19,10 +20,12 @@ from memsched.runtimes.values import RunnerName
 from memsched.targets.model import Target
 
 __all__ = ["RUNNERS", "observer_of", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
+__all__ += ["session_maker_of"]
 
 _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
 _ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, LiteRtRunner())
+_SESSION_MAKERS: Final = (OnnxRuntimeSessions(),)
 _OBSERVERS: Final[tuple[SizeObserver, ...]] = (_ONNXRUNTIME,)
 
 RUNNERS: Final[tuple[Runner, ...]] = (*_ROW_RUNNERS, _TFLM)
@@ -39,6 +42,18 @@ def observer_of(name: FormatName) -> SizeObserver:
         if observer.format == name:
             return observer
     raise UsageError("--shapes-from-run is for formats that leave sizes open: this file states every size")
+
+
+def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
+    """Return what opens the files of a format in sessions that optimise them.
+
+    Raises:
+        UsageError: Files of that format are executed as they are.
+    """
+    for maker in _SESSION_MAKERS:
+        if maker.format == name:
+            return maker
+    raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is")
 
 
 def row_runner_of(name: FormatName) -> RowRunner:

@@ -17,6 +17,7 @@ from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
+from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest, suggestions
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
@@ -215,6 +216,7 @@ def optimize(
     seed: int = _DEFAULT.seed,
     workers: int = _DEFAULT.workers,
     executor: Executor | None = None,
+    session: SessionName | None = _DEFAULT.session,
     output: str | None = None,
     words: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -253,6 +255,9 @@ def optimize(
         workers: Processes that search independent parts.
         executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
             the same.
+        session: Plan and write the graph that ONNX Runtime executes in a session without options ("default", "all") or
+            at level "extended" or "basic", as it optimised it itself; only the order is changed, and outputs may differ
+            as far as that level rounds otherwise.
         output: Path that the report names as the model's; nothing is written there.
         words: The command line of this call, without the program's name. Where nothing was gained, it is tried what
             else would help, and the report suggests the same command with more permitted. None: nothing is tried.
@@ -273,6 +278,14 @@ def optimize(
     asked = _budget(budget)
     data, path = read_source(source)
     options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
+    if session is not None:
+        if order_guarantee != _DEFAULT.order_guarantee:
+            raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
+        rules = load_target(target or default_target(format_in(data).name))
+        asked_session = SessionRequest(session, rules, in_place, asked, verify, seed, output)
+        within = _search_of(run)
+        request = Request(within, solver, partitions, Opening("session"), within.deadline())
+        return optimize_for_session(data, path, options, request, asked_session)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)
     rules = _rules(module, target, budget_for)

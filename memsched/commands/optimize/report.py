@@ -56,6 +56,7 @@ from memsched.report.values.runtime import (
     ScratchRow,
     TflmSection,
 )
+from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.report.values.shared import (
     FiguresSection,
     MeasuredArenaSection,
@@ -143,6 +144,8 @@ class Outcome:
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
+    sessions: Sequence[SessionRow] = ()
+    executed: ExecutedSection | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeReport]:
@@ -183,6 +186,8 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         litert=outcome.litert,
         session=outcome.session,
         suggestions=outcome.suggestions,
+        sessions=outcome.sessions,
+        executed=outcome.executed,
         seed=seed,
         seconds=seconds,
     )

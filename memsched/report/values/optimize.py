@@ -10,6 +10,7 @@ from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
+from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
 
 __all__ = [
@@ -356,6 +357,10 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         budget: null when no budget was given.
         requirement: What the runtime allocates. Absent in reports of older versions.
         order_guarantee: null where the command writes no model.
+        sessions: ONNX Runtime's sessions that were measured, each in a process of its own, the one without options
+            among them. Absent in reports of older versions.
+        executed: The graph that ONNX Runtime executes is what was written (``--session``); null where the model given
+            was. Absent in reports of older versions.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
         notes: What else must be known to read the figures rightly.
@@ -402,6 +407,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     budget: BudgetSection | None
     requirement: RequirementSection | None = None
     order_guarantee: GuaranteeSection | None
+    sessions: tuple[SessionRow, ...] = ()
+    executed: ExecutedSection | None = None
     tflm: TflmSection | None
     verification: VerificationSection | None
     notes: tuple[str, ...]

@@ -26,6 +26,7 @@ __all__ = [
     "compare_models",
     "measure",
     "offline_optimized",
+    "order_matches",
     "session_instructions",
     "try_other_sizes",
     "verify",
@@ -390,14 +391,14 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
     elif not equal:
         reasons.append(f"outputs differ by up to {error:g}")
-    matches = _order_matches(answer["models"][1], after["order"], notes)
+    matches = order_matches(answer["models"][1], after["order"], notes)
     if not matches:
         reasons.append("onnxruntime did not execute the wanted order")
     relative: float | None = None if equal is None else after["relative_error"]
     if default["order"] is None:
         notes.append(f"without options it does not run: {_shorten(default['message'])}")
     else:
-        if guarantee == "pins" and not _order_matches(answer["models"][1], default["order"], []):
+        if guarantee == "pins" and not order_matches(answer["models"][1], default["order"], []):
             matches = False
             reasons.append("with graph optimisation, onnxruntime did not execute the wanted order")
         apart = default["relative_error"]
@@ -431,7 +432,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
     return Comparison(verification, near)
 
 
-def _order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
+def order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
     """Whether the nodes that ran under their own names ran in the wanted order, as far as order means anything."""
     free = set(model["free"])
     hoisted = {at for at, (_, kind) in enumerate(model["nodes"]) if kind in _HOISTED}

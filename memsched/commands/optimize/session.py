@@ -1,0 +1,228 @@
+"""``--session``: the graph that ONNX Runtime executes is what is planned, ordered and written."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from memsched import __version__
+from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given
+from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.results import OptimizeResult, OutputsDifferError
+from memsched.errors import UsageError
+from memsched.formats.files import load_module
+from memsched.formats.known import format_in, format_of
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.read_back import check_written
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.outputs import EXECUTED_TOLERANCE
+from memsched.report.values.sessions import ExecutedSection, SessionRow
+from memsched.runtimes.known import runtime_of, session_maker_of
+from memsched.runtimes.onnxruntime.executed import ExecutedModel
+from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
+from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.runtime import Opening, Requirement
+from memsched.runtimes.values import Verification
+from memsched.targets.model import Target
+from memsched.units import Percentage
+
+__all__ = ["SessionName", "SessionRequest", "optimize_for_session", "session_row"]
+
+SessionName = Literal["default", "all", "extended", "basic"]
+"""Whose graph is planned, as ``--session`` has it."""
+
+_NOT_RUN: Final = "verification was not asked for: what sessions need for the file as given is predicted, not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What `optimize_for_session` is told beside the model.
+
+    Attributes:
+        session: default, all, extended or basic: whose graph is planned.
+        rules: The target.
+        budget: None for no budget.
+        verify: Run both.
+        output: Path that the report names.
+    """
+
+    session: SessionName
+    rules: Target
+    in_place: bool
+    budget: int | Percentage | None
+    verify: bool
+    seed: int
+    output: str | None
+
+
+def optimize_for_session(
+    data: bytes, path: str, options: LoadOptions, request: Request, asked: SessionRequest
+) -> OptimizeResult:
+    """Return the graph that sessions of a kind execute of a model, in the order of least peak.
+
+    The file is the one given, unchanged, where that session needs no more for it.
+
+    Args:
+        data: The model, read from ``path``.
+        options: What is stated of its sizes.
+
+    Raises:
+        MemschedError: The subclass and its message say which file or option is at fault.
+        VerificationError: The outputs differ by more than the level's own rounding.
+    """
+    if asked.rules.default_order != "onnxruntime":
+        raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
+    maker = session_maker_of(format_in(data).name)
+    executed = maker.executed(data, path, options, asked.session, seed=asked.seed)
+    read = load_module(executed.data, path, executed.options)
+    module = dataclasses.replace(read, sha256=hashlib.sha256(data).hexdigest())
+    prepared = prepare(module, maker.rules(asked.rules), in_place=asked.in_place)
+    placed = place(module, prepared, request)
+    written = _written(module, placed, executed, asked, maker)
+    given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
+    verification: Verification | None = None
+    sessions: tuple[SessionRow, ...] = ()
+    if asked.verify:
+        verification, sessions = _run(maker, data, path, written, options, executed, placed.required, asked)
+        shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
+        if shown[0] is not None and shown[1] is not None:
+            given, needed = shown[0], max(needed, shown[1])
+    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
+    saved = module
+    if needed >= given:
+        placed = place(module, prepared, dataclasses.replace(request, solver="file"))
+        written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
+        notes = (*notes, f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found")
+        needed, verification = given, None
+    main = placed.plans[0]
+    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
+    outcome = Outcome(
+        *("optimize", module, prepared, placed.plans, placed.allocation, budget, written, asked.output, verification),
+        notes=notes,
+        interrupted=request.stopped(),
+        requirement=(Requirement(given), Requirement(needed)),
+        runtime=runtime_of(module, prepared.target).name,
+        session=(given, needed),
+        sessions=sessions,
+        executed=None if written.unchanged else _section(executed, asked),
+    )
+    report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
+    if verification is not None and _refuted(verification):
+        raise OutputsDifferError(
+            f"outputs differ in {verification.runtime} from those of a session at level {executed.level}: no model is "
+            f"written. {verification.reason or ''}".rstrip(),
+            report,
+        )
+    return OptimizeResult(
+        model=written.model,
+        report=report,
+        schedule=main.schedule,
+        allocation=placed.allocation,
+        module=saved,
+        graph=main.graph,
+        verification=verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=request.stopped(),
+    )
+
+
+def _written(
+    module: Module, placed: ModulePlan, executed: ExecutedModel, asked: SessionRequest, maker: OnnxRuntimeSessions
+) -> ModelBytes:
+    """Return the executed graph in the order that was found, read back and checked."""
+    orders = {index: plan.stored_order for index, plan in enumerate(placed.plans)}
+    metadata = {
+        "memsched.version": __version__,
+        "memsched.session": asked.session,
+        "memsched.target": asked.rules.name,
+        "memsched.block_channels": str(executed.block or ""),
+        "memsched.processor": executed.processor,
+        "memsched.peak_bytes": str(placed.plans[0].checked.peak),
+    }
+    model = format_of(module).reorder(module, orders, metadata)
+    check_written(module, model, orders, executed.options)
+    guarantee = Guarantee("session", maker.opening_lines)
+    if placed.chosen is not None:  # what it predicts of other guarantees is of no use here
+        guarantee = dataclasses.replace(placed.chosen.describe(guarantee), predicted=None)
+    return ModelBytes(model, False, guarantee, (executed.holds_for(),), executed.fixed)
+
+
+def _run(
+    maker: OnnxRuntimeSessions,
+    data: bytes,
+    path: str,
+    written: ModelBytes,
+    options: LoadOptions,
+    executed: ExecutedModel,
+    predicted: int,
+    asked: SessionRequest,
+) -> tuple[Verification, tuple[SessionRow, ...]]:
+    """Compare the outputs of both files, each in its session, and measure these in fresh processes."""
+    folder = None if path == STANDARD_STREAM else Path(path).absolute().parent
+    verification = maker.verify(
+        *(data, folder, written.model, options, executed.level),
+        expected=written.guarantee.executed,
+        predicted=predicted,
+        seed=asked.seed,
+    )
+    if verification.outputs_equal is None or folder is None:
+        return verification, ()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        feeds, made = Path(held, "feeds.npz"), Path(held, "written.onnx")
+        made.write_bytes(written.model)
+        maker.draw_feeds(data, folder, options, feeds, seed=asked.seed)
+        for file, point in (("given", SessionPoint()), ("given", SessionPoint(executed.level)), ("written", EXECUTED)):
+            if file == "given" and point != SessionPoint() and executed.level == SessionPoint().level:
+                continue
+            promised = predicted if file == "written" else None
+            rows.append(session_row(maker, Path(path) if file == "given" else made, feeds, file, point, promised))
+    return verification, tuple(row for row in rows if row is not None)
+
+
+def session_row(
+    maker: OnnxRuntimeSessions,
+    path: Path,
+    feeds: Path,
+    file: Literal["given", "written"] | str,
+    point: SessionPoint,
+    predicted: int | None = None,
+) -> SessionRow | None:
+    """Return what a session took in a process of its own; None where it did not run."""
+    found = maker.measure(path, feeds, point)
+    if isinstance(found, str):
+        return None
+    return SessionRow(
+        file="given" if file == "given" else "written",
+        level=point.level,
+        execution_order=point.order,
+        mem_reuse=point.reuse,
+        mem_pattern=point.pattern,
+        arena=point.arena,
+        shrinkage=point.shrinkage,
+        prepacking=point.prepacking,
+        threads=point.threads,
+        predicted_bytes=predicted,
+        measured_bytes=found.requested,
+        process_bytes=found.process,
+        first_run_bytes=found.first_run,
+        cpu_ms=round(1000 * found.cpu_seconds, 3),
+    )
+
+
+def _section(executed: ExecutedModel, asked: SessionRequest) -> ExecutedSection:
+    return ExecutedSection(
+        session=asked.session, level=executed.level, block_channels=executed.block, processor=executed.processor
+    )
+
+
+def _refuted(verification: Verification) -> bool:
+    """Whether the outputs differ by more than kernels of one level round."""
+    error = verification.relative_error
+    return verification.outputs_equal is False and (error is None or error > EXECUTED_TOLERANCE)

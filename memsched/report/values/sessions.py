@@ -1,0 +1,64 @@
+"""Sections on ONNX Runtime's sessions: how each was opened, and what it took of its process."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memsched.report.values.base import Amount, Count, Section
+
+__all__ = ["ExecutedSection", "SessionRow"]
+
+
+class SessionRow(Section, frozen=True, kw_only=True):
+    """A session that was opened and run in a fresh process.
+
+    Attributes:
+        file: The model as given, or the one written.
+        level: Of graph optimisation: disabled, basic, extended or all.
+        execution_order: "file" is ``PRIORITY_BASED``.
+        mem_reuse: ``enable_mem_reuse``.
+        mem_pattern: ``enable_mem_pattern``.
+        arena: ``enable_cpu_mem_arena``.
+        shrinkage: ``memory.enable_memory_arena_shrinkage`` for each run.
+        prepacking: Without ``session.disable_prepacking``.
+        threads: ``intra_op_num_threads``; 0 is ONNX Runtime's own choice.
+        predicted_bytes: Activations that it should request at most; null where nothing predicts it.
+        measured_bytes: Those that it requested; null where the profile does not show it.
+        process_bytes: Peak of the process in a steady run, above what it was before the session; null where the
+            system does not show it.
+        first_run_bytes: The same until the first run's end, loading included.
+        cpu_ms: Milliseconds of processor time of one run: a measurement of one machine, for comparison with the other
+            rows alone.
+    """
+
+    file: Literal["given", "written"]
+    level: Literal["disabled", "basic", "extended", "all"]
+    execution_order: Literal["file", "default"]
+    mem_reuse: bool
+    mem_pattern: bool
+    arena: bool = True
+    shrinkage: bool = False
+    prepacking: bool = True
+    threads: Count = 0
+    predicted_bytes: Count | None = None
+    measured_bytes: Count | None = None
+    process_bytes: Count | None = None
+    first_run_bytes: Count | None = None
+    cpu_ms: Amount | None = None
+
+
+class ExecutedSection(Section, frozen=True, kw_only=True):
+    """The model written holds the graph that ONNX Runtime executes, as it optimised it itself.
+
+    Attributes:
+        session: As ``--session`` named it.
+        level: Of graph optimisation.
+        block_channels: Channels that blocked tensors are padded to a multiple of: the file is for processors of that
+            block; null where no tensor is blocked, so that it is for any.
+        processor: On which it was made.
+    """
+
+    session: Literal["default", "basic", "extended", "all"]
+    level: Literal["basic", "extended", "all"]
+    block_channels: Count | None
+    processor: str

@@ -1,0 +1,118 @@
+"""The graph that a session executes: a model as ONNX Runtime's own optimisation rewrites it, with every size.
+
+Sessions of most levels merge, fuse and lay out anew before they run, so that an order of the file's own nodes is no
+order of what runs. What one session has rewritten can be stored, ordered, and opened without optimisation: then it is
+executed as it is written, at the speed of that level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from memsched.errors import ModelError
+from memsched.formats.module import LoadOptions
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.observation import observe
+from memsched.runtimes.package import ONNXRUNTIME
+from memsched.targets.model import Target
+
+__all__ = ["LEVELS", "ExecutedModel", "Level", "executed_model", "executed_rules", "opening_lines"]
+
+Level = Literal["basic", "extended", "all"]
+
+LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended": "extended", "basic": "basic"}
+"""Levels of graph optimisation by the sessions that have them; one without options has the highest."""
+
+_REWRITE: Final = "memsched.runtimes.onnxruntime.executed_child:rewrite"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExecutedModel:
+    """A model as sessions of a level execute it.
+
+    Attributes:
+        data: The file, weights inside.
+        options: How to read it: the sizes that one run showed.
+        level: Of graph optimisation.
+        block: Channels that blocked tensors are padded to a multiple of; None where no tensor is blocked.
+        processor: On which it was made, in words.
+        fixed: Dimensions that the model as given leaves open, with their sizes in this one.
+    """
+
+    data: bytes
+    options: LoadOptions
+    level: Level
+    block: int | None
+    processor: str
+    fixed: Mapping[str, int]
+
+    def holds_for(self) -> str:
+        """Return in words where the file is of use."""
+        if self.block is None:
+            return f"as ONNX Runtime optimises it at level {self.level}: for any processor"
+        return (
+            f"as ONNX Runtime optimises it at level {self.level}, in blocks of {self.block} channels: for processors "
+            f"of that block, such as this one ({self.processor}); for others it must be made again there"
+        )
+
+
+def executed_model(data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
+    """Return what sessions of a kind, one of `LEVELS`, execute of a model.
+
+    Dimensions that the model leaves open are fixed to what ``options`` states: with open ones, ONNX Runtime writes
+    nothing in place.
+
+    Args:
+        path: Where ``data`` was read from; "-" for standard input. External data lies beside it.
+        seed: Of the inputs of the run that shows the sizes.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        ModelError: ONNX Runtime cannot load the model, or not write it.
+        UsageError: It does not run.
+    """
+    ONNXRUNTIME.require("memsched optimize without --session")
+    request = {
+        "bytes": data,
+        "folder": None if path == "-" else str(Path(path).absolute().parent),
+        "level": LEVELS[session],
+        "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
+        "dims": dict(options.dims),
+    }
+    result = run_in_child(_REWRITE, request)
+    if not result.ok:
+        said = " ".join((result.reason or "it did not run").split())
+        raise ModelError(f"{path}: onnxruntime cannot optimise it: {said}")
+    found: Mapping[str, Any] = result.value
+    bare = LoadOptions(feeds=options.feeds)
+    shown = observe(found["bytes"], "-", bare, options.feeds, seed=seed)
+    return ExecutedModel(
+        found["bytes"], shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"])
+    )
+
+
+def executed_rules(target: Target) -> Target:
+    """Return a target without the rules on what optimisation merges: here it has merged it already."""
+    kept = tuple(
+        rule
+        for rule in target.views
+        if not (rule.after or rule.before or rule.sole_reader or rule.constant != "any" or rule.match != "bytes")
+    )
+    return msgspec.structs.replace(target, views=kept)
+
+
+def opening_lines() -> tuple[str, ...]:
+    """Return the lines of Python that open such a file so that it is executed as it is written."""
+    return (
+        "options = onnxruntime.SessionOptions()",
+        "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
+        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+        "options.enable_mem_reuse = False",
+        "options.enable_mem_pattern = False",
+        "session = onnxruntime.InferenceSession(path, options)",
+    )

@@ -1,0 +1,109 @@
+"""A model in the session that people open, against the graph which that session executes, ordered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.formats.module import LoadOptions
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.executed import Level, opening_lines
+from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
+from memsched.runtimes.onnxruntime.verification import order_matches
+from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.values import Verification
+
+__all__ = ["TOLERANCE", "verify_executed"]
+
+TOLERANCE: Final = 1e-3
+"""Relative error of outputs: kernels of the same level that run in another order, or with other threads, round alike;
+those of another level do not."""
+
+_EXECUTE: Final = "memsched.runtimes.onnxruntime.sessions:execute"
+_TIMEOUT: Final = 600.0
+_RUNS: Final = 3
+
+
+def verify_executed(
+    given: bytes,
+    folder: Path | None,
+    written: bytes,
+    options: LoadOptions,
+    level: Level,
+    *,
+    expected: Sequence[str] | None,
+    predicted: int,
+    seed: int,
+) -> Verification:
+    """Run the model as given in a session of ``level``, and ``written`` with the options of `opening_lines`.
+
+    Args:
+        folder: Where the external data of ``given`` lies.
+        expected: Names of the nodes of ``written`` in the order wanted; None for that of the file.
+        predicted: What ``written`` should request at most, bytes.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+    """
+    runtime = ONNXRUNTIME.require()
+    request = {
+        "models": [
+            {"bytes": given, "folder": None if folder is None else str(folder)},
+            {"bytes": written, "folder": None},
+        ],
+        "sessions": [_session(0, SessionPoint(level)), _session(1, EXECUTED)],
+        "runs": _RUNS,
+        "seed": seed,
+        "rtol": TOLERANCE,
+        "atol": 0.0,
+        "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
+        "dims": dict(options.dims),
+        "feeds": options.feeds,
+        "pinned": False,
+        "expected": None if expected is None else list(expected),
+    }
+    result = run_in_child(_EXECUTE, request, _TIMEOUT)
+    answer: Mapping[str, Any] = result.value if result.ok else {"failed": 0, "message": result.reason}
+    if answer["failed"] is not None:
+        whose = "the file written does not run: " if answer["failed"] else ""
+        said = " ".join((answer["message"] or "").split())
+        equal = False if answer["failed"] else None
+        return Verification(runtime, 0, equal, None, None, None, None, f"{whose}{said}")
+    return _judged(answer, runtime, predicted)
+
+
+def _session(model: int, point: SessionPoint) -> dict[str, Any]:
+    options = {**dataclasses.asdict(point), "disabled": []}
+    return {"model": model, "options": options, "required": True, "reference": 0}
+
+
+def _judged(answer: Mapping[str, Any], runtime: str, predicted: int) -> Verification:
+    before, after = answer["sessions"]
+    notes: list[str] = []
+    matches = order_matches(answer["models"][1], after["order"], notes)
+    reasons = [] if matches else ["onnxruntime did not execute the wanted order"]
+    equal: bool | None = after["equal"]
+    error: float | None = after["max_abs_error"]
+    relative: float | None = after["relative_error"]
+    if not equal and answer["random"] is not None:
+        equal = error = relative = None
+        reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
+    elif not equal:
+        reasons.append(f"outputs differ by up to {error:g}")
+    return Verification(
+        runtime,
+        _RUNS,
+        equal,
+        error,
+        before["lasting_bytes"],
+        after["lasting_bytes"],
+        matches,
+        "; ".join(reasons) or None,
+        tuple(notes),
+        predicted_peak_after_bytes=predicted,
+        relative_error=relative,
+        outputs_vary=answer["vary"],
+        measured_with=opening_lines(),
+    )

@@ -1,0 +1,107 @@
+"""ONNX Runtime rewrites a model and stores it: the child process's side of `executed`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from memsched.formats.onnx.structure import graphs_of
+from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data
+
+__all__ = ["block_here", "rewrite"]
+
+_BLOCKED: Final = "com.microsoft.nchwc"
+
+
+def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model as ONNX Runtime optimises it at a level.
+
+    Args:
+        request: "bytes"; "folder" of external data, or None; "level"; "input_shapes" and "dims" that are fixed.
+
+    Returns:
+        "bytes"; "block": channels of a block, None where no operator is of that layout; "processor": in words;
+        "fixed": names and sizes of the dimensions that were open.
+    """
+    import onnx
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    proto = onnx.load_model_from_string(request["bytes"])
+    fixed = _fix(proto, request)
+    data = _optimised(onnxruntime, proto.SerializeToString(), request["level"], request["folder"])
+    return {
+        "bytes": data,
+        "block": _block(onnx, onnxruntime, data),
+        "processor": _processor(),
+        "fixed": [[name, size] for name, size in fixed.items()],
+    }
+
+
+def _fix(proto: Any, request: Mapping[str, Any]) -> dict[str, int]:
+    """State the inputs' sizes in the file; what it says of other values is left to be inferred anew."""
+    fixed: dict[str, int] = {}
+    for value in proto.graph.input:
+        stated = request["input_shapes"].get(value.name)
+        dims = value.type.tensor_type.shape.dim
+        for axis, dim in enumerate(dims):
+            size = request["dims"].get(dim.dim_param) if stated is None else stated[axis]
+            if size is not None and dim.WhichOneof("value") != "dim_value":
+                fixed[dim.dim_param or f"{value.name}[{axis}]"] = size
+                dim.dim_value = size
+    if fixed:
+        del proto.graph.value_info[:]
+        for value in proto.graph.output:
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in fixed:
+                    dim.dim_value = fixed[dim.dim_param]
+    return fixed
+
+
+def _block(onnx: Any, onnxruntime: Any, data: bytes) -> int | None:
+    """Return the channels of a block: a convolution of eight filters is padded to as many, or left as it is."""
+    scopes = graphs_of(onnx.load_model_from_string(data).graph)
+    if not any(node.domain == _BLOCKED for scope in scopes for node in scope.graph.node):
+        return None
+    return block_here(onnx, onnxruntime)
+
+
+def block_here(onnx: Any, onnxruntime: Any) -> int | None:
+    """Return the channels of a block on this processor; None where tensors are not blocked."""
+    make = onnx.helper
+    values = [make.make_tensor_value_info(name, 1, (1, 16, 8, 8)) for name in ("x", "y")]
+    filters = onnx.numpy_helper.from_array(np.ones((8, 16, 1, 1), np.float32), "w")
+    graph = make.make_graph([make.make_node("Conv", ["x", "w"], ["y"])], "probe", values[:1], values[1:], [filters])
+    graph.output[0].type.tensor_type.shape.dim[1].dim_value = 8
+    probe = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
+    stored = onnx.load_model_from_string(_optimised(onnxruntime, probe.SerializeToString(), "all", None))
+    if not any(node.domain == _BLOCKED for node in stored.graph.node):
+        return None
+    return next(int(tensor.dims[0]) for tensor in stored.graph.initializer if len(tensor.dims) == len(filters.dims))
+
+
+def _optimised(onnxruntime: Any, data: bytes, level: str, folder: str | None) -> bytes:
+    path = Path("optimized.onnx").absolute()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[level])
+    options.optimized_model_filepath = str(path)
+    find_data(options, folder)
+    onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    stored = path.read_bytes()
+    path.unlink()
+    return stored
+
+
+def _processor() -> str:
+    """Return the processor's name as Linux has it, else its kind."""
+    told = Path("/proc/cpuinfo")
+    if told.exists():
+        for line in told.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

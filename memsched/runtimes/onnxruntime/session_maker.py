@@ -1,0 +1,57 @@
+"""What ONNX Runtime's sessions make of a model: the graph that is executed, and what a session takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from memsched.formats.module import FormatName, LoadOptions
+from memsched.runtimes.onnxruntime.executed import ExecutedModel, Level, executed_model, executed_rules, opening_lines
+from memsched.runtimes.onnxruntime.session_points import MeasuredSession, SessionPoint, draw_feeds, measure_session
+from memsched.runtimes.values import Verification
+from memsched.targets.model import Target
+
+__all__ = ["OnnxRuntimeSessions"]
+
+
+class OnnxRuntimeSessions:
+    """Sessions on ONNX files."""
+
+    format: Final[FormatName] = "onnx"
+    opening_lines: Final = opening_lines()
+
+    def executed(self, data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
+        """Return what sessions of a kind execute of a model; see `executed_model`."""
+        return executed_model(data, path, options, session, seed=seed)
+
+    def rules(self, target: Target) -> Target:
+        """Return a target's rules for such a graph."""
+        return executed_rules(target)
+
+    def verify(
+        self,
+        given: bytes,
+        folder: Path | None,
+        written: bytes,
+        options: LoadOptions,
+        level: Level,
+        *,
+        expected: Sequence[str] | None,
+        predicted: int,
+        seed: int,
+    ) -> Verification:
+        """Compare a model in its session with the graph executed, ordered; see `verify_executed`."""
+        from memsched.runtimes.onnxruntime.executed_check import verify_executed
+
+        return verify_executed(
+            *(given, folder, written, options, level), expected=expected, predicted=predicted, seed=seed
+        )
+
+    def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
+        """Store random inputs; see `session_points.draw_feeds`."""
+        draw_feeds(data, folder, options, file, seed=seed)
+
+    def measure(self, path: Path, feeds: Path, point: SessionPoint) -> MeasuredSession | str:
+        """Return what a session took; see `measure_session`."""
+        return measure_session(path, feeds, point)

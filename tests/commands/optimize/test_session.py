@@ -1,0 +1,165 @@
+"""``--session``: the graph that ONNX Runtime executes is planned, written, and executed as it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from memsched.cli.main import main
+from memsched.commands.optimize.optimize import optimize
+from memsched.commands.optimize.session import SessionName
+from memsched.errors import UsageError
+from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.onnxruntime.executed import executed_rules
+from memsched.targets.load import load_target
+
+SIDE = 24
+
+
+def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto:
+    """Return a small network whose three branches run one after the other, or all at once; the order decides."""
+    rng = np.random.default_rng(0)
+    weights: list[onnx.TensorProto] = []
+    nodes: list[onnx.NodeProto] = []
+
+    def conv(read: str, made: str, channels: tuple[int, int], stride: int = 1) -> str:
+        values = rng.standard_normal((channels[1], channels[0], 3, 3)).astype(np.float32) / 9
+        weights.append(numpy_helper.from_array(values, f"w_{made}"))
+        node = helper.make_node("Conv", [read, f"w_{made}"], [f"c_{made}"], f"conv_{made}", pads=[1, 1, 1, 1])
+        node.attribute.append(helper.make_attribute("strides", [stride, stride]))
+        nodes.append(node)
+        nodes.append(helper.make_node("Relu", [f"c_{made}"], [made], f"relu_{made}"))
+        return made
+
+    stem = conv("x", "stem", (3, 16))
+    wide = [conv(stem, f"wide{at}", (16, 48)) for at in range(3)]
+    small = [conv(one, f"small{at}", (48, 16), stride=2) for at, one in enumerate(wide)]
+    nodes.append(helper.make_node("Concat", small, ["joined"], "join", axis=1))
+    nodes.append(helper.make_node("GlobalAveragePool", ["joined"], ["y"], "pool"))
+    graph = helper.make_graph(
+        nodes,
+        "branches",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (dims[0], 48, 1, 1))],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the network as a file."""
+    file = tmp_path_factory.mktemp("session") / "net.onnx"
+    onnx.save_model(network(), file)
+    return file
+
+
+@pytest.mark.parametrize("session", ["default", "extended", "basic"])
+def test_what_is_predicted_is_what_the_printed_session_requests(path: Path, session: SessionName) -> None:
+    result = optimize(path, session=session, effort=2.0)
+    report = result.report.values
+    shown = result.verification
+    assert shown is not None
+    assert shown.measured_peak_after_bytes is not None
+    assert report.output is not None
+    assert not report.output.unchanged
+    assert report.result.status == "optimal"
+    assert report.result.session_bytes is not None
+    assert shown.measured_peak_after_bytes == report.result.session_bytes.after
+    assert shown.measured_peak_after_bytes < (shown.measured_peak_before_bytes or 0)
+    assert shown.executed_order_matches is True
+    assert shown.outputs_equal or (shown.relative_error or 0.0) < 1e-3
+
+
+def test_printed_lines_open_the_file_with_the_same_outputs(path: Path, tmp_path: Path) -> None:
+    result = optimize(path, session="default", effort=2.0)
+    (tmp_path / "out.onnx").write_bytes(result.model)
+    names: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(tmp_path / "out.onnx")}
+    lines = result.report["order_guarantee"]["session_options"]
+    exec("\n".join(lines), names)  # noqa: S102 - the very lines that people are told
+    feed = {"x": np.random.default_rng(1).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)}
+    given = onnxruntime.InferenceSession(str(path)).run(None, feed)[0]
+    found = names["session"].run(None, feed)[0]
+    np.testing.assert_allclose(found, given, rtol=1e-3, atol=1e-6)
+
+
+def test_the_block_is_stated_where_tensors_are_blocked_and_only_there(path: Path) -> None:
+    blocked = optimize(path, session="default", effort=2.0)
+    portable = optimize(path, session="extended", effort=2.0)
+    domains = {node.domain for node in onnx.load_model_from_string(blocked.model).graph.node}
+    executed = blocked.report.values.executed
+    assert executed is not None
+    if "com.microsoft.nchwc" in domains:
+        block = executed.block_channels
+        assert block in {8, 16}
+        assert any(f"blocks of {block} channels" in note for note in blocked.report.values.notes)
+    else:
+        assert executed.block_channels is None
+    assert portable.report["executed"]["block_channels"] is None
+    assert "com.microsoft.nchwc" not in {n.domain for n in onnx.load_model_from_string(portable.model).graph.node}
+
+
+def test_sessions_hold_the_one_without_options_and_the_one_printed(path: Path) -> None:
+    rows = optimize(path, session="extended", effort=2.0).report.values.sessions
+    assert [(row.file, row.level) for row in rows] == [("given", "all"), ("given", "extended"), ("written", "disabled")]
+    default, printed = rows[0], rows[-1]
+    assert default == with_figures(default, _DEFAULT)
+    assert printed.predicted_bytes == printed.measured_bytes
+    assert (printed.mem_reuse, printed.mem_pattern, printed.execution_order) == (False, False, "file")
+
+
+_DEFAULT = SessionRow(file="given", level="all", execution_order="default", mem_reuse=True, mem_pattern=True)
+
+
+def with_figures(shown: SessionRow, wanted: SessionRow) -> SessionRow:
+    """Return ``wanted`` with the figures of ``shown``."""
+    figures = ("predicted_bytes", "measured_bytes", "process_bytes", "first_run_bytes", "cpu_ms")
+    return msgspec.structs.replace(wanted, **{name: getattr(shown, name) for name in figures})
+
+
+def test_open_dimensions_are_fixed_in_the_file_and_said(tmp_path: Path) -> None:
+    onnx.save_model(network(("N", 3, SIDE, SIDE)), tmp_path / "open.onnx")
+    result = optimize(tmp_path / "open.onnx", session="extended", effort=2.0, dims={"N": 2})
+    written = onnx.load_model_from_string(result.model)
+    assert written.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    assert result.report["output"]["fixed_dimensions"] == [{"dimension": "N", "size": 2}]
+    assert result.report["verification"]["measured_peak_after_bytes"] == result.report["result"]["peak_bytes"]
+
+
+def test_a_file_that_gains_nothing_is_written_unchanged(tmp_path: Path) -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Sin", ["x"], ["y"], "only")],
+            "one",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (8,))],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (8,))],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    onnx.save_model(model, tmp_path / "one.onnx")
+    result = optimize(tmp_path / "one.onnx", session="default", effort=1.0)
+    assert result.model == (tmp_path / "one.onnx").read_bytes()
+    assert result.report["output"]["unchanged"] is True
+    assert result.report.values.executed is None
+
+
+def test_views_that_optimisation_would_merge_are_none_in_what_it_made() -> None:
+    target = load_target("onnxruntime")
+    rules = executed_rules(target)
+    assert {op for rule in rules.views for op in rule.ops} == {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}
+    assert rules.in_place == target.in_place
+
+
+def test_a_session_of_another_runtime_is_refused_in_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="--session is for --target onnxruntime"):
+        optimize(path, session="default", target="paper")
+    assert main(["optimize", str(path), "--session", "default", "--order-guarantee", "pins"]) == 2
+    assert "--session" in capsys.readouterr().err
