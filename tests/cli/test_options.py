@@ -99,7 +99,7 @@ def test_words_become_what_the_function_takes() -> None:
     words += "--budget-for activations --allow reorder,tile --max-extra-macs 7%"
     more = (
         "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2 "
-        "--shapes-from-run feeds.npz"
+        "--shapes-from-run feeds.npz --session basic"
     )
     assert parsed(OptimizeOptions, *words.split(), *more.split(), "--workers", "2").keywords() == {
         "target": "tflm",
@@ -122,6 +122,7 @@ def test_words_become_what_the_function_takes() -> None:
         "verify": False,
         "seed": 4,
         "shapes_from_run": "feeds.npz",
+        "session": "basic",
         "workers": 2,
     }
 
