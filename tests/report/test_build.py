@@ -110,17 +110,8 @@ def test_the_schema_is_a_schema_and_strict() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema("report"))
     report = plain_report(facts_of(*a_graph()))
     SCHEMA.validate(report)
-<<<<<<< HEAD
     newer = {"suggestions", "requirement", "io", "interface", "sessions", "executed"}
     for key in report.keys() - newer:  # which reports of older versions lack
-=======
-    for key in report.keys() - {
-        "suggestions",
-        "requirement",
-        "sessions",
-        "executed",
-    }:  # which reports of older versions lack
->>>>>>> 0190d68 (tests: Name the parts that older reports lack, a line each)
         with pytest.raises(jsonschema.ValidationError):
             SCHEMA.validate({name: value for name, value in report.items() if name != key})
     with pytest.raises(jsonschema.ValidationError):
