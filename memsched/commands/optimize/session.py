@@ -98,6 +98,8 @@ def optimize_for_session(
     if needed >= given:
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
         written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
+        if verification is not None and verification.outputs_equal is not True and verification.reason:
+            notes = (*notes, f"{verification.runtime}: {verification.reason}")
         notes = (*notes, f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found")
         needed, verification = given, None
     main = placed.plans[0]

@@ -61,6 +61,7 @@ def verify_executed(
         "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
         "dims": dict(options.dims),
         "feeds": options.feeds,
+        "borders": [],
         "pinned": False,
         "expected": None if expected is None else list(expected),
     }
