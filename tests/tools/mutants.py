@@ -33,6 +33,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 MODULES: dict[str, tuple[str, ...]] = {
     "check/schedule": ("tests/check/test_schedule.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
+    "check/border": ("tests/commands/optimize/test_border.py",),
     "check/stages": ("tests/check/test_stages.py",),
     "check/packing": ("tests/check/test_packing.py",),
     "check/rewrite": (
@@ -43,6 +44,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "check/distribution": ("tests/check/test_distribution.py",),
     "check/pools": ("tests/allocate/test_pools.py",),
+    "graph/border": ("tests/commands/optimize/test_border.py", "tests/runtimes/test_borders.py"),
     "graph/loop": ("tests/check/test_loop.py", "tests/tiling/test_loop.py", "tests/tiling/test_loop_search.py"),
     "graph/prices": ("tests/tiling/test_search.py", "tests/commands/optimize/test_whole_arena.py"),
     "graph/replacement": (

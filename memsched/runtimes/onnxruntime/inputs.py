@@ -10,7 +10,7 @@ from memsched.formats.onnx.structure import graphs_of
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
 from memsched.runtimes.inputs import Draw, random_values
 
-__all__ = ["compared_with", "dtype_of", "random_feed", "read_feeds"]
+__all__ = ["compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds"]
 
 _NOT_NUMPY = {
     "double": "float64",
@@ -48,11 +48,11 @@ def random_feed(
     return feed
 
 
-def read_feeds(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arrays of an .npz file, one for each of ``names``.
+def read_arrays(path: str) -> dict[str, Any]:
+    """Return the arrays of an .npz file, by name.
 
     Raises:
-        ValueError: One is missing or too many, or the file is none of numpy's.
+        ValueError: It is none of numpy's, or cannot be read.
     """
     import numpy as np
 
@@ -66,6 +66,16 @@ def read_feeds(path: str, names: Sequence[str]) -> dict[str, Any]:
         raise ValueError(f"it cannot be read: {error.strerror or error}") from None
     except Exception:  # numpy, zipfile and zlib raise several types of their own
         raise ValueError("it is no .npz file of arrays, as numpy.savez writes it") from None
+    return feed
+
+
+def read_feeds(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays of an .npz file, one for each of ``names``.
+
+    Raises:
+        ValueError: One is missing or too many, or the file is none of numpy's.
+    """
+    feed = read_arrays(path)
     missing = [f"'{name}'" for name in names if name not in feed]
     foreign = [f"'{name}'" for name in feed if name not in names]
     if missing:

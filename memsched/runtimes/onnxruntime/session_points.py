@@ -58,20 +58,12 @@ class MeasuredSession:
         requested: Activations that were requested at most, of the arena, in the first run or the next.
         process: Peak of the process in a later run, above what it was before the session.
         first_run: The same until the end of the first run, loading included.
-        prepacked: Copies of weights that the kernels keep in the arena.
-        heap: In use once the session is open: weights, copies and the session's structures.
-        opened: What opening added to the process.
-        in_use: Of the arena, at most, in runs.
         cpu_seconds: Of one run, all threads together.
     """
 
     requested: int | None
     process: int
     first_run: int
-    prepacked: int | None
-    heap: int | None
-    opened: int
-    in_use: int | None
     cpu_seconds: float
 
 
@@ -110,9 +102,5 @@ def measure_session(path: Path, feeds: Path, point: SessionPoint) -> MeasuredSes
         requested=found["lasting"],
         process=found["steady"],
         first_run=found["first"],
-        prepacked=found["weights"],
-        heap=found["heap"],
-        opened=found["opened"],
-        in_use=found["in_use"],
         cpu_seconds=found["cpu_seconds"],
     )

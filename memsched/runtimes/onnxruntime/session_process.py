@@ -1,42 +1,25 @@
 """One session in a process of its own: what it takes of the process, part by part. The child process's side.
 
 Called through ``run_in_child``; requests and answers are plain values. Figures of the process are those of Linux
-(``/proc/self``), those of the heap glibc's (``mallinfo2``), those of the arena ONNX Runtime's own (its profile).
+(``/proc/self``), those of the arena ONNX Runtime's own (its profile).
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.runtimes.onnxruntime.inputs import random_feed
+from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 
 __all__ = ["draw", "measure"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 _KIB: Final = 1024
-_HEAP: Final = (
-    "arena",
-    "ordblks",
-    "smblks",
-    "hblks",
-    "hblkhd",
-    "usmblks",
-    "fsmblks",
-    "uordblks",
-    "fordblks",
-    "keepcost",
-)
-
-
-class _HeapFigures(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in _HEAP]
 
 
 def draw(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,22 +65,18 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
             "shrinkage", "prepacking" and "threads"; "runs": timed after the first.
 
     Returns:
-        Bytes above the process as it was before the session: "opened", "first" (peak until the first run's end),
-        "steady" (peak of a later run), "heap" (in use once open); of the arena "weights" (in use before the first
-        node), "held" (then), "in_use" (at most, beyond the weights), "requested" (at most, of the first run),
-        "lasting" (of the next too); "cpu_seconds" of a run. None where something was not shown.
+        Bytes above the process as it was before the session: "first" (peak until the first run's end), "steady" (peak
+        of a later run); of the arena "requested" (at most, of the first run) and "lasting" (of the next too), None
+        where they were not shown; "cpu_seconds" of a run.
     """
-    import numpy as np
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    with np.load(request["feeds"]) as stored:
-        feed = {name: stored[name].copy() for name in stored.files}
+    feed = read_arrays(request["feeds"])
     gc.collect()
     wanted = request["options"]
-    before, heap = _resident(), _heap()
+    before = _resident()
     session = open_session(onnxruntime, request["path"], _options(onnxruntime, wanted), wanted)
-    opened, used = _resident(), _heap()
     told = _run_options(onnxruntime, wanted)
     session.run(None, feed, told)
     first = _highest()
@@ -108,10 +87,8 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     del session
     shown = _profiled(onnxruntime, request["path"], wanted, feed)
     return {
-        "opened": opened - before,
         "first": first - before,
         "steady": steady - before,
-        "heap": None if used is None or heap is None else used - heap,
         "cpu_seconds": seconds,
         **shown,
     }
@@ -153,23 +130,7 @@ def _profiled(onnxruntime: Any, path: str, wanted: Mapping[str, Any], feed: Mapp
     events = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     peaks = read_profile(events)
-    return {"requested": peaks["peak_bytes"], "lasting": peaks["lasting_bytes"], **_arena(events)}
-
-
-def _arena(events: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return bytes in use and held before the first node, and those in use at most beyond."""
-    nodes = [event for event in events if "mem_in_use_peak" in event.get("args", {})]
-    first = min(nodes, key=lambda event: int(event["ts"]), default=None)
-    if first is None:
-        return {"weights": None, "held": None, "in_use": None}
-    told = {name: int(value) for name, value in first["args"].items() if name.startswith("mem_")}
-    weights = told["mem_bytes_in_use"] - told["mem_in_use_delta"]
-    highest = max(int(event["args"]["mem_in_use_peak"]) for event in nodes)
-    return {
-        "weights": weights,
-        "held": told["mem_arena_held"] - told["mem_arena_held_delta"],
-        "in_use": highest - weights,
-    }
+    return {"requested": peaks["peak_bytes"], "lasting": peaks["lasting_bytes"]}
 
 
 def _status(name: str) -> int:
@@ -190,13 +151,3 @@ def _highest() -> int:
 def _forget_highest() -> None:
     """Begin a new highest value of the process's memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _heap() -> int | None:
-    """Return the bytes that the program has of the allocator; None where it cannot say."""
-    function = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if function is None:
-        return None
-    function.restype = _HeapFigures
-    found = function()
-    return int(found.uordblks + found.hblkhd)
