@@ -251,7 +251,7 @@ class _Inference:
             names = _listed(list(dict.fromkeys(filled)))
             self.shapes.notes.append(
                 f"sizes that nothing in the file tells are those of one run on {sizes.source}: {names}; "
-                "other inputs may need more"
+                "where data decide them, other inputs may need more"
             )
 
     def _longest_vector(self) -> int:
