@@ -124,7 +124,8 @@ def _dim(dim: Any) -> int | str:
 
 def is_symbol(name: str) -> bool:
     """Return whether a dimension's name stands for one length; exporters write "?" for each that they do not know."""
-    return any(character.isalnum() for character in name)
+    # protobuf gives bytes where a damaged file's name is no UTF-8.
+    return any(character.isalnum() for character in str(name))
 
 
 def merge(first: ValueType, second: ValueType) -> ValueType:
