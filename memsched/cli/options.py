@@ -228,15 +228,21 @@ def _percentage(ctx: click.Context, param: click.Parameter, value: str | None) -
     return number
 
 
+def _slowdown(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return the percentage; None where none is the limit."""
+    return None if value == "none" else _percentage(ctx, param, value)
+
+
 def check_extra_work(ctx: click.Context) -> None:
     """Refuse a limit of extra work where nothing is allowed that does any.
 
     Raises:
         UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
     """
-    given = ctx.get_parameter_source("max_extra_macs") is not ParameterSource.DEFAULT
-    if given and not {"tile", "remat"} & set(ctx.params["allow"]):
-        raise UsageError("--max-extra-macs needs tile or remat, as in --allow all")
+    for name in ("max_extra_macs", "max_slowdown"):
+        given = name in ctx.params and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and not {"tile", "remat"} & set(ctx.params["allow"]):
+            raise UsageError(f"--{name.replace('_', '-')} needs tile or remat, as in --allow all")
 
 
 def header_option(function: _Function) -> _Function:
@@ -293,6 +299,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "size": _size,
     "budget": _budget,
     "percentage": _percentage,
+    "slowdown": _slowdown,
     "allow": _allowed,
     "allow_io": partial(_allowed, more=BY_CALLERS),
     "partitions": parse_partitions,
@@ -303,6 +310,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
 
 _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "percentage": "{:g}".format,
+    "slowdown": "{:g}".format,
     "allow": ",".join,
     "allow_io": ",".join,
 }

@@ -40,6 +40,7 @@ Kind = Literal[
     "size",
     "budget",
     "percentage",
+    "slowdown",
     "allow",
     "allow_io",
     "partitions",
@@ -50,8 +51,8 @@ Kind = Literal[
     "flag",
     "switch",
 ]
-"""How the command line writes a value; "texts": several of them, "count": a whole number or none, "switch": a flag with
-its opposite; "allow_io": of an "allow" that names what callers must do."""
+"""How the command line writes a value; "texts": several of them, "count": a whole number or none, "slowdown": a
+percentage or none, "switch": a flag with its opposite; "allow_io": of an "allow" that names what callers must do."""
 
 _REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
@@ -181,6 +182,13 @@ class BatchOptions(_ModelOptions):
         "remat bytes moved count as well.",
         "percentage",
         metavar="PCT",
+    )
+    max_slowdown: float | None = option(
+        10.0,
+        "With tile or remat in --allow, for ONNX Runtime: time that may come on top, in percent as estimated; what its "
+        "session takes for each node more is weighed in, too. none: memory and --max-extra-macs alone decide.",
+        "slowdown",
+        metavar="PCT|none",
     )
     time_limit: float | None = option(60.0, "For each search.", "number", metavar="SECONDS")
     effort: float | None = option(

@@ -1,4 +1,4 @@
-"""What a runtime keeps beside activations: bytes that every op costs, whatever the order and the addresses."""
+"""What every op costs a runtime, whatever the order and the addresses: bytes beside activations, and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from memsched.graph.model import Graph, Op
 
-__all__ = ["NOTHING_KEPT", "Kept", "Prices"]
+__all__ = ["NOTHING_KEPT", "Kept", "Pace", "Prices"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +36,37 @@ class Kept:
 NOTHING_KEPT: Final = Kept()
 
 
+_PARTIAL: Final = frozenset({"Gather", "Slice", "Split"})
+"""Ops that read no more of their input than they make of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What ops take of a runtime's time, in the multiply-accumulates that take as long: an estimate.
+
+    Attributes:
+        of_op: For each op, whatever it does.
+        of_byte: For each byte that is read or written.
+    """
+
+    of_op: float
+    of_byte: float
+
+    def time(self, graph: Graph, op: Op) -> float:
+        """Return what an op of ``graph`` takes."""
+        made = sum(graph.tensors[tensor].size for tensor in op.outputs)
+        read = made if op.type in _PARTIAL else sum(graph.tensors[tensor].size for tensor in op.inputs)
+        return op.macs + self.of_op + self.of_byte * (made + read)
+
+    def of_ops(self, graph: Graph, ops: Iterable[Op]) -> float:
+        """Return what these ops take together."""
+        return sum(self.time(graph, op) for op in ops)
+
+    def of_graph(self, graph: Graph) -> float:
+        """Return what all ops of ``graph`` take together."""
+        return self.of_ops(graph, graph.ops)
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What a runtime keeps for a model and for each op more.
@@ -44,11 +75,16 @@ class Prices:
         of_model: For the model as it is.
         of_op: For an op of a graph, with its outputs and the constants that it brings; an estimate.
         of_slice: For a slice, and roughly for any other op by which a loop hands data on.
+        pace: What ops take of the time, where that is known; then what is kept are the runtime's own structures, which
+            lie in the process and are no part of what it requires.
+        free: Bytes beyond those of the model that are kept for nothing.
     """
 
     of_model: Kept
     of_op: Callable[[Graph, Op], Kept]
     of_slice: Kept
+    pace: Pace | None = None
+    free: int = 0
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> Kept:
         """Return what is kept for these ops together."""
@@ -60,4 +96,4 @@ class Prices:
     def required(self, peak: int, more: Kept) -> int:
         """Return what the model requires with activations of ``peak`` bytes and so much ``more`` kept."""
         kept = self.of_model + more
-        return max(peak, kept.planning) + kept.persistent
+        return max(peak, kept.planning) + kept.persistent - min(self.free, max(0, more.persistent))

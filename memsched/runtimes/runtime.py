@@ -37,16 +37,24 @@ class Requirement:
         parts: What they are for, such as "activations", "temporaries" or "slack", where that is known; bytes that add
             up to ``total``.
         beside: Of ``total``, what lies beside that for which addresses are found: no better ones make it less.
+        structures: Beside ``total``: what the runtime's own structures take of the process, beyond those for the model
+            that rewriting began with.
     """
 
     total: int
     parts: tuple[tuple[str, int], ...] = ()
     beside: int = 0
+    structures: int = 0
+
+    @property
+    def weight(self) -> int:
+        """All that is paid for, bytes: the total and the structures."""
+        return self.total + self.structures
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What is less for the better of two: the total, then that of it for which addresses are found."""
-        return self.total, self.total - self.beside
+        """What is less for the better of two: all that is paid, then that of it for which addresses are found."""
+        return self.weight, self.weight - self.beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +275,7 @@ class Runtime(Protocol):
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
 
     def prices(self, module: Module) -> Prices | None:
-        """Return what is kept for each op beside the activations; None where that is nothing."""
+        """Return what each op costs beside the activations; None where that is nothing, or not known."""
 
     def facts(self, module: Module) -> Any:
         """Return what reports say of the file as given in words of the runtime's own; None where that is nothing."""

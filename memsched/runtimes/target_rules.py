@@ -9,7 +9,7 @@ from typing import Any
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Allocation
-from memsched.graph.prices import Prices
+from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
@@ -100,9 +100,14 @@ class TargetRules:
         return None
 
     def prices(self, module: Module) -> Prices | None:
-        """Return None: nothing is known of what is kept."""
+        """Return the target's price of an operator, whatever it does; None where it has none."""
         del module
-        return None
+        price = self.target.price
+        if price is None:
+            return None
+        kept = Kept(price.bytes_per_op)
+        pace = Pace(price.macs_per_op, price.macs_per_byte)
+        return Prices(of_model=NOTHING_KEPT, of_op=lambda _graph, _op: kept, of_slice=kept, pace=pace)
 
     def facts(self, module: Module) -> Any:
         """Return None."""

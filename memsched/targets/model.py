@@ -12,6 +12,7 @@ __all__ = [
     "PartViewRule",
     "PipelineRules",
     "Pool",
+    "PriceRule",
     "Rules",
     "Target",
     "TargetFile",
@@ -157,6 +158,20 @@ class PipelineRules(Rules, frozen=True):
     parameter_bits: Position = 0
 
 
+class PriceRule(Rules, frozen=True):
+    """What one more operator costs, however little it does.
+
+    Attributes:
+        bytes_per_op: Of the process: the runtime's own structures for it.
+        macs_per_op: Its time before it computes anything, in the multiply-accumulates that take as long.
+        macs_per_byte: The time that it takes to read or write a byte, likewise.
+    """
+
+    bytes_per_op: Size
+    macs_per_op: Rate
+    macs_per_byte: Rate
+
+
 class Target(Rules, frozen=True):
     """The memory rules that a report's figures hold for.
 
@@ -194,6 +209,7 @@ class Target(Rules, frozen=True):
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
         pools: The memories that buffers may lie in, the cheapest first; none where there is one memory for all.
         pipeline: Accelerators in a row; None where there are none.
+        price: What one more operator costs in memory of the process and in time; None where that is not known.
     """
 
     name: str
@@ -225,6 +241,7 @@ class Target(Rules, frozen=True):
     workspace: tuple[WorkspaceRule, ...] = ()
     pools: tuple[Pool, ...] = ()
     pipeline: PipelineRules | None = None
+    price: PriceRule | None = None
 
 
 class TargetFile(Target, frozen=True, kw_only=True):

@@ -30,12 +30,17 @@ __all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """A group with what it costs: its largest footprint in bytes, extra multiply-accumulates, and what else is kept."""
+    """A group with what it costs: its largest footprint in bytes, extra multiply-accumulates, and what else is kept.
+
+    Attributes:
+        time: Extra, as `Pace` counts it; 0 where nothing is known of it.
+    """
 
     group: TilingGroup
     peak: int
     extra_macs: int
     kept: Kept = NOTHING_KEPT
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +151,13 @@ class Intervals:
         )
         # What the group's kernels keep is in the base already.
         kept = lasting_bytes(local) if self.target.kernels == "litert" else 0
-        more = NOTHING_KEPT
+        more, slower = NOTHING_KEPT, 0.0
         if self._prices is not None:
             of_ops = self._prices.of_ops
             more = of_ops(rewritten.graph, rewritten.graph.ops) - of_ops(local, local.ops)
-        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given, more)
+            pace = self._prices.pace
+            slower = 0.0 if pace is None else pace.of_graph(rewritten.graph) - pace.of_graph(local)
+        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given, more, slower)
 
     def _least_kept(self, graph: Graph, pieces: Pieces) -> Kept:
         """Return what is kept for the group's own ops in pieces, beside what is kept for them as they are."""

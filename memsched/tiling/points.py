@@ -27,12 +27,14 @@ class FrontierPoint:
 
     Attributes:
         beside: Bytes that the runtime requires for the model beyond the peak, as far as they are known.
+        time: Extra, as `Pace` counts it; 0 where nothing is known of it.
     """
 
     peak: int
     extra_macs: int
     groups: tuple[TilingGroup, ...]
     beside: int = 0
+    time: float = 0.0
 
     @property
     def required(self) -> int:
@@ -58,10 +60,15 @@ class TilingPoints:
         footprints: Of the graph's ops in their order, bytes.
         prices: What the runtime keeps for every op; None for nothing.
         most: Extra multiply-accumulates permitted.
+        most_time: Extra time permitted.
     """
 
-    def __init__(self, footprints: Sequence[int], prices: Prices | None, most: int) -> None:
-        self._footprints, self._prices, self._most = footprints, prices, most
+    def __init__(
+        self, footprints: Sequence[int], prices: Prices | None, most: int, most_time: float = math.inf
+    ) -> None:
+        self._footprints, self._prices, self._most, self._most_time = footprints, prices, most, most_time
+        self._timed = prices is not None and prices.pace is not None
+        self._most_work = most_time if self._timed and most_time < math.inf else most
         self.curves: dict[tuple[int, int], list[GroupCost]] = {}
         self._known: list[FrontierPoint] | None = None
         self.uncut = self._point(max(footprints, default=0), 0, ())
@@ -81,8 +88,7 @@ class TilingPoints:
     def within(self, budget: int) -> FrontierPoint | None:
         """Return the permitted point of least work that requires at most ``budget``; None where there is none."""
         if self._prices is not None:
-            points = (one for one in self.frontier() if one.required <= budget and one.extra_macs <= self._most)
-            return next(points, None)
+            return next((one for one in self.frontier() if one.required <= budget and self.permits(one)), None)
         reached = [peak for peak in self._peaks() if peak <= budget]
         point = self._cheapest(reached[-1]) if reached else None
         return point if point is not None and point.extra_macs <= self._most else None
@@ -95,7 +101,7 @@ class TilingPoints:
     def least(self, most: int) -> FrontierPoint:
         """Return the point that requires least with at most ``most`` extra work, which falls as the peak rises."""
         if self._prices is not None:
-            points = [one for one in self._candidates() if one.extra_macs <= most]
+            points = [one for one in self._candidates() if one.extra_macs <= most and one.time <= self._most_time]
             return min((self.uncut, *points), key=lambda one: (one.required, one.extra_macs))
         peaks = self._peaks()
         low, high = 0, len(peaks) - 1
@@ -120,29 +126,43 @@ class TilingPoints:
             reached = bisect.bisect_left(peaks, True, key=lambda peak: self._cheapest(peak) is not None)
             for peak in _spread(peaks[reached:], _PEAKS_TRIED):
                 for price in _PRICES_OF_WORK:
-                    point = self._cheapest(peak, None if price is None else price / max(1, self._most))
+                    point = self._cheapest(peak, None if price is None else price / max(1, self._most_work))
                     if point is None:
                         break
                     found.setdefault(point.groups, point)
-            points = sorted(found.values(), key=lambda one: (one.extra_macs, one.required, one.peak))
+            points = sorted(found.values(), key=lambda one: (self._work(one), one.required, one.peak))
             self._known = points
         return self._known
 
+    def permits(self, point: FrontierPoint) -> bool:
+        """Whether a point does no more work, and takes no more time, than may be."""
+        return point.extra_macs <= self._most and point.time <= self._most_time
+
+    def _work(self, judged: GroupCost | FrontierPoint) -> float:
+        """Return what is spent: time, where that is known."""
+        return judged.time if self._timed else judged.extra_macs
+
     def _point(
-        self, peak: int, extra_macs: int, groups: tuple[TilingGroup, ...], kept: Kept = NOTHING_KEPT
+        self,
+        peak: int,
+        extra_macs: int,
+        groups: tuple[TilingGroup, ...],
+        kept: Kept = NOTHING_KEPT,
+        time: float = 0.0,
     ) -> FrontierPoint:
         beside = 0 if self._prices is None else self._prices.required(peak, kept) - peak
-        return FrontierPoint(peak, extra_macs, groups, beside)
+        return FrontierPoint(peak, extra_macs, groups, beside, time)
 
     def _cheapest(self, peak: int, price: float | None = None) -> FrontierPoint | None:
         """Return the least cost with which no step exceeds ``peak``: a shortest path along the order.
 
         Args:
-            price: What a multiply-accumulate costs in bytes that are kept; None: work is all that costs.
+            price: What a unit of work costs in bytes that are kept; None: work is all that costs.
         """
 
         def cost(judged: GroupCost) -> float:
-            return judged.extra_macs if price is None else judged.kept.persistent + price * judged.extra_macs
+            work = self._work(judged)
+            return work if price is None else judged.kept.persistent + price * work
 
         count = len(self._footprints)
         ending: dict[int, list[tuple[int, GroupCost]]] = {}
@@ -163,7 +183,7 @@ class TilingPoints:
         if math.isinf(work[count]):
             return None
         groups: list[TilingGroup] = []
-        high, at, macs, kept = 0, count, 0, NOTHING_KEPT
+        high, at, macs, kept, time = 0, count, 0, NOTHING_KEPT, 0.0
         while at:
             before, chosen = taken[at]
             if chosen is None:
@@ -171,9 +191,9 @@ class TilingPoints:
             else:
                 groups.append(chosen.group)
                 high = max(high, chosen.peak)
-                macs, kept = macs + chosen.extra_macs, kept + chosen.kept
+                macs, kept, time = macs + chosen.extra_macs, kept + chosen.kept, time + chosen.time
             at = before
-        return self._point(high, macs, tuple(reversed(groups)), kept)
+        return self._point(high, macs, tuple(reversed(groups)), kept, time)
 
     def frontier(self) -> Iterator[FrontierPoint]:
         """Return points of rising work that require ever less; some may do more work than is permitted."""

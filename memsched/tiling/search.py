@@ -131,6 +131,7 @@ class TilingSearch:
         budget: Bytes that may be required: then the least work that reaches them is sought, within ``most_macs``.
         enough: Whether a point without extra work, which is within the budget, ends the search; without it any does.
         prices: What the runtime keeps for every op: what is made small is what it requires in all. None: the peak.
+        most_time: Extra time permitted, as the prices count it.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class TilingSearch:
         budget: int | None = None,
         enough: Callable[[FrontierPoint], bool] | None = None,
         prices: Prices | None = None,
+        most_time: float = math.inf,
     ) -> None:
         self._intervals = intervals = Intervals(graph, target, dialect, prices)
         self._most, self._budget = most_macs, budget
@@ -151,7 +153,7 @@ class TilingSearch:
         self._known: dict[tuple[int, int], Interval] = {}
         self._choices: dict[tuple[int, int], TilingChoices] = {}
         self._judged: dict[TilingGroup, GroupCost | None] = {}
-        self._points = TilingPoints(self._footprints, prices, most_macs)
+        self._points = TilingPoints(self._footprints, prices, most_macs, most_time)
         self._opened: set[tuple[int, int]] = set()
         self._work = 0
         self._longest = _LONGEST

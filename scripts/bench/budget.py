@@ -70,6 +70,7 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
             tile=True,
             remat=True,
             max_extra_macs=values.max_extra_macs,
+            max_slowdown=None,
             time_limit=values.time_limit,
             effort=values.effort,
             verify=False,

@@ -273,7 +273,7 @@ def tables(values: Values) -> Iterator[Part]:
     cases = [case for case in CASES if not values.names or case.name in values.names]
     cases = [case for case in cases if values.target in {None, case.target}]
     limit = ["--time-limit", values.time_limit] if values.effort is None else ["--effort", values.effort]
-    options = [*map(str, limit), "--max-extra-macs", values.max_extra_macs]
+    options = [*map(str, limit), "--max-extra-macs", values.max_extra_macs, "--max-slowdown", "none"]
     if values.budgets:
         yield Heading("model", "target", "budget", "KB", "outcome", "arena", "extra MACs", "~s")
         for case in cases:

@@ -96,7 +96,7 @@ def test_each_command_has_all_its_options_as_they_are_stated(name: str) -> None:
 
 def test_words_become_what_the_function_takes() -> None:
     words = "--target tflm --input-shape x:1,3 --dim n=8 --budget 50% "
-    words += "--budget-for activations --allow reorder,tile --max-extra-macs 7%"
+    words += "--budget-for activations --allow reorder,tile --max-extra-macs 7% --max-slowdown none"
     more = (
         "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2 "
         "--shapes-from-run feeds.npz --session basic"
@@ -112,6 +112,7 @@ def test_words_become_what_the_function_takes() -> None:
         "remat": False,
         "io": False,
         "max_extra_macs": 7.0,
+        "max_slowdown": None,
         "time_limit": 60.0,
         "effort": 2.0,
         "solver": "exact",

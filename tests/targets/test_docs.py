@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import fields
 
 from memsched.targets.load import builtin_targets, load_target
-from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, Target, ViewRule, WorkspaceRule
+from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, PriceRule, Target, ViewRule, WorkspaceRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
 
@@ -21,7 +21,7 @@ def test_the_example_loads(tmp_path: Path) -> None:
 
 def test_every_key_and_target_is_described() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for kind in (Target, ViewRule, PartViewRule, InPlaceRule, WorkspaceRule, PipelineRules):
+    for kind in (Target, ViewRule, PartViewRule, InPlaceRule, WorkspaceRule, PipelineRules, PriceRule):
         for field in fields(kind):
             assert f"`{field.name}`" in text or f"[{field.name}]" in text, field.name
     for name in builtin_targets():

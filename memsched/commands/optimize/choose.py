@@ -18,10 +18,11 @@ from memsched.commands.optimize.border import BorderRewrite, unused
 from memsched.commands.optimize.place import ModulePlan, Request, place
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
-from memsched.commands.optimize.rewritten import RewriteRun, rank
+from memsched.commands.optimize.rewritten import RewriteRun, RewrittenModel, rank
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border, Borders
+from memsched.graph.prices import Pace
 from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 from memsched.report.border import border_section
@@ -81,6 +82,8 @@ class FinalModel:
         extra_work: Work that the model as given does not have, as a part of its own: multiply-accumulates for pieces,
             for repetitions bytes moved as well.
         extra_macs: Multiply-accumulates that it does not have.
+        slowdown: Time that it takes beyond the model as given, in percent, as the target's price of an operator has it;
+            0 where it has none.
         borders: What its caller has to do instead of it.
         whole: The model as given in the best order found, where this is another one.
         options: What is stated of this model.
@@ -94,6 +97,7 @@ class FinalModel:
     rewritten: bool = False
     extra_work: Fraction = Fraction(0)
     extra_macs: int = 0
+    slowdown: float = 0.0
     borders: tuple[Border, ...] = ()
     whole: ModulePlan | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
@@ -263,6 +267,8 @@ def _recomputed(final: FinalModel, request: Request, budget: int | None, permitt
     used = 100 * final.extra_macs / done if done else 0.0
     percent = max(0.0, permitted.extra_percent - used)
     request = request.rest()
+    if request.slowdown is not None:
+        request = dataclasses.replace(request, slowdown=max(0.0, request.slowdown - final.slowdown))
     run = RewriteRun(RematRewrite, _base(final), request, percent=percent, budget=budget)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):
@@ -293,9 +299,20 @@ def _after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False) -> F
         rewritten=True,
         extra_work=final.extra_work + result.extra_work,
         extra_macs=final.extra_macs + model.extra_macs,
+        slowdown=_slower(final, model),
         borders=(*final.borders, *model.borders),
         options=restated(final.options, model.borders),
     )
+
+
+def _slower(final: FinalModel, model: RewrittenModel) -> float:
+    """Return `FinalModel.slowdown` of a model that ``final`` was rewritten to."""
+    price = final.prepared.target.price
+    if price is None:
+        return 0.0
+    pace = Pace(price.macs_per_op, price.macs_per_byte)
+    ratio = pace.of_graph(model.module.graphs[0]) / max(1.0, pace.of_graph(final.module.graphs[0]))
+    return 100 * (ratio * (1 + final.slowdown / 100) - 1)
 
 
 def _compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:

@@ -19,7 +19,6 @@ from memsched.regions.geometry import has_windows
 from memsched.regions.rules import Refusal
 from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
-from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_rewrite import with_loops
@@ -49,14 +48,14 @@ class LoopRewrite:
     told_as_stored = True
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
-        del budget  # the whole frontier is found in one search, and the budget picks from it
         self._base, self._request, self._percent = base, request, percent
         self._dialect = base.dialect
         self.graph = fold_pads(base.executed, self._dialect)
         self.total = sum(op.macs for op in self.graph.ops)
         target = base.prepared.target
         most_macs = int(self.total * percent / 100)
-        prices = runtime_of(base.module, target).prices(base.module)
+        # Beside what it says of prices the budget changes nothing: one search finds the frontier, of which it picks.
+        prices = base.prices(request, budget)
         self._search = LoopSearch(self.graph, target, self._dialect, prices=prices, most_macs=most_macs)
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[int, str] = {}

@@ -170,7 +170,8 @@ def analyze(
     if words is not None and not frontier:
         asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
-        request = Request(Run(limits, started), "file", opening=Opening(memory_plan=runtime.wants_plan(None)))
+        opening = Opening(memory_plan=runtime.wants_plan(None))
+        request = Request(Run(limits, started), "file", opening=opening, slowdown=_DEFAULT.max_slowdown)
         helpful = _suggestions(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
     figures = _figures(runtime, (needed, needed))
     outcome = Outcome(
@@ -212,6 +213,7 @@ def optimize(
     remat: bool = _DEFAULT.keywords()["remat"],
     io: bool = _DEFAULT.keywords()["io"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
+    max_slowdown: float | None = _DEFAULT.max_slowdown,
     verify: bool = _DEFAULT.verify,
     seed: int = _DEFAULT.seed,
     workers: int = _DEFAULT.workers,
@@ -251,6 +253,9 @@ def optimize(
             axes in place of those that are moved at once. The caller has to change; the report says how.
         max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
             values computed again, bytes moved count as well.
+        max_slowdown: Time, in percent of the model's as estimated, that pieces and values computed again may cost where
+            the target has a price of an operator, as ONNX Runtime's has; what the runtime keeps in the process for each
+            operator is weighed in, too. None: memory and multiply-accumulates alone decide.
         verify: Run both models on random inputs, where their runtime is installed.
         workers: Processes that search independent parts.
         executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
@@ -275,6 +280,7 @@ def optimize(
     limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
     _check_percentage(max_extra_macs)
+    _check_percentage(max_slowdown or 0.0, "--max-slowdown")
     asked = _budget(budget)
     data, path = read_source(source)
     options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
@@ -295,7 +301,7 @@ def optimize(
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
     opening = Opening(order_guarantee, plan)
     within = _search_of(run)
-    request = Request(within, solver, partitions, opening, within.deadline())
+    request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
     permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     main = final.placed.plans[0]
@@ -418,9 +424,9 @@ def _rules(module: Module, name: str | None, budget_for: BudgetFor | None) -> Ta
     return target if budget_for is None else msgspec.structs.replace(target, budget_for=budget_for)
 
 
-def _check_percentage(percent: float) -> None:
+def _check_percentage(percent: float, name: str = "--max-extra-macs") -> None:
     if not 0 <= percent <= MOST_EXTRA_MACS:
-        raise UsageError(f"--max-extra-macs {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
+        raise UsageError(f"{name} {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
 
 
 def _budget(budget: int | str | None) -> int | Percentage | None:

@@ -61,6 +61,10 @@ class Request:
         optional: What is asked for can be done without: it is given up at the end of the run.
         needed: It is optional, but not given up: what was found is placed at the end of the run, too, in the order in
             which it was made and at the addresses found without a search.
+        slowdown: Time that rewrites may cost, in percent of the model's, where the target has a price of an operator:
+            each is then weighed in, too; None: memory and multiply-accumulates alone decide.
+        free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
+            slow.
     """
 
     run: Run
@@ -70,6 +74,8 @@ class Request:
     end: float = math.inf
     optional: bool = False
     needed: bool = False
+    slowdown: float | None = None
+    free_ops: int = 150
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""

@@ -12,14 +12,13 @@ from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
 from memsched.graph.border import Border
-from memsched.graph.model import Graph
+from memsched.graph.model import Graph, Op
 from memsched.remat.cost import RematPoint, work_of
 from memsched.remat.found import RematResult
 from memsched.remat.rewrite import rematerialise
 from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
-from memsched.runtimes.known import runtime_of
 from memsched.units import percent_of
 
 __all__ = ["RematRewrite"]
@@ -46,7 +45,7 @@ class RematRewrite:
         self.total = work_of(self.graph).total
         self.most = int(self.total * percent / 100)
         self.small = len(self.graph.ops) <= SMALL
-        self._prices = runtime_of(base.module, base.prepared.target).prices(base.module)
+        self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
         self._kept = 0 if self._prices is None else self._prices.of_model.persistent
         self._budget = None if budget is None else max(0, budget - self._kept)
         self._found: RematResult | None = None
@@ -100,11 +99,21 @@ class RematRewrite:
         return not (self._known.settled and self._known.best.peak > self._budget)
 
     def _permitted(self) -> Sequence[RewritePoint[int]]:
-        points = [one for one in self._known.frontier if one.cost <= self.most and one.sequence not in self._refused]
+        points = [one for one in self._known.frontier if self._permits(one) and one.sequence not in self._refused]
         for point in points:
             # More may be proven of it now.
             self._points[point.sequence] = point
         return [self._point(point) for point in points]
+
+    def _permits(self, point: RematPoint) -> bool:
+        pace = None if self._prices is None else self._prices.pace
+        if point.cost > self.most:
+            return False
+        return pace is None or pace.of_ops(self._given, self._again(point.sequence)) <= self._most_time
+
+    def _again(self, sequence: Sequence[int]) -> list[Op]:
+        """Return what a sequence executes again, each op as often."""
+        return [self._given.ops[op] for op, count in Counter(sequence).items() for _ in range(count - 1)]
 
     def _point(self, point: RematPoint) -> RewritePoint[int]:
         needed = self._needed(point.peak, point.sequence)
@@ -114,8 +123,7 @@ class RematRewrite:
         """Return the peak with what is kept beside it, for what a sequence executes again, too; bytes."""
         if self._prices is None:
             return peak
-        again = [self._given.ops[op] for op, count in Counter(sequence).items() for _ in range(count - 1)]
-        return self._prices.required(peak, self._prices.of_ops(self._given, again))
+        return self._prices.required(peak, self._prices.of_ops(self._given, self._again(sequence)))
 
     def _search(
         self, request: Request, budget: int | None, enough: Callable[[RematPoint], bool] | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from memsched.commands.optimize.candidates import Lookout
@@ -14,8 +15,10 @@ from memsched.graph.border import Border
 from memsched.graph.dag import in_order
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
+from memsched.graph.prices import NOTHING_KEPT, Prices
 from memsched.planning.rewrite import dialect_of, plain
 from memsched.planning.values import TargetModule
+from memsched.runtimes.known import runtime_of
 
 __all__ = ["Maker", "Part", "Rewrite", "RewriteBase", "RewritePoint"]
 
@@ -54,6 +57,29 @@ class RewriteBase:
     def dialect(self) -> Dialect:
         """How the format says what rewrites add."""
         return dialect_of(self.module, self.prepared.target)
+
+    def prices(self, request: Request, budget: int | None) -> Prices | None:
+        """Return what an op costs beside activations, as far as that counts.
+
+        The runtime's own structures lie beside what it requires, which is what a budget is for: there only the time of
+        an op counts.
+        """
+        found = runtime_of(self.module, self.prepared.target).prices(self.module)
+        if found is None or found.pace is None:
+            return found
+        if request.slowdown is None:
+            return None
+        if budget is None:
+            return replace(found, free=found.of_slice.persistent * request.free_ops)
+        return replace(found, of_op=lambda _graph, _op: NOTHING_KEPT, of_slice=NOTHING_KEPT)
+
+    def most_time(self, request: Request) -> float:
+        """Return the extra time that is permitted, as prices count it; may be infinite."""
+        found = runtime_of(self.module, self.prepared.target).prices(self.module)
+        if found is None or found.pace is None or request.slowdown is None:
+            return math.inf
+        permitted = found.pace.of_graph(self.given) * request.slowdown / 100
+        return max(permitted, found.pace.of_op * request.free_ops)
 
     @property
     def executed(self) -> Graph:

@@ -129,8 +129,8 @@ class RewriteRun(Generic[Part]):
         """
         rewrite = self._rewrite
         model, used = self._models.taken or (None, None)
-        least = self._base.placed.required + ties
-        if model is None or used is None or model.placed.required >= least:
+        least = self._base.placed.requirement.weight + ties
+        if model is None or used is None or model.placed.requirement.weight >= least:
             return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))
         work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
         return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))
@@ -248,7 +248,7 @@ class _Models(Generic[Part]):
     def _make(self, point: RewritePoint[Part]) -> int:
         if point.way not in self._requires:
             made = self._model(point)
-            self._requires[point.way] = made.placed.required
+            self._requires[point.way] = made.placed.requirement.weight
             if self.taken is None or self._rank(made, point) < self._rank(*self.taken):
                 self.taken = made, point
         return self._requires[point.way]
@@ -265,16 +265,27 @@ class _Models(Generic[Part]):
         """Return the bytes that the point's model requires in the order in which it is made."""
         if point.way not in self._at_most:
             again, _, anew, _ = self._made(point.way)
-            self._at_most[point.way] = as_stored(again, anew, self._request()).required
+            stored = as_stored(again, anew, self._request())
+            self._at_most[point.way] = self._weighed(again, stored).requirement.weight
         return self._at_most[point.way]
 
     def _model(self, point: RewritePoint[Part]) -> RewrittenModel:
         if self._placed is None or self._placed[0] != point.way:
             again, data, anew, extra = self._made(point.way)
-            placed = place(again, anew, self._request().within(self._share))
+            placed = self._weighed(again, place(again, anew, self._request().within(self._share)))
             borders = self._rewrite.borders(point.way)
             self._placed = point.way, RewrittenModel(again, data, anew, placed, extra, borders)
         return self._placed[1]
+
+    def _weighed(self, again: Module, placed: ModulePlan) -> ModulePlan:
+        """Return ``placed`` with the structures that a runtime has for more ops than the base's."""
+        prices = self._base.prices(self.request, self._budget)
+        if prices is None or prices.pace is None:
+            return placed
+        before, after = self._base.given, again.graphs[0]
+        more = prices.of_ops(after, after.ops) - prices.of_ops(before, before.ops)
+        structures = self._base.placed.requirement.structures + prices.required(0, more)
+        return dataclasses.replace(placed, requirement=dataclasses.replace(placed.requirement, structures=structures))
 
     def _made(self, way: tuple[Part, ...]) -> tuple[Module, bytes, TargetModule, int]:
         if self._written is None or self._written[0] != way:

@@ -22,7 +22,6 @@ from memsched.regions.geometry import has_windows
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
-from memsched.runtimes.known import runtime_of
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -61,6 +60,7 @@ class TileRewrite:
         self._meets: Callable[[RewritePoint[TilingGroup]], bool] = lambda _: True
         self._refused: dict[str, str] = {}
         self._extra: dict[TilingGroup, int] = {}
+        self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
         self._search = self._begun()
         self._found: TilingResult | None = None
         self.resume(request)
@@ -74,7 +74,8 @@ class TileRewrite:
             most_macs=self.most,
             budget=self._budget,
             enough=lambda point: bool(point.groups) and self._meets(_point(point)),
-            prices=runtime_of(self._base.module, self._base.prepared.target).prices(self._base.module),
+            prices=self._prices,
+            most_time=self._most_time,
         )
 
     @property
@@ -126,7 +127,10 @@ class TileRewrite:
         return found
 
     def _points(self) -> Sequence[RewritePoint[TilingGroup]]:
-        return [_point(one) for one in self._known.frontier if one.groups and one.extra_macs <= self.most]
+        return [_point(one) for one in self._known.frontier if one.groups and self._permits(one)]
+
+    def _permits(self, point: FrontierPoint) -> bool:
+        return point.extra_macs <= self.most and point.time <= self._most_time
 
     def goes_on(self, seconds: float) -> bool:
         """Whether there is time for going on and for placing what it finds."""
@@ -191,11 +195,16 @@ class TileRewrite:
         )
         return replace(before, tiling=section)
 
+    @property
+    def _beside_arena(self) -> bool:
+        """Whether what is kept for ops is no part of what the runtime requires."""
+        return self._prices is not None and self._prices.pace is not None
+
     def _frontier_row(self, point: FrontierPoint) -> TilingPointRow:
         return TilingPointRow(
             peak_bytes=point.peak,
             extra_macs_percent=percent_of(point.extra_macs, self.total),
-            whole_arena_bytes_estimate=point.required if point.beside else UNSET,
+            whole_arena_bytes_estimate=point.required if point.beside and not self._beside_arena else UNSET,
         )
 
 

@@ -145,6 +145,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     budget: int | str | None
     budget_for: Literal["arena", "activations"] | None = None
     max_extra_macs: Amount
+    max_slowdown: Amount | None = None
     time_limit: Amount | None
     effort: Amount | None
     solver: str

@@ -176,6 +176,7 @@ def in_onnxruntime(
         budget=budget,
         tile=True,
         max_extra_macs=50.0,
+        max_slowdown=None,
         order_guarantee=guarantee,
         verify=verify,
         time_limit=None,

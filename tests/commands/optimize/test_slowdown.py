@@ -1,0 +1,124 @@
+"""``--max-slowdown``: for ONNX Runtime, pieces and repetitions pay for operators and for time."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import memsched
+from memsched.commands.results import OptimizeResult
+from memsched.errors import UsageError
+from memsched.graph.prices import Kept, Pace, Prices
+from memsched.targets.load import load_target
+
+EFFORT = 2.0
+SIDE = 96
+FREE_OPS = 150
+
+
+def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4)) -> bytes:
+    """Return convolutions in a row, each 442 KB: in many pieces they need little, for hundreds of operators."""
+    rng = np.random.default_rng(0)
+    nodes, weights, read = [], [], "x"
+    for number, (before, after) in enumerate(itertools.pairwise(channels)):
+        values = rng.standard_normal((after, before, 3, 3)).astype(np.float32) / (3 * before)
+        weights.append(numpy_helper.from_array(values, f"w{number}"))
+        nodes.append(helper.make_node("Conv", [read, f"w{number}"], [f"c{number}"], f"conv{number}", pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"], f"relu{number}"))
+        read = f"r{number}"
+    nodes.append(helper.make_node("GlobalAveragePool", [read], ["y"], "pool"))
+    graph = helper.make_graph(
+        nodes,
+        "row",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, channels[0], SIDE, SIDE))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, channels[-1], 1, 1))],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def in_pieces(max_slowdown: float | None, **more: object) -> OptimizeResult:
+    """Return the network in pieces."""
+    return memsched.optimize(
+        convolutions(),
+        tile=True,
+        max_slowdown=max_slowdown,
+        effort=EFFORT,
+        verify=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def ops_of(result: OptimizeResult) -> int:
+    """Return how many operators the model written has."""
+    return len(onnx.load_model_from_string(result.model).graph.node)
+
+
+def slower(result: OptimizeResult) -> float:
+    """Return the estimate of the time that the model written takes beyond the one given, in percent."""
+    price = load_target("onnxruntime").price
+    assert price is not None
+    pace = Pace(price.macs_per_op, price.macs_per_byte)
+    return 100 * (pace.of_graph(result.graph) / pace.of_graph(result.module.graph) - 1)
+
+
+@pytest.fixture(scope="module")
+def unpriced() -> OptimizeResult:
+    """Return what memory alone decides."""
+    return in_pieces(None)
+
+
+def weight(result: OptimizeResult) -> int:
+    """Return what the model takes, with what the session keeps for operators beyond those that cost nothing."""
+    price = load_target("onnxruntime").price
+    assert price is not None
+    more = max(0, ops_of(result) - len(result.module.graph.ops) - FREE_OPS)
+    return int(result.report["result"]["required_bytes"]) + price.bytes_per_op * more
+
+
+def test_operators_and_time_are_weighed_in(unpriced: OptimizeResult) -> None:
+    priced = in_pieces(10.0)
+    assert ops_of(unpriced) > FREE_OPS + 100
+    assert weight(priced) < weight(unpriced)
+    assert ops_of(priced) < ops_of(unpriced)
+    assert slower(priced) <= 10.0 < slower(unpriced)
+    # What is left is still worth it.
+    required = priced.report["result"]
+    assert required["required_bytes"] < 0.75 * required["session_bytes"]["before"]
+
+
+def test_a_large_limit_still_weighs_operators(unpriced: OptimizeResult) -> None:
+    assert weight(in_pieces(1_000.0)) < weight(unpriced)
+
+
+def test_a_budget_is_met_by_what_the_session_requests_within_the_limit_of_time(unpriced: OptimizeResult) -> None:
+    needed = unpriced.report["result"]["required_bytes"]
+    within = in_pieces(10.0, budget=needed)
+    assert not within.report["budget"]["met"]
+    assert slower(within) <= 10.0
+    assert in_pieces(None, budget=needed).report["budget"]["met"]
+
+
+def test_another_target_has_no_price() -> None:
+    model = convolutions()
+    found = [
+        memsched.optimize(model, target="ideal", tile=True, max_slowdown=limit, effort=EFFORT, verify=False).model
+        for limit in (0.0, None)
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_few_operators_more_cost_nothing() -> None:
+    kept = Kept(100)
+    prices = Prices(Kept(), lambda _graph, _op: kept, kept, free=250)
+    assert [prices.required(1_000, kept * times) for times in (0, 1, 2, 3, 4)] == [1_000, 1_000, 1_000, 1_050, 1_150]
+
+
+def test_what_is_no_percentage_is_refused() -> None:
+    with pytest.raises(UsageError, match="--max-slowdown -1 is no percentage"):
+        memsched.optimize(convolutions(), max_slowdown=-1.0)
