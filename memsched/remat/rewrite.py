@@ -22,6 +22,7 @@ _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
     | {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "STABLEHLO_RNG_BIT_GENERATOR"}
 )
+_DOMAINS: Final = frozenset({"ai.onnx", "com.microsoft", "com.microsoft.nchwc"})
 _CAPTURED: Final = -1
 _STATEFUL: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"})
 
@@ -66,7 +67,7 @@ def repeatable(graph: Graph, custom: bool = False) -> tuple[bool, ...]:
 
 def _is_custom(op: Op) -> bool:
     domain, dot, _ = op.type.rpartition(".")
-    return op.type.startswith(("CUSTOM:", "BUILTIN_")) or bool(dot and domain not in {"ai.onnx", "com.microsoft"})
+    return op.type.startswith(("CUSTOM:", "BUILTIN_")) or bool(dot and domain not in _DOMAINS)
 
 
 def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> RematGraph:

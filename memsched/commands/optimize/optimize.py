@@ -288,9 +288,11 @@ def optimize(
         if order_guarantee != _DEFAULT.order_guarantee:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
-        asked_session = SessionRequest(session, rules, in_place, asked, verify, seed, output)
+        permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
+        asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
-        request = Request(within, solver, partitions, Opening("session"), within.deadline())
+        opening = Opening("session")
+        request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
         return optimize_for_session(data, path, options, request, asked_session)
     module = load_module(data, path, options)
     check_request(module, order_guarantee, control_dependencies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import tempfile
 import time
 from dataclasses import dataclass
@@ -11,13 +10,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 from memsched import __version__
-from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given
+from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.errors import UsageError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import LoadOptions
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
@@ -48,6 +49,7 @@ class SessionRequest:
         session: default, all, extended or basic: whose graph is planned.
         rules: The target.
         budget: None for no budget.
+        permitted: What may be done beside ordering.
         verify: Run both.
         output: Path that the report names.
     """
@@ -56,6 +58,7 @@ class SessionRequest:
     rules: Target
     in_place: bool
     budget: int | Percentage | None
+    permitted: Permissions
     verify: bool
     seed: int
     output: str | None
@@ -64,7 +67,7 @@ class SessionRequest:
 def optimize_for_session(
     data: bytes, path: str, options: LoadOptions, request: Request, asked: SessionRequest
 ) -> OptimizeResult:
-    """Return the graph that sessions of a kind execute of a model, in the order of least peak.
+    """Return the graph that sessions of a kind execute of a model, in the order of least peak, perhaps rewritten.
 
     The file is the one given, unchanged, where that session needs no more for it.
 
@@ -79,23 +82,29 @@ def optimize_for_session(
     if asked.rules.default_order != "onnxruntime":
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
     maker = session_maker_of(format_in(data).name)
-    executed = maker.executed(data, path, options, asked.session, seed=asked.seed)
-    read = load_module(executed.data, path, executed.options)
-    module = dataclasses.replace(read, sha256=hashlib.sha256(data).hexdigest())
-    prepared = prepare(module, maker.rules(asked.rules), in_place=asked.in_place)
-    placed = place(module, prepared, request)
-    written = _written(module, placed, executed, asked, maker)
+    # Operators cost from the first one on: the process is what the session is judged by.
+    request = dataclasses.replace(request, free_ops=0)
+    source = SessionSource(
+        *(data, path, options, asked.session, asked.rules, asked.in_place, asked.permitted, asked.budget, asked.seed)
+    )
+    plain, chosen = candidates(source, request, maker)
+    module, prepared = plain.module, plain.prepared
+    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
+    run = _run(maker, source, chosen, asked)
+    if chosen is not plain and not run.holds(plain):
+        needed = run.verification.measured_peak_after_bytes if run.verification is not None else None
+        why = "its outputs differ" if needed is None else f"it was measured to need {needed:,} B"
+        notes = (*notes, f"the best rewritten graph is not written: {why}; the graph as it is was ordered")
+        chosen, run = plain, _run(maker, source, plain, asked)
+    executed, placed, written, verification = chosen.executed, chosen.final.placed, run.written, run.verification
     given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
-    verification: Verification | None = None
-    sessions: tuple[SessionRow, ...] = ()
-    if asked.verify:
-        verification, sessions = _run(maker, data, path, written, options, executed, placed.required, asked)
+    if verification is not None:
         shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
         if shown[0] is not None and shown[1] is not None:
             given, needed = shown[0], max(needed, shown[1])
-    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
-    saved = module
-    if needed >= given:
+    saved, final = module, chosen.final
+    if needed + placed.requirement.structures >= given:
+        final = plain.final
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
         written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
         if verification is not None and verification.outputs_equal is not True and verification.reason:
@@ -109,9 +118,12 @@ def optimize_for_session(
         notes=notes,
         interrupted=request.stopped(),
         requirement=(Requirement(given), Requirement(needed)),
+        rewritten=final.module if final.rewritten else None,
+        rewrites=final.rewrites,
+        extra_macs=final.extra_macs,
         runtime=runtime_of(module, prepared.target).name,
         session=(given, needed),
-        sessions=sessions,
+        sessions=run.sessions,
         executed=None if written.unchanged else _section(executed, asked),
     )
     report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
@@ -134,10 +146,31 @@ def optimize_for_session(
     )
 
 
-def _written(
-    module: Module, placed: ModulePlan, executed: ExecutedModel, asked: SessionRequest, maker: OnnxRuntimeSessions
-) -> ModelBytes:
+@dataclass(frozen=True, slots=True)
+class _SessionRun:
+    """A candidate's file, and what became of it in its session.
+
+    Attributes:
+        verification: None where it was not asked for.
+        sessions: What was measured in fresh processes.
+    """
+
+    written: ModelBytes
+    verification: Verification | None = None
+    sessions: tuple[SessionRow, ...] = ()
+
+    def holds(self, plain: SessionCandidate) -> bool:
+        """Whether nothing that was measured speaks for ``plain`` instead."""
+        shown = self.verification
+        if shown is None or shown.outputs_equal is None:
+            return True
+        measured = shown.measured_peak_after_bytes
+        return not _refuted(shown) and (measured is None or measured < plain.final.placed.required)
+
+
+def _written(chosen: SessionCandidate, asked: SessionRequest, maker: OnnxRuntimeSessions) -> ModelBytes:
     """Return the executed graph in the order that was found, read back and checked."""
+    executed, module, placed = chosen.executed, chosen.final.module, chosen.final.placed
     orders = {index: plan.stored_order for index, plan in enumerate(placed.plans)}
     metadata = {
         "memsched.version": __version__,
@@ -156,16 +189,13 @@ def _written(
 
 
 def _run(
-    maker: OnnxRuntimeSessions,
-    data: bytes,
-    path: str,
-    written: ModelBytes,
-    options: LoadOptions,
-    executed: ExecutedModel,
-    predicted: int,
-    asked: SessionRequest,
-) -> tuple[Verification, tuple[SessionRow, ...]]:
-    """Compare the outputs of both files, each in its session, and measure these in fresh processes."""
+    maker: OnnxRuntimeSessions, source: SessionSource, chosen: SessionCandidate, asked: SessionRequest
+) -> _SessionRun:
+    """Write a candidate's file, compare outputs with the model as given, each in its session, and measure these."""
+    written, executed, predicted = _written(chosen, asked, maker), chosen.executed, chosen.final.placed.required
+    if not asked.verify:
+        return _SessionRun(written)
+    data, path, options = source.data, source.path, source.options
     folder = None if path == STANDARD_STREAM else Path(path).absolute().parent
     verification = maker.verify(
         *(data, folder, written.model, options, executed.level),
@@ -174,7 +204,7 @@ def _run(
         seed=asked.seed,
     )
     if verification.outputs_equal is None or folder is None:
-        return verification, ()
+        return _SessionRun(written, verification)
     rows = []
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds, made = Path(held, "feeds.npz"), Path(held, "written.onnx")
@@ -185,7 +215,7 @@ def _run(
                 continue
             promised = predicted if file == "written" else None
             rows.append(session_row(maker, Path(path) if file == "given" else made, feeds, file, point, promised))
-    return verification, tuple(row for row in rows if row is not None)
+    return _SessionRun(written, verification, tuple(row for row in rows if row is not None))
 
 
 def session_row(

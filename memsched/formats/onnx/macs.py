@@ -88,6 +88,7 @@ COUNTED: Final[Mapping[str, Callable[[_Attributes, _Dims, _Dims], int]]] = {
     "DeformConv": _convolution(1),
     "QLinearConv": _convolution(3),
     "com.microsoft.FusedConv": _convolution(1),
+    "com.microsoft.nchwc.Conv": _convolution(1),
     "ConvTranspose": _transposed,
     "MatMul": _product(0),
     "MatMulInteger": _product(0),
