@@ -31,8 +31,8 @@ def attention() -> bytes:
     nodes.append(helper.make_node("Softmax", ["scores"], ["shares"], "shares", axis=-1))
     nodes.append(helper.make_node("MatMul", ["shares", "v"], ["mixed"], "mixed"))
     nodes.append(helper.make_node("Add", ["mixed", "x"], ["y"], "sum"))
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy"]
-    graph = helper.make_graph(nodes, "attention", values[:1], values[1:], constants)
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph(nodes, "attention", ends[:1], ends[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     return bytes(model.SerializeToString())
 
