@@ -20,7 +20,7 @@ help:  ## Say what there is
 
 install: $(VENV)/installed  ## Make the virtual environment with all that development needs
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml hatch_build.py memsched/core/threshold.cpp
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'

@@ -22,6 +22,7 @@ FLOORS = {
     "suggestions": 0,
     "typed": 0,
     "units": 0,
+    "core": 1,
     "graph": 1,
     "search": 2,
     "targets": 2,

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from memsched.core.library import library
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
 from memsched.schedule import backtrack, cpsat, exact, windows
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
-from memsched.schedule.exact import ExactResult
+from memsched.schedule.exact import ExactResult, OrderSearch
 from memsched.schedule.parallel import SegmentJob, search_all
 from memsched.schedule.partition_solve import solve_partitioned
 from memsched.schedule.segments import split
@@ -33,6 +34,11 @@ _PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
+_COMPILED_STATES = {_FIRST_STATES: 6_000_000, _MOST_STATES: 20_000_000}
+"""What these are with the compiled core, where a state takes a tenth of the memory and a fiftieth of the time.
+
+Only a limit of time lets a search come so far: limits of work mean the same with and without the core.
+"""
 _SEARCH_EFFORT = 0.2
 """Of the limit of work, for each threshold search."""
 
@@ -111,12 +117,9 @@ def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"])
         return [partial(state.backtrack, 1.0)]
     if partitions not in {1, "auto"}:
         return [partial(state.partitioned, 1.0, partitions)]
-    improvement = [
-        partial(state.windows, 0.25, _WINDOW_STATES),
-        *([partial(state.partitioned, 0.35, partitions)] if solver == "auto" and partitions == "auto" else []),
-        partial(state.exact, 0.55),
-        partial(state.dive, 0.65),
-    ]
+    stages = [partial(state.partitioned, 0.35, partitions)] if solver == "auto" and partitions == "auto" else []
+    improvement = [partial(state.windows, 0.25, _WINDOW_STATES), *stages, partial(state.exact, 0.55)]
+    improvement.append(partial(state.dive, 0.65))
     more = [partial(state.cpsat, 0.8, 0.15)] if solver == "auto" else []
     rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.exact, 1.0)]
     return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
@@ -132,6 +135,7 @@ class _SegmentOrders:
         self.best = best
         self.lower_bound = lower_bound
         self.states = 0
+        self._exact: dict[int, OrderSearch] = {}
         self._parts = [part for part, _ in parts]
         self._numbers = [numbers for _, numbers in parts]
         place = {task: position for position, task in enumerate(_task_order(search.tasks, best.order))}
@@ -231,8 +235,10 @@ class _SegmentOrders:
         if not searchable or stop():
             return
         first, *others = searchable
-        result = exact.search(
-            self._parts[first],
+        known = self._exact.pop(first, None) or OrderSearch(self._parts[first])
+        # One search is kept: what it has seen needs memory.
+        self._exact = {first: known}
+        result = known.run(
             lower_bound=self.lower_bound,
             upper_bound=self.best.peak,
             max_states=self._most_states(first, max_states, share),
@@ -263,7 +269,7 @@ class _SegmentOrders:
         run = self.search.run
         left = run.until(share).effort()
         if left is None:
-            return most
+            return most if library() is None else _COMPILED_STATES.get(most, most)
         work = min(left / parts, _SEARCH_EFFORT * (run.limits.effort or 0.0))
         return min(most, int(work * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
 

@@ -26,8 +26,13 @@ SOCKETS = {
 }
 """`distribute --run`: sockets between its own processes on 127.0.0.1."""
 
-NATIVE = {"memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"}
-"""In the child process that verifies: the runtime's own memory is read, and nothing is called that a file names."""
+NATIVE = {
+    *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"),
+    *("memsched/core/library.py", "memsched/schedule/compiled.py"),
+}
+"""In the child process that verifies: the runtime's own memory is read. And the compiled core, which is this package's
+own. Nothing is called that a file names.
+"""
 
 POOLS = {"memsched/search/workers.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
 """Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children.
