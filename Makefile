@@ -9,7 +9,7 @@ DEMO   ?= build/demo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm test-budgets docs lint types
+.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm test-core test-budgets docs lint types
 .PHONY: clean
 .PHONY: fuzz trust claims mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
@@ -20,7 +20,7 @@ help:  ## Say what there is
 
 install: $(VENV)/installed  ## Make the virtual environment with all that development needs
 
-$(VENV)/installed: pyproject.toml hatch_build.py memsched/core/threshold.cpp
+$(VENV)/installed: pyproject.toml hatch_build.py $(wildcard memsched/core/*.cpp)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -48,6 +48,9 @@ test-dask: install  ## Run the tests on a local dask cluster of two workers, one
 test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its sources (TFLM=folder of a checkout)
 	$(BIN)/python -m pip install --quiet --editable '.[tflm]'
 	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
+
+test-core: install  ## Run the searches' tests without the compiled core: the same results
+	MEMSCHED_CORE=0 $(BIN)/python -m pytest -n auto tests/schedule tests/allocate tests/planning tests/joint tests/remat
 
 test-budgets: install  ## Hold arenas and twelve budgets of whole models (MODELS="a.tflite b.tflite", EFFORT=1; an hour)
 	$(BIN)/python -m tests.tools.budgets $(or $(MODELS),models/*.tflite) --effort $(or $(EFFORT),0.2)

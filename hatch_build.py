@@ -11,12 +11,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_SOURCE = Path("memsched/core/threshold.cpp")
+_FOLDER = Path("memsched/core")
 _FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC")
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -28,8 +29,8 @@ class CoreBuildHook(BuildHookInterface):
         """Compile the core beside its source; see `BuildHookInterface.initialize`."""
         if self.target_name != "wheel":
             return
-        library = Path(self.root) / _SOURCE.with_name(f"core{_SUFFIX}")
-        said = _compile(Path(self.root) / _SOURCE, library)
+        library = Path(self.root) / _FOLDER / f"core{_SUFFIX}"
+        said = _compile(sorted(library.parent.glob("*.cpp")), library)
         if said:
             library.unlink(missing_ok=True)
             self.app.display_warning(f"memsched: no compiled core, large searches take longer: {said}")
@@ -40,8 +41,8 @@ class CoreBuildHook(BuildHookInterface):
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def _compile(source: Path, library: Path) -> str:
-    """Compile ``source`` into ``library`` and return why that cannot be; nothing where it was done."""
+def _compile(sources: Sequence[Path], library: Path) -> str:
+    """Compile ``sources`` into ``library`` and return why that cannot be; nothing where it was done."""
     if os.environ.get("MEMSCHED_CORE") == "0":
         return "MEMSCHED_CORE=0"
     if os.name == "nt":
@@ -51,7 +52,7 @@ def _compile(source: Path, library: Path) -> str:
         return f"no C++ compiler {command[0] if command else ''}"
     made = library.with_suffix(".new")
     done = subprocess.run(
-        [*command, *_FLAGS, "-o", str(made), str(source)], capture_output=True, text=True, check=False
+        [*command, *_FLAGS, "-o", str(made), *map(str, sources)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         return (done.stderr.strip().splitlines() or [f"{command[0]} ended with {done.returncode}"])[0]

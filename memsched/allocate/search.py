@@ -21,7 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from memsched.allocate.compiled import attempts_at
 from memsched.allocate.preprocess import PackingProblem
+from memsched.core.library import library
 
 __all__ = ["ATTEMPTS", "Attempt", "PackingOutcome", "attempt"]
 
@@ -71,8 +73,19 @@ class PackingOutcome:
 
 
 def attempt(problem: PackingProblem, wanted: Attempt, stop: Callable[[], bool]) -> PackingOutcome:
-    """Search ``problem`` for positions within ``wanted.capacity``."""
-    return _PackingSearch(problem, wanted).run(wanted.nodes, stop)
+    """Search ``problem`` for positions within ``wanted.capacity``, by the compiled core where there is one."""
+    core = library()
+    if core is None or max(wanted.capacity, sum(problem.widths)) >= _UNLIMITED // 2:
+        return _PackingSearch(problem, wanted).run(wanted.nodes, stop)
+    rule = wanted.number // len(_KINDS) % len(_RULES)
+    status, positions, least, nodes = attempts_at(problem, core).run(
+        wanted.capacity, wanted.nodes, rule, _preferences(problem, wanted), stop
+    )
+    if status == "found":
+        return PackingOutcome("found", positions, 0, nodes)
+    if status == "infeasible":
+        return PackingOutcome("infeasible", (), least, nodes)
+    return PackingOutcome("unknown", (), 0, nodes, status == "stopped")
 
 
 def _preferences(problem: PackingProblem, wanted: Attempt) -> list[float]:

@@ -99,7 +99,7 @@ def test_a_limit_of_work_ends_it_without_a_clock(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Layout, "fit", fit)
     graph = random_layered_graph(random.Random(2), 60, width=10)
     storage = Storage.of(graph)
-    schedule = schedule_graph(graph, Run(Limits(None, effort=0.02)), storage=storage).schedule
+    schedule = schedule_graph(graph, Run(Limits(None, effort=0.02)), storage=storage, solver="greedy").schedule
     allocation = allocate(graph, schedule, alignment=64, storage=storage)
     tried = []
     for effort in (0.0, 0.05, 0.15, 1.0):

@@ -28,7 +28,7 @@ SOCKETS = {
 
 NATIVE = {
     *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"),
-    *("memsched/core/library.py", "memsched/schedule/compiled.py"),
+    *("memsched/core/library.py", "memsched/schedule/compiled.py", "memsched/allocate/compiled.py"),
 }
 """In the child process that verifies: the runtime's own memory is read. And the compiled core, which is this package's
 own. Nothing is called that a file names.

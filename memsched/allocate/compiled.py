@@ -1,0 +1,120 @@
+"""An attempt to pack by the compiled core: the same choices and outcomes as `search`, many times faster."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memsched.allocate.preprocess import PackingProblem
+
+__all__ = ["CompiledAttempts", "attempts_at"]
+
+_STATUSES = ("found", "infeasible", "unknown", "stopped", "no memory")
+
+_Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A problem that equals only itself: comparing all of its numbers would take longer than an attempt."""
+
+    problem: PackingProblem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.problem is other.problem
+
+    def __hash__(self) -> int:
+        return id(self.problem)
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("items", "sections", "irregular")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("shifts", "widths", "above", "lowest", "highest", "alignments", "slack")
+        ),
+        *((name, ctypes.c_void_p) for name in ("fixed", "sections_begin", "sections_of", "meets_begin", "meets")),
+        *((name, ctypes.c_void_p) for name in ("twins_begin", "twins")),
+    )
+
+
+def attempts_at(problem: PackingProblem, core: ctypes.CDLL) -> CompiledAttempts:
+    """Return what attempts ``problem``; its numbers are handed over once for many attempts in a row."""
+    return _attempts_at(_Same(problem), core)
+
+
+@functools.lru_cache(maxsize=2)
+def _attempts_at(same: _Same, core: ctypes.CDLL) -> CompiledAttempts:
+    return CompiledAttempts(same.problem, core)
+
+
+class CompiledAttempts:
+    """Attempts at one problem by the compiled core."""
+
+    def __init__(self, problem: PackingProblem, core: ctypes.CDLL) -> None:
+        self._core, self._items = core, len(problem.widths)
+        self._kept: list[Any] = []
+        self._problem = _Problem(
+            *(len(problem.widths), problem.section_count, problem.irregular),
+            *(self._longs(problem.shifts), self._longs(problem.widths), self._longs(problem.above)),
+            *(self._longs(problem.lowest), self._longs(problem.highest), self._longs(problem.alignments)),
+            *(self._longs(problem.slack), self._ints(problem.fixed)),
+            *(*self._lists(problem.sections), *self._lists(problem.meets), *self._lists(problem.twins)),
+        )
+
+    def run(
+        self, capacity: int, nodes: int, rule: int, prefer: Sequence[float], stop: Callable[[], bool]
+    ) -> tuple[str, tuple[int, ...], int, int]:
+        """Return how an attempt ended ("stopped" by ``stop``), positions, the least capacity, and the nodes made.
+
+        Args:
+            capacity: In the problem's units.
+            nodes: Placements and refusals allowed.
+            rule: Place of the rule for sections in `search`.
+            prefer: A rank per item, lower first.
+
+        Raises:
+            MemoryError: There is no room for it.
+        """
+        raised: list[BaseException] = []
+
+        def asked() -> int:
+            try:
+                return int(stop())
+            except BaseException as error:  # C++ would not pass it on.
+                raised.append(error)
+                return 1
+
+        positions = (ctypes.c_int64 * self._items)()
+        least, made = ctypes.c_int64(), ctypes.c_int64()
+        status = _STATUSES[
+            self._core.memsched_packing_attempt(
+                *(ctypes.byref(self._problem), ctypes.c_int64(capacity), ctypes.c_int32(rule)),
+                *((ctypes.c_double * self._items)(*prefer), ctypes.c_int64(nodes), _Stop(asked)),
+                *(positions, ctypes.byref(least), ctypes.byref(made)),
+            )
+        ]
+        if raised:
+            raise raised[0]
+        if status == "no memory":
+            raise MemoryError
+        return status, tuple(positions), least.value, made.value
+
+    def _longs(self, values: Sequence[int]) -> int:
+        return self._at((ctypes.c_int64 * len(values))(*values))
+
+    def _ints(self, values: Sequence[int]) -> int:
+        return self._at((ctypes.c_int32 * len(values))(*values))
+
+    def _lists(self, lists: Sequence[Sequence[int]]) -> tuple[int, int]:
+        begins = list(itertools.accumulate((len(one) for one in lists), initial=0))
+        return self._ints(begins), self._ints(list(itertools.chain.from_iterable(lists)))
+
+    def _at(self, array: Any) -> int:
+        self._kept.append(array)
+        return ctypes.addressof(array)

@@ -1,0 +1,69 @@
+"""The compiled attempt to pack beside the one in Python: the same outcomes, node for node."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from memsched.allocate import search
+from memsched.allocate.preprocess import PackingProblem, is_uniform, problem_of
+from memsched.allocate.search import ATTEMPTS, Attempt, attempt
+from memsched.core.library import library
+from scripts.bench.allocate import generate
+from tests.allocate.test_exact import KINDS, never, random_blocks
+
+compiled = pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")
+
+
+def by_python(problem: PackingProblem, wanted: Attempt, monkeypatch: pytest.MonkeyPatch) -> search.PackingOutcome:
+    with monkeypatch.context() as patched:
+        patched.setattr(search, "library", lambda: None)
+        return attempt(problem, wanted, never)
+
+
+@compiled
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_small_problems(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"{seed} {kind}")
+    for _ in range(40):
+        problem = problem_of([block for block in random_blocks(rng, kind, rng.randint(1, 9)) if is_uniform(block)])
+        if problem is None or not problem.widths:
+            continue
+        capacity = rng.randint(1, 2 * sum(problem.widths))
+        for nodes in (3, 2_000):
+            wanted = Attempt(rng.randrange(3 * ATTEMPTS), seed, capacity, nodes)
+            assert attempt(problem, wanted, never) == by_python(problem, wanted, monkeypatch)
+
+
+@compiled
+def test_large_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+    for seed in range(3):
+        problem = problem_of(generate(120, seed))
+        assert problem is not None
+        for number in range(ATTEMPTS):
+            for capacity in (1024, 700):
+                wanted = Attempt(number, seed, capacity, 400)
+                outcome = attempt(problem, wanted, never)
+                seen.add(outcome.status)
+                assert outcome == by_python(problem, wanted, monkeypatch)
+    assert len(seen) > 1
+
+
+@compiled
+def test_stop_is_asked_and_what_it_raises_arrives() -> None:
+    problem = problem_of(generate(300, 1))
+    assert problem is not None
+    tried = (Attempt(number, 1, 1024, 2_000) for number in range(3 * ATTEMPTS))
+    hard = next(one for one in tried if attempt(problem, one, never).status == "unknown")
+
+    def raising() -> bool:
+        raise KeyboardInterrupt
+
+    outcome = attempt(problem, hard, lambda: True)
+    assert outcome.stopped
+    assert outcome.nodes < hard.nodes
+    with pytest.raises(KeyboardInterrupt):
+        attempt(problem, hard, raising)
