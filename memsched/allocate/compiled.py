@@ -31,7 +31,7 @@ class _Same:
         return id(self.problem)
 
 
-class _Problem(ctypes.Structure):
+class _PackingArrays(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("items", "sections", "irregular")),
         *(
@@ -59,7 +59,7 @@ class CompiledAttempts:
     def __init__(self, problem: PackingProblem, core: ctypes.CDLL) -> None:
         self._core, self._items = core, len(problem.widths)
         self._kept: list[Any] = []
-        self._problem = _Problem(
+        self._problem = _PackingArrays(
             *(len(problem.widths), problem.section_count, problem.irregular),
             *(self._longs(problem.shifts), self._longs(problem.widths), self._longs(problem.above)),
             *(self._longs(problem.lowest), self._longs(problem.highest), self._longs(problem.alignments)),

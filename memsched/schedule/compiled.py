@@ -60,7 +60,7 @@ def _fits(moves: Moves, residue: int) -> bool:
     return 0 < len(moves.needs) <= _MOST_TASKS and few and total < _MOST_BYTES
 
 
-class _Problem(ctypes.Structure):
+class _OrderProblem(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("tasks", "words", "last_reader")),
         *((name, ctypes.c_void_p) for name in ("needs", "after", "risers", "shared_begin", "others", "sizes")),
@@ -155,7 +155,7 @@ def _words(tasks: int) -> int:
     return next(words for words in _WORDS if tasks <= 64 * words)
 
 
-def _problem(moves: Moves, residue: int, events: Events, excess: Any, stop: Any) -> tuple[_Problem, list[Any]]:
+def _problem(moves: Moves, residue: int, events: Events, excess: Any, stop: Any) -> tuple[_OrderProblem, list[Any]]:
     """Return the problem as the core reads it, with the arrays that must live until it has."""
     tasks = len(moves.needs)
     words = _words(tasks)
@@ -178,7 +178,7 @@ def _problem(moves: Moves, residue: int, events: Events, excess: Any, stop: Any)
 
     shared = [one for of_task in moves.shared for one in of_task]
     meeting = [one for of_task in events.meeting for one in of_task]
-    return _Problem(
+    return _OrderProblem(
         *(tasks, words, moves.last_reader, sets(moves.needs), sets([bitset(later) for later in moves.unlocks])),
         *(sets([events.risers]), begins(moves.shared), sets([others for others, _ in shared])),
         *(numbers([size for _, size in shared]), numbers(moves.change), numbers(events.rise), numbers(events.above)),

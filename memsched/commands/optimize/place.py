@@ -274,7 +274,7 @@ def _by_planner(
 
 
 def _varied(module: Module, prepared: TargetModule, best: ModulePlan, request: Request) -> ModulePlan:
-    """Return the plan of the order that its runtime's planner makes least of, among some near ``best`` of no higher peak.
+    """Return the plan that its runtime's planner makes least of, among orders near ``best`` of no higher peak.
 
     How well the planner packs an order is as good as chance, so a few are tried, until it loses nothing.
     """
