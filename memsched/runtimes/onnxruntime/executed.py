@@ -14,8 +14,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from memsched.errors import ModelError
+from memsched.errors import MemschedError, ModelError
+from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx.stated import declare, values_of
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.observation import observe
 from memsched.runtimes.package import ONNXRUNTIME
@@ -91,9 +93,36 @@ def executed_model(data: bytes, path: str, options: LoadOptions, session: str, *
     found: Mapping[str, Any] = result.value
     bare = LoadOptions(feeds=options.feeds)
     shown = observe(found["bytes"], "-", bare, options.feeds, seed=seed)
-    return ExecutedModel(
-        found["bytes"], shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"])
-    )
+    made: bytes = found["bytes"]
+    if options.observed is None and _all_stated(data, path, options):
+        made = _with_sizes(made, shown)
+    return ExecutedModel(made, shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"]))
+
+
+def _all_stated(data: bytes, path: str, options: LoadOptions) -> bool:
+    """Whether every size of a model as given follows from what is stated, so that no run may show others."""
+    try:
+        load_module(data, path, dataclasses.replace(options, feeds=None))
+    except MemschedError:
+        return False
+    return True
+
+
+def _with_sizes(data: bytes, shown: LoadOptions) -> bytes:
+    """Return a model with the sizes that a run showed stated for what it computes.
+
+    The runtime infers none of its own operators' sizes, and where none is stated it writes nothing in place.
+    """
+    from onnx import ModelProto
+
+    model = ModelProto.FromString(data)
+    known = {value.name for value in values_of(model.graph)}
+    seen = {} if shown.observed is None else shown.observed.values.get("", {})
+    for node in model.graph.node:
+        for name in node.output:
+            if name in seen and name not in known:
+                declare(model.graph.value_info, name, *seen[name])
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def executed_rules(target: Target) -> Target:

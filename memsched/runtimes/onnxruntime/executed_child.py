@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from memsched.formats.onnx.structure import graphs_of
+from memsched.runtimes.onnxruntime.executed_names import in_one_form
 from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data
 
 __all__ = ["block_here", "rewrite"]
@@ -33,7 +34,11 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
     onnxruntime.set_default_logger_severity(4)
     proto = onnx.load_model_from_string(request["bytes"])
     fixed = _fix(proto, request)
-    data = _optimised(onnxruntime, proto.SerializeToString(), request["level"], request["folder"])
+    stored = onnx.load_model_from_string(
+        _optimised(onnxruntime, proto.SerializeToString(), request["level"], request["folder"])
+    )
+    in_one_form(stored)
+    data = stored.SerializeToString(deterministic=True)
     return {
         "bytes": data,
         "block": _block(onnx, onnxruntime, data),

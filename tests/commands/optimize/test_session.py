@@ -16,8 +16,9 @@ from memsched.cli.main import main
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.optimize.session import SessionName
 from memsched.errors import UsageError
+from memsched.formats.module import LoadOptions
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.onnxruntime.executed import executed_rules
+from memsched.runtimes.onnxruntime.executed import executed_model, executed_rules
 from memsched.targets.load import load_target
 
 SIDE = 24
@@ -163,3 +164,19 @@ def test_a_session_of_another_runtime_is_refused_in_one_line(path: Path, capsys:
         optimize(path, session="default", target="paper")
     assert main(["optimize", str(path), "--session", "default", "--order-guarantee", "pins"]) == 2
     assert "--session" in capsys.readouterr().err
+
+
+def test_what_is_executed_is_stored_alike_by_every_process(path: Path) -> None:
+    """ONNX Runtime numbers reorders in the order of addresses, and stores nodes as it meets them."""
+    data = path.read_bytes()
+    first, second = (executed_model(data, str(path), LoadOptions(), "default", seed=0) for _ in range(2))
+    assert first.data == second.data
+
+
+def test_sizes_of_the_runtimes_own_operators_are_stated(path: Path) -> None:
+    """The runtime infers none of them, and writes nothing in place where none is stated."""
+    result = optimize(path, session="default", effort=2.0)
+    graph = onnx.load_model_from_string(result.model).graph
+    stated = {value.name for value in (*graph.value_info, *graph.output)}
+    assert {name for node in graph.node for name in node.output if name} <= stated
+    assert not any("one run on random inputs" in note for note in result.report.values.notes)
