@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["in_one_form"]
+__all__ = ["NUMBERED", "in_one_form"]
 
-_NUMBERED: Final = re.compile(r"(.*)_token_\d+", re.DOTALL)
+NUMBERED: Final = re.compile(r"(.*)_token_\d+", re.DOTALL)
 """A name that the runtime made up: the number counts in an order of addresses, and the first has none."""
 
 
@@ -17,7 +17,7 @@ def in_one_form(proto: Any) -> None:
     graph = proto.graph
     nodes = _by_way(graph)
     listed = dict.fromkeys(name for node in nodes for name in (node.name, *_read(node), *node.output) if name)
-    bases = {name: found[1] for name in listed if (found := _NUMBERED.fullmatch(name))}
+    bases = {name: found[1] for name in listed if (found := NUMBERED.fullmatch(name))}
     made_up = {**bases, **{base: base for base in bases.values() if base in listed and base not in bases}}
     kept = {value.name for value in (*graph.input, *graph.output)}
     numbered = [name for name in listed if name in made_up and name not in kept]

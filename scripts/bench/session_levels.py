@@ -1,0 +1,183 @@
+"""Compare what ONNX Runtime's sessions should request with what they do, at three levels of graph optimisation.
+
+For each model and level: the model as given in a session of that level, buffers handed on or not, as predicted from the
+graph that the runtime makes of it, in the order in which its profile shows it executed; and that graph in memsched's
+order, opened with the lines that are printed. Each figure is of a process of its own. Peaks in bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.commands.optimize.optimize import optimize
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions
+from memsched.graph.dag import predecessors
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.executed import LEVELS, executed_model, executed_rules
+from memsched.runtimes.onnxruntime.executed_names import NUMBERED
+from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
+from memsched.targets.load import load_target
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, effort, positional
+from scripts.bench.runner.models import shipped_networks
+
+__all__ = ["BENCH", "SESSIONS", "LevelRow", "profile", "rows"]
+
+SESSIONS: Final = ("default", "extended", "basic")
+_FAR: Final = 0.02
+_EFFORT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A session's figure.
+
+    Attributes:
+        how: The file, and whether buffers are handed on.
+    """
+
+    model: str
+    session: str
+    how: str
+    predicted: int
+    measured: int
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is off, as a part of what was measured."""
+        return self.predicted / max(1, self.measured) - 1
+
+
+def profile(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a session requested in its first run, "peak", and its nodes as executed: the child's side.
+
+    Args:
+        request: "bytes"; "options" as `session_options` takes them; "seed".
+    """
+    import numpy as np
+    import onnx
+    import onnxruntime
+
+    from memsched.runtimes.onnxruntime.inputs import random_feed
+    from memsched.runtimes.onnxruntime.sessions import read_profile, session_options
+
+    options = session_options(onnxruntime, request["options"])
+    options.enable_profiling = True
+    session = onnxruntime.InferenceSession(request["bytes"], options, providers=["CPUExecutionProvider"])
+    stated: dict[str, Any] = {"input_shapes": {}, "dims": {}, "seed": request["seed"]}
+    proto = onnx.load_model_from_string(request["bytes"])
+    session.run(None, random_feed(session, proto, stated, np.random.default_rng(request["seed"]), 2))
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    nodes = []
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            shapes = [next(iter(one.values())) for one in event["args"].get("output_type_shape", ())]
+            nodes.append([event["name"].removesuffix("_kernel_time"), event["args"]["op_name"], shapes])
+    return {"peak": read_profile(events)["peak_bytes"], "nodes": nodes}
+
+
+def _order(graph: Graph, nodes: Sequence[Sequence[Any]]) -> list[int] | None:
+    """Return which op of ``graph`` each node is; None where that cannot be told.
+
+    Names that the runtime made up differ from process to process: such a node is one whose inputs are there, and of
+    several that whose reader comes first.
+    """
+    comes = {name: at for at, (name, _, _) in enumerate(nodes)}
+    names = {op.name: number for number, op in enumerate(graph.ops)}
+    waiting = [len(set(before)) for before in predecessors(graph)]
+    after: list[set[int]] = [set() for _ in graph.ops]
+    for number, before in enumerate(predecessors(graph)):
+        for one in before:
+            after[one].add(number)
+    order: list[int] = []
+    done: set[int] = set()
+    for name, kind, shapes in nodes:
+        found = names.get(name) if not NUMBERED.fullmatch(name) else None
+        if found is None or not _is(graph, found, kind, None, waiting, done):
+            wanted = [tuple(shape) for shape in shapes]
+            fitting = [one for one in range(len(waiting)) if _is(graph, one, kind, wanted, waiting, done)]
+            readers = [[comes.get(graph.ops[to].name, len(nodes)) for to in after[one]] for one in fitting]
+            found = min(zip(map(_first, readers), fitting, strict=True), default=(0, None))[1]
+        if found is None:
+            return None
+        number = found
+        order.append(number)
+        done.add(number)
+        for one in after[number]:
+            waiting[one] -= 1
+    return order if len(order) == len(graph.ops) else None
+
+
+def _first(places: Sequence[int]) -> int:
+    return min(places, default=0)
+
+
+def _is(
+    graph: Graph,
+    number: int,
+    kind: str,
+    shapes: Sequence[tuple[int, ...]] | None,
+    waiting: Sequence[int],
+    done: set[int],
+) -> bool:
+    """Whether an op whose inputs are there, and that has not run, is of a kind and makes these shapes."""
+    op = graph.ops[number]
+    made = [graph.tensors[tensor].shape for tensor in op.outputs]
+    fits = op.type.rpartition(".")[2] == kind and (shapes is None or made[:1] == list(shapes[:1]))
+    return fits and number not in done and not waiting[number]
+
+
+def rows(path: Path, work: float = _EFFORT, sessions: Sequence[str] = SESSIONS) -> Iterator[LevelRow]:
+    """Yield the figures of one model; those of sessions that cannot be compared are left out.
+
+    Args:
+        work: Of the search for its order, as ``--effort`` has it.
+    """
+    data = path.read_bytes()
+    rules = executed_rules(load_target("onnxruntime"))
+    for session in sessions:
+        executed = executed_model(data, str(path), LoadOptions(), session, seed=0)
+        graph = apply_target(load_module(executed.data, str(path), executed.options).graph, rules)
+        for reuse in (True, False):
+            options = {"level": LEVELS[session], "order": "default", "reuse": reuse, "pattern": False}
+            request = {"bytes": data, "options": options, "seed": 0}
+            shown = run_in_child("scripts.bench.session_levels:profile", request, 600.0)
+            order = _order(graph, shown.value["nodes"]) if shown.ok else None
+            if order is not None:
+                predicted = simulate_reuse(PlannerGraph.of(graph), order, reuse=reuse).requested_peak
+                how = "given" if reuse else "given, no reuse"
+                yield LevelRow(path.stem, session, how, predicted, shown.value["peak"])
+        result = optimize(path, session=session, effort=work)  # type: ignore[arg-type]
+        found = result.verification
+        if found is not None and found.measured_peak_after_bytes is not None:
+            predicted = found.predicted_peak_after_bytes or 0
+            yield LevelRow(path.stem, session, "ordered", predicted, found.measured_peak_after_bytes)
+
+
+def _tables(values: Values) -> Iterator[Part]:
+    paths = [Path(one) for one in values.models] or shipped_networks()
+    yield Heading("model", "session", "file", ">predicted", ">measured", ">off by")
+    far: list[str] = []
+    count = 0
+    for path in paths:
+        for row in rows(path, values.effort or _EFFORT):
+            count += 1
+            cells = (row.model, row.session, row.how, f"{row.predicted:,}", f"{row.measured:,}")
+            yield *cells, f"{100 * row.error:+.2f} %"
+            if abs(row.error) > _FAR:
+                far.append(f"{row.model} ({row.session}, {row.how})")
+    within = count - len(far)
+    yield Verdict(f"\nwithin 2 %: {within} of {count}{': not ' + ', '.join(far) if far else ''}", bool(far))
+
+
+BENCH = Benchmark(
+    shows=__doc__,
+    tables=_tables,
+    options=(positional("models", help="ONNX files; without any those of models/networks", metavar="MODEL"), effort()),
+)
