@@ -56,7 +56,9 @@ def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
     text = f"  {counted(len(layers), 'layer')} in {form} along {' x '.join(group.axis_names)}"
     if group.kept_halos:
         text += f", {counted(len(group.kept_halos), 'halo')} kept"
-    text += f", {group.peak_bytes:,} B, from"
+    if group.peak_bytes:  # not known of groups that the runtime optimised in pieces
+        text += f", {group.peak_bytes:,} B"
+    text += ", from"
     name = shortened(layers[0], columns - 4)
     if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
         yield text

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.optimize.session import SessionName
 from memsched.commands.results import OptimizeResult
+from memsched.report.tiling import tiling_lines
 from tests.commands.optimize.test_slowdown import convolutions
 
 EFFORT = 3.0
@@ -106,6 +107,7 @@ def test_pieces_of_convolutions_and_what_the_runtime_makes_of_them(tmp_path: Pat
     assert report.tiling.applied
     assert report.result.session_bytes is not None
     assert report.result.session_bytes.after < 0.4 * report.result.session_bytes.before
+    assert not any(" 0 B" in line for line, _ in tiling_lines(report.tiling, 100, verbose=True))
     # Few pieces: each operator takes its bytes of the process.
     assert len(result.graph.ops) < 80
     # What convolutions in pieces execute at this level is blocked where convolutions as they are were.
