@@ -37,6 +37,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Fail where more than 1 % is lost", "memsched diff old.json new.json --fail-on-regression 1"),
         ("Of a whole zoo, for a program", "memsched diff old/batch.json new/batch.json --json"),
     ),
+    "doctor": (
+        ("Where the process's memory goes", "memsched doctor model.onnx"),
+        ("Beside the file that was written", "memsched doctor model.onnx model_memsched.onnx"),
+        ("With a page that has the picture", "memsched doctor model.onnx --html doctor.html"),
+    ),
     "batch": (
         ("All models of a folder", "memsched batch models -o optimized"),
         ("Two at a time, for 256 KB", "memsched batch models --workers 2 --budget 256KB -o optimized"),
@@ -81,6 +86,7 @@ _POSSIBLE_EXIT_CODES = {
     "analyze": ("0", "1", "2", "3", "130"),
     "batch": ("0", "1", "2", "3", "130"),
     "diff": ("0", "1", "2", "3"),
+    "doctor": ("0", "1", "2", "130"),
     "report": ("0", "1", "2"),
     "targets": ("0", "1", "2"),
     "schema": ("0", "2"),

@@ -36,6 +36,7 @@ _COMMANDS = {
     "distribute": ("memsched.cli.distribute", "Share the work on every operator out to the devices of a cluster."),
     "batch": ("memsched.cli.batch", "A whole zoo: many models, and one summary."),
     "diff": ("memsched.cli.diff", "What changed between two reports; for CI."),
+    "doctor": ("memsched.cli.doctor", "Where an ONNX Runtime process's memory goes, and which options help."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
     "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),
     "schema": ("memsched.cli.schema", "The form of reports and other files, as JSON Schema."),

@@ -16,6 +16,7 @@ __all__ = [
     "BatchOptions",
     "DiffOptions",
     "DistributeOptions",
+    "DoctorOptions",
     "OptimizeOptions",
     "PipelineOptions",
     "RelayOptions",
@@ -446,3 +447,22 @@ class DiffOptions(_CommandOptions):
         flag="--fail-on-regression",
         metavar="PCT",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions(_CommandOptions):
+    """What `memsched.commands.doctor.diagnose` is told."""
+
+    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+    time_limit: float | None = _said(
+        OptimizeOptions, "time_limit", "No further session is opened after it; the best so far is told."
+    )
+    effort: int | None = option(None, "Sessions to open, instead.", "count", metavar="N", least=1)
+    max_slowdown: float = option(
+        10.0,
+        "Processor time, in percent of a session without options, that a session worth choosing may take beyond it.",
+        "percentage",
+        metavar="PCT",
+    )
+    seed: int = _said(OptimizeOptions, "seed", "Of the inputs.", least=0, most=2**31 - 1)

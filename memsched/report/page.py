@@ -18,7 +18,7 @@ from memsched.report.values.optimize import OptimizeReport
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["check_page", "render_page"]
+__all__ = ["check_page", "fill_page", "render_page"]
 
 _ASSETS = Path(__file__).with_name("assets")
 _THEME = "page_theme.js"
@@ -63,6 +63,29 @@ def render_page(report: OptimizeReport) -> str:
     )
 
 
+def fill_page(template: str, scripts: tuple[str, ...], data: str, **values: Any) -> str:
+    """Return another page of ours, of a template that stands beside this one's, as safe as `render_page` makes it.
+
+    Args:
+        template: Name of the file.
+        scripts: Names of the scripts that follow Bokeh's.
+        data: JSON that the scripts read, as `as_script` gives it.
+        values: What the template shows; all of it is escaped.
+
+    Raises:
+        OutputError: Bokeh or Jinja is not installed.
+    """
+    check_page()
+    texts = [_script(text) for text in (*_library(), *map(_asset, scripts))]
+    return _template(template).render(
+        policy=_Verbatim(_policy(tuple(texts))),
+        css=_Verbatim(_asset("page.css")),
+        scripts=[_Verbatim(text) for text in texts],
+        data=_Verbatim(data),
+        **values,
+    )
+
+
 @cache
 def _scripts() -> tuple[str, tuple[str, ...]]:
     """Return the script that chooses the colours, and the others: the same in every page."""
@@ -71,8 +94,8 @@ def _scripts() -> tuple[str, tuple[str, ...]]:
 
 
 @cache
-def _template() -> Template:
-    """Return the page's template, which takes longer to compile than to fill."""
+def _template(name: str = "page.html") -> Template:
+    """Return a page's template, which takes longer to compile than to fill."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -83,7 +106,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
         loader=jinja2.FileSystemLoader(_ASSETS),
     )
-    return environment.get_template("page.html")
+    return environment.get_template(name)
 
 
 class _Verbatim(str):

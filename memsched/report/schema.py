@@ -21,6 +21,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "allocate": ("memsched.report.values.allocate", "AllocateReport"),
     "batch": ("memsched.report.values.batch", "BatchReport"),
     "diff": ("memsched.report.values.diff", "DiffReport"),
+    "doctor": ("memsched.report.values.doctor", "DoctorReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),
     "pipeline": ("memsched.report.values.pipeline", "PipelineReport"),
     "relay": ("memsched.report.values.relay", "RelayReport"),

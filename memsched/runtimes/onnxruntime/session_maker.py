@@ -9,6 +9,7 @@ from typing import Final
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.onnxruntime.executed import ExecutedModel, Level, executed_model, executed_rules, opening_lines
 from memsched.runtimes.onnxruntime.session_points import MeasuredSession, SessionPoint, draw_feeds, measure_session
+from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
@@ -52,6 +53,16 @@ class OnnxRuntimeSessions:
         """Store random inputs; see `session_points.draw_feeds`."""
         draw_feeds(data, folder, options, file, seed=seed)
 
-    def measure(self, path: Path, feeds: Path, point: SessionPoint) -> MeasuredSession | str:
+    def measure(
+        self, path: Path, feeds: Path, point: SessionPoint, beside: tuple[Path, SessionPoint] | None = None
+    ) -> MeasuredSession | str:
         """Return what a session took; see `measure_session`."""
-        return measure_session(path, feeds, point)
+        return measure_session(path, feeds, point, beside)
+
+    def check_installed(self) -> None:
+        """Check that sessions can be opened here.
+
+        Raises:
+            RuntimeUnavailableError: onnxruntime is not installed.
+        """
+        ONNXRUNTIME.require("memsched optimize --no-verify")

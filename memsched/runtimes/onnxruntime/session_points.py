@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -10,11 +11,13 @@ from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 
-__all__ = ["DEFAULT", "EXECUTED", "MeasuredSession", "SessionPoint", "draw_feeds", "measure_session"]
+__all__ = ["DEFAULT", "EXECUTED", "MeasuredSession", "MemorySplit", "SessionPoint", "draw_feeds"]
+__all__ += ["measure_session", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.session_process:measure"
 _RUNS: Final = 3
+_ROUNDS: Final = 9
 _TIMEOUT: Final = 600.0
 
 
@@ -51,6 +54,68 @@ EXECUTED: Final = SessionPoint("disabled", "file", reuse=False, pattern=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MemorySplit:
+    """Where the memory of a process with a session lies, bytes.
+
+    Code, weights, copies and the arena are counted; structures and buffers are the rest, before runs and after them.
+
+    Attributes:
+        code: Pages of the runtime's library and of mapped files that the session touched.
+        weights: As the file holds them, as far as the process grew by so much when the session was opened.
+        prepacked: Copies of weights in the layout that kernels want: the arena in use at rest.
+        structures: The rest of what opening the session took: graph, kernels, plans, and what it left freed.
+        arena_in_use: What runs took from the arena at most, beyond the prepacked copies.
+        arena_slack: What the arena holds beyond that, as far as it was ever touched.
+        buffers: What runs left outside the arena: outputs, what kernels, threads and the C library keep.
+    """
+
+    code: int
+    weights: int
+    prepacked: int
+    structures: int
+    arena_in_use: int
+    arena_slack: int
+    buffers: int
+
+    @property
+    def total(self) -> int:
+        """Return the sum of all parts."""
+        return sum(dataclasses.astuple(self))
+
+
+def split_of(found: Mapping[str, Any], *, lasting: bool) -> MemorySplit | None:
+    """Return the split that the counters of `session_process.measure` give; None where they are not all known.
+
+    Args:
+        lasting: Whether an arena keeps between runs what it took; otherwise what a run has beyond the rest is in use.
+    """
+    opened, rest, arena = found["parts"]["opened"], found["parts"]["rest"], found["arena"]
+    if lasting and arena is None:
+        return None
+    at_rest = 0 if arena is None else arena["rest"]
+    prepacked = min(at_rest, opened["anonymous"])
+    weights = min(found["parts"]["weights"], opened["anonymous"] - prepacked)
+    grown = max(0, rest["anonymous"] - opened["anonymous"])
+    if lasting:
+        touched = min(grown, arena["held"] - at_rest)  # of what the arena holds, runs need not write everything
+        used = min(arena["highest"] - at_rest, touched)
+        slack, buffers = touched - used, grown - touched
+    else:
+        had = max(0, found["steady"] - rest["resident"]) + grown
+        used = had if arena is None else min(had, arena["highest"] - at_rest)
+        slack, buffers = had - used, 0
+    return MemorySplit(
+        code=max(0, rest["files"]),
+        weights=weights,
+        prepacked=prepacked,
+        structures=max(0, opened["anonymous"] - prepacked - weights),
+        arena_in_use=used,
+        arena_slack=slack,
+        buffers=buffers,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class MeasuredSession:
     """What a session took, bytes; None where the runtime or the system does not show it.
 
@@ -59,12 +124,16 @@ class MeasuredSession:
         process: Peak of the process in a later run, above what it was before the session.
         first_run: The same until the end of the first run, loading included.
         cpu_seconds: Of one run, all threads together.
+        ratio: Of processor time to that of the session it took turns with; None where there was none.
+        split: None where the runtime does not show it.
     """
 
     requested: int | None
     process: int
     first_run: int
     cpu_seconds: float
+    ratio: float | None = None
+    split: MemorySplit | None = None
 
 
 def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
@@ -86,14 +155,20 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
         raise UsageError(f"the model cannot be run on random inputs: {' '.join(said.split())}")
 
 
-def measure_session(path: Path, feeds: Path, point: SessionPoint) -> MeasuredSession | str:
+def measure_session(
+    path: Path, feeds: Path, point: SessionPoint, beside: tuple[Path, SessionPoint] | None = None
+) -> MeasuredSession | str:
     """Return what a session on a file took in a process of its own; or why it did not run.
 
     Args:
         feeds: What `draw_feeds` stored.
+        beside: A file and a session that it takes turns with in being timed.
     """
     options: dict[str, Any] = {**dataclasses.asdict(point), "disabled": []}
     request = {"path": str(path.absolute()), "feeds": str(feeds.absolute()), "options": options, "runs": _RUNS}
+    if beside is not None:
+        other = {**dataclasses.asdict(beside[1]), "disabled": []}
+        request |= {"beside": {"path": str(beside[0].absolute()), "options": other}, "rounds": _ROUNDS}
     result = run_in_child(_MEASURE, request, _TIMEOUT)
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
@@ -103,4 +178,6 @@ def measure_session(path: Path, feeds: Path, point: SessionPoint) -> MeasuredSes
         process=found["steady"],
         first_run=found["first"],
         cpu_seconds=found["cpu_seconds"],
+        ratio=found["ratio"],
+        split=split_of(found, lasting=point.arena and not point.shrinkage),
     )

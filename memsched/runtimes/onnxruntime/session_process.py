@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gc
 import json
+import math
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ __all__ = ["draw", "measure"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 _KIB: Final = 1024
+_PAUSE: Final = 0.02
+_TICK: Final = 1e-6
 
 
 def draw(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,12 +66,14 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: "path" of the model; "feeds": an .npz file; "options" as `session_options` takes them, with "arena",
-            "shrinkage", "prepacking" and "threads"; "runs": timed after the first.
+            "shrinkage", "prepacking" and "threads"; "runs": timed after the first;
+            "beside": {"path", "options"} of a session that takes turns with it in being timed, or None.
 
     Returns:
         Bytes above the process as it was before the session: "first" (peak until the first run's end), "steady" (peak
         of a later run); of the arena "requested" (at most, of the first run) and "lasting" (of the next too), None
-        where they were not shown; "cpu_seconds" of a run.
+        where they were not shown; "cpu_seconds" of a run; "ratio" of these to those of "beside", the median;
+        "parts": counters of the process from which the split is made; "arena": those of the arena.
     """
     import onnxruntime
 
@@ -75,8 +81,10 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     feed = read_arrays(request["feeds"])
     gc.collect()
     wanted = request["options"]
-    before = _resident()
+    start = _counters()
+    before = start["resident"]
     session = open_session(onnxruntime, request["path"], _options(onnxruntime, wanted), wanted)
+    opened = _counters()
     told = _run_options(onnxruntime, wanted)
     session.run(None, feed, told)
     first = _highest()
@@ -84,9 +92,17 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     _forget_highest()
     seconds = min(_cpu_seconds(session, feed, told) for _ in range(request["runs"]))
     steady = _highest()
+    rest = _counters()
     del session
     shown = _profiled(onnxruntime, request["path"], wanted, feed)
+    beside = request.get("beside")
     return {
+        "ratio": None if beside is None else _ratio(onnxruntime, request, beside, feed),
+        "parts": {
+            "opened": {name: opened[name] - start[name] for name in start},
+            "rest": {name: rest[name] - start[name] for name in start},
+            "weights": _weights(request["path"]),
+        },
         "first": first - before,
         "steady": steady - before,
         "cpu_seconds": seconds,
@@ -130,7 +146,62 @@ def _profiled(onnxruntime: Any, path: str, wanted: Mapping[str, Any], feed: Mapp
     events = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     peaks = read_profile(events)
-    return {"requested": peaks["peak_bytes"], "lasting": peaks["lasting_bytes"]}
+    return {"requested": peaks["peak_bytes"], "lasting": peaks["lasting_bytes"], "arena": _arena(events)}
+
+
+def _arena(events: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """Return what of the arena is in use at rest, what at most, and what it holds in the end; None if not shown."""
+    shown = [event["args"] for event in events if "mem_arena_held" in event.get("args", {})]
+    if not shown:
+        return None
+    first = shown[0]
+    return {
+        "rest": int(first["mem_bytes_in_use"]) - int(first["mem_in_use_delta"]),
+        "highest": max(int(one["mem_bytes_in_use"]) for one in shown),
+        "held": int(shown[-1]["mem_arena_held"]),
+    }
+
+
+def _ratio(onnxruntime: Any, request: Mapping[str, Any], beside: Mapping[str, Any], feed: Mapping[str, Any]) -> float:
+    """Return the median ratio of processor times of two sessions that take turns: noise meets both alike."""
+    pair = []
+    for path, wanted in ((request["path"], request["options"]), (beside["path"], beside["options"])):
+        session = open_session(onnxruntime, path, _options(onnxruntime, wanted), wanted)
+        told = _run_options(onnxruntime, wanted)
+        for _ in range(2):
+            session.run(None, feed, told)
+        pair.append((session, told))
+    ratios = []
+    for _ in range(request["rounds"]):
+        times = []
+        for session, told in pair:
+            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
+            times.append(max(_cpu_seconds(session, feed, told), _TICK))
+        ratios.append(times[0] / times[1])
+    return statistics.median(ratios)
+
+
+def _weights(path: str) -> int:
+    """Return the bytes of a file's weights, external ones included."""
+    import onnx
+
+    graph = onnx.load_model(path, load_external_data=False).graph
+    values = [
+        one.t for node in graph.node if node.op_type == "Constant" for one in node.attribute if one.name == "value"
+    ]
+    kinds = [one for one in (*graph.initializer, *values) if one.data_type != onnx.TensorProto.STRING]
+    return sum(math.prod(one.dims) * _item_bytes(one.data_type) for one in kinds)
+
+
+def _item_bytes(kind: int) -> int:
+    import onnx
+
+    return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
+
+
+def _counters() -> dict[str, int]:
+    """Return bytes of the process that are resident, and of these what is anonymous and what is of files."""
+    return {"resident": _status("VmRSS:"), "anonymous": _status("RssAnon:"), "files": _status("RssFile:")}
 
 
 def _status(name: str) -> int:
@@ -138,10 +209,6 @@ def _status(name: str) -> int:
         if line.startswith(name):
             return int(line.split()[1]) * _KIB
     raise OSError(f"/proc/self/status has no {name}")
-
-
-def _resident() -> int:
-    return _status("VmRSS:")
 
 
 def _highest() -> int:

@@ -1,0 +1,87 @@
+"""Code that opens a session as it was measured, in Python, C++ and C#."""
+
+from __future__ import annotations
+
+from memsched.report.values.sessions import SessionRow
+
+__all__ = ["cpp_lines", "csharp_lines", "options_text", "python_lines"]
+
+_LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
+_SHRINKAGE = '"memory.enable_memory_arena_shrinkage", "cpu:0"'
+_PREPACKING = '"session.disable_prepacking", "1"'
+
+
+def python_lines(row: SessionRow) -> tuple[str, ...]:
+    """Return lines of Python that open ``path`` and run it on ``feeds``."""
+    lines = ["import onnxruntime", "", "options = onnxruntime.SessionOptions()"]
+    if row.level in _LEVELS:
+        lines.append(f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{_LEVELS[row.level]}")
+    if row.execution_order == "file":
+        lines.append("options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED")
+    lines += [] if row.mem_reuse else ["options.enable_mem_reuse = False"]
+    lines += [] if row.mem_pattern else ["options.enable_mem_pattern = False"]
+    lines += [] if row.arena else ["options.enable_cpu_mem_arena = False"]
+    lines += [] if row.prepacking else [f"options.add_session_config_entry({_PREPACKING})"]
+    lines += [f"options.intra_op_num_threads = {row.threads}"] if row.threads else []
+    lines.append('session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])')
+    if not row.shrinkage:
+        return (*lines, "outputs = session.run(None, feeds)")
+    lines += ["run_options = onnxruntime.RunOptions()", f"run_options.add_run_config_entry({_SHRINKAGE})"]
+    return (*lines, "outputs = session.run(None, feeds, run_options)")
+
+
+def cpp_lines(row: SessionRow) -> tuple[str, ...] | None:
+    """Return lines of C++ that open ``path`` in ``env``; None where its interface lacks an option."""
+    if _python_alone(row):
+        return None
+    lines = ["Ort::SessionOptions options;"]
+    if row.level in _LEVELS:
+        lines.append(f"options.SetGraphOptimizationLevel(GraphOptimizationLevel::{_LEVELS[row.level]});")
+    lines += [] if row.mem_pattern else ["options.DisableMemPattern();"]
+    lines += [] if row.arena else ["options.DisableCpuMemArena();"]
+    lines += [] if row.prepacking else [f"options.AddConfigEntry({_PREPACKING});"]
+    lines += [f"options.SetIntraOpNumThreads({row.threads});"] if row.threads else []
+    lines.append("Ort::Session session(env, path, options);")
+    if row.shrinkage:
+        lines += ["Ort::RunOptions run_options;  // for each session.Run"]
+        lines += [f"run_options.AddConfigEntry({_SHRINKAGE});"]
+    return tuple(lines)
+
+
+def csharp_lines(row: SessionRow) -> tuple[str, ...] | None:
+    """Return lines of C# that open ``path``; None where its interface lacks an option."""
+    if _python_alone(row):
+        return None
+    lines = ["using var options = new SessionOptions();"]
+    if row.level in _LEVELS:
+        lines.append(f"options.GraphOptimizationLevel = GraphOptimizationLevel.{_LEVELS[row.level]};")
+    lines += [] if row.mem_pattern else ["options.EnableMemoryPattern = false;"]
+    lines += [] if row.arena else ["options.EnableCpuMemArena = false;"]
+    lines += [] if row.prepacking else [f"options.AddSessionConfigEntry({_PREPACKING});"]
+    lines += [f"options.IntraOpNumThreads = {row.threads};"] if row.threads else []
+    lines.append("using var session = new InferenceSession(path, options);")
+    if row.shrinkage:
+        lines += ["using var runOptions = new RunOptions();  // for each session.Run"]
+        lines += [f"runOptions.AddRunConfigEntry({_SHRINKAGE});"]
+    return tuple(lines)
+
+
+def options_text(row: SessionRow) -> str:
+    """Return in words what differs from a session without options."""
+    parts: list[str] = [row.level] if row.level in _LEVELS else []
+    parts += ["file's order"] if row.execution_order == "file" else []
+    if not row.mem_reuse and not row.mem_pattern:
+        parts.append("no reuse or pattern")
+    else:
+        parts += [] if row.mem_reuse else ["no reuse"]
+        parts += [] if row.mem_pattern else ["no pattern"]
+    parts += [] if row.arena else ["no arena"]
+    parts += ["shrinkage"] if row.shrinkage else []
+    parts += [] if row.prepacking else ["no prepacking"]
+    parts += [f"threads {row.threads}"] if row.threads else []
+    return ", ".join(parts) or "none"
+
+
+def _python_alone(row: SessionRow) -> bool:
+    """Whether an option is needed that ONNX Runtime's C interface, and all that stands on it, does not have."""
+    return not row.mem_reuse or row.execution_order == "file"
