@@ -6,6 +6,7 @@ They rest on the model's values alone. That the pieces compute what the whole op
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memsched.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
@@ -39,6 +40,7 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             _check_loop(before, after, op, op.loop)
         elif op.macs:
             raise InternalError(f"op '{op.name}' computes something that the model does not")
+    _check_tiles(after)
     made = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
     for tensor in after.tensors:
         if tensor.name in known and _described(tensor) != _described(known[tensor.name]):
@@ -103,7 +105,8 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     """Check that a loop runs ops of ``before`` once each, on tiles that cover what they make, for what it is handed."""
     name = loop.names[loop.output]
     makers = {before.tensors[tensor].name: number for number, op in enumerate(before.ops) for tensor in op.outputs}
-    if name not in makers or name not in {after.tensors[tensor].name for tensor in op.outputs}:
+    made = {after.tensors[tensor].name for tensor in op.outputs}
+    if name not in makers or (loop.tile is None and name not in made):
         raise InternalError(f"loop '{op.name}' does not make '{name}'")
     known = {given.name: given for given in before.ops}
     names = [step.name for step in loop.steps]
@@ -120,8 +123,27 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
         begins = [begin[place] + loop.pads[place][0] for begin in loop.begins(loop.input)]
         if min(begins) < 0 or max(begins) + part.sizes[place] > padded[axis]:
             raise InternalError(f"a tile of loop '{op.name}' reads past its padded input along axis {axis}")
-    if sum(step.macs for step in loop.steps) * loop.count != op.macs:
+    if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
         raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
+    if loop.tile is not None:
+        cut = list(shape)
+        for axis, length in zip(loop.axes, loop.parts[loop.output].sizes, strict=True):
+            cut[axis] = length
+        if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
+            raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
+
+
+def _check_tiles(graph: Graph) -> None:
+    """Check that of loops whose tiles have an op each every tile is computed once, by ops that agree."""
+    loops: dict[str, list[Loop]] = {}
+    for op in graph.ops:
+        if op.loop is not None and op.loop.tile is not None:
+            loops.setdefault(op.loop.names[op.loop.output], []).append(op.loop)
+    for name, tiles in loops.items():
+        if sorted(one.tile or 0 for one in tiles) != list(range(tiles[0].count)):
+            raise InternalError(f"the tiles of '{name}' are not computed once each")
+        if any(replace(one, tile=None) != replace(tiles[0], tile=None) for one in tiles):
+            raise InternalError(f"the tiles of '{name}' are those of different loops")
 
 
 def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: bool = True) -> None:

@@ -24,14 +24,19 @@ class LoopWords:
     """What the ops of a loop are called.
 
     Attributes:
-        type: Operator that runs a body: it reads (counter, output's memory, padded input) and makes as many.
+        type: Operator that runs a body for all tiles: it reads (counter, output's memory, padded input) and makes as
+            many.
+        once: Operator that runs a body for one tile: it reads (condition, counter, padded input) and makes the tile.
         reshape: Operator that shows bytes in another shape.
         counter: The counter's element type.
+        unrolled: Each tile has an op of its own, and all share one body.
     """
 
     type: str
+    once: str
     reshape: str
     counter: str
+    unrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

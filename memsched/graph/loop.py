@@ -86,6 +86,7 @@ class Loop:
         masked: Inner tensors whose part may reach past their ends, where a later layer wants padding.
         pads: Per cut axis the padding before and after the input.
         steps: The body.
+        tile: The number of the one tile that an op computes, where each has an op of its own; None for all of them.
     """
 
     ops: tuple[int, ...]
@@ -99,6 +100,7 @@ class Loop:
     masked: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
     steps: tuple[LoopStep, ...]
+    tile: int | None = None
 
     @property
     def count(self) -> int:

@@ -23,6 +23,8 @@ def dialect_of(module: Module, target: Target) -> Dialect:
     """Return how the module's format says what rewrites add, within what the target's runtime takes."""
     words = format_of(module).dialect(module)
     loop = words.loop if target.loops else None
+    if loop is not None:
+        loop = dataclasses.replace(loop, unrolled=target.loops == "if")
     return dataclasses.replace(words, most_joined=target.most_join_inputs, loop=loop)
 
 

@@ -224,7 +224,7 @@ def _tiling(section: TilingSection, steps: Sequence[StepRow]) -> TilingSection:
     groups = []
     for group in section.groups:
         own = [index for op in group.ops for index in indices.get(op, ())]
-        if group.form == "loop":
+        if group.form != "pieces":
             # What a loop adds is named after what it makes.
             own += [step.index for step in steps if step.op.startswith(f"{group.ops[-1]}#")]
         during = steps[min(own) : max(own) + 1] if own else ()

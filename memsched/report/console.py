@@ -203,6 +203,9 @@ def _bound_text(report: OptimizeReport) -> str:
     result = report.result
     peak, bound, proof = result.peak_bytes, result.lower_bound_bytes, result.proof
     gap = 100 * (peak - bound) / peak if peak else 0.0
+    head = None if report.tflm is None else report.tflm.plan_head_bytes
+    if head is not None and head < bound:
+        return "no bound is known: the memory plan lays tensors over each other that the peak counts apart"
     if was_rewritten(report):
         rest = "proven for this rewritten model alone" if result.status == "optimal" else f"gap {gap:.1f} %"
         return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"

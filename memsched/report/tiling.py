@@ -17,6 +17,13 @@ _LEAST_OF_A_NAME = 24
 _ENDS: Mapping[TilingForm, str] = {
     "pieces": "cannot be cut; groups end there",
     "loop": "cannot be in a loop; loops end there",
+    "shared": "cannot be in a shared body; groups end there",
+}
+
+_FORMS: Mapping[TilingForm, str] = {
+    "pieces": "{} pieces",
+    "loop": "a loop over {} tiles",
+    "shared": "one body for {} tiles",
 }
 
 
@@ -52,8 +59,9 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
 def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
     counts, layers = group.pieces, group.ops
     pieces = " x ".join(f"{count:,}" for count in counts)
-    form = f"{pieces} pieces" if group.form == "pieces" else f"a loop over {pieces} tiles"
-    text = f"  {counted(len(layers), 'layer')} in {form} along {' x '.join(group.axis_names)}"
+    text = (
+        f"  {counted(len(layers), 'layer')} in {_FORMS[group.form].format(pieces)} along {' x '.join(group.axis_names)}"
+    )
     if group.kept_halos:
         text += f", {counted(len(group.kept_halos), 'halo')} kept"
     if group.peak_bytes:  # not known of groups that the runtime optimised in pieces

@@ -24,7 +24,7 @@ Constant = Literal["any", "channels", "scalar", "zero_pads"]
 ViewMatch = Literal["bytes", "type"]
 DefaultOrder = Literal["file", "onnxruntime"]
 InputOwner = Literal["arena", "kept", "caller"]
-Loops = Literal["", "while"]
+Loops = Literal["", "if", "while"]
 Match = Literal["bytes", "shape", "stated_shape"]
 PartKind = Literal["concatenation", "slice", "split"]
 Kernels = Literal["", "litert", "cmsis-nn", "cmsis-nn-dsp", "cmsis-nn-mve", "esp-nn", "esp-nn-s3"]
@@ -201,7 +201,7 @@ class Target(Rules, frozen=True):
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
         most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
         loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
-            place; "" not at all.
+            place; "if": by an operator IF for each tile, all of which have one body; "" not at all.
         pads_over_inputs: Ops that write their output from its first byte to its last, each after what they read of
             their first input before: the output may begin before that input, where it dies, and end over it.
         on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.

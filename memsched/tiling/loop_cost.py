@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.loop import Loop
+from memsched.tiling.join_levels import join_levels
 from memsched.tiling.loop import LoopGroup
 
-__all__ = ["LoopCost", "added_ops", "aligned", "body_bytes", "lead_rows"]
+__all__ = ["LoopCost", "added_ops", "aligned", "body_bytes", "joined_bytes", "lead_rows"]
 
 _OPS_AROUND = 5
 """Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
@@ -19,6 +20,9 @@ _OPS_OF_CONDITION = 2
 
 _OPS_OF_BODY = 5
 """Slices of two tables of begins and of the padded input, what lays a tile into the output, and the next count."""
+
+_OPS_OF_SHARED_BODY = 3
+"""The input's padding, and in the body slices of a table of begins and of the padded input."""
 
 _OPS_OF_MASK = 3
 """A slice of the mask, the masking, and at times a slice of a table of begins."""
@@ -119,10 +123,53 @@ def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
     return needed
 
 
-def added_ops(loop: Loop) -> int:
-    """Return how many ops a loop adds to a file: padding, views and the loop, and in the body slices and masks."""
+def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = None) -> int:
+    """Return how many ops a loop adds to a file: padding, views and the loop, and in the body slices and masks.
+
+    Args:
+        unrolled: Each tile has an op of its own; there are these, what joins them, and no views.
+        most_joined: Tensors that one op joins.
+    """
     crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
-    return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + crops + _OPS_OF_MASK * len(loop.masked)
+    inside = crops + _OPS_OF_MASK * len(loop.masked)
+    if unrolled:
+        return _OPS_OF_SHARED_BODY + inside + loop.count + _joins(loop, most_joined)
+    return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + inside
+
+
+def _joins(loop: Loop, most_joined: int | None) -> int:
+    """Return how many ops join the tiles, and cut off what two of them have."""
+    total, times = 0, 1
+    for place, begins in enumerate(loop.tiles):
+        if len(begins) > 1:
+            levels = join_levels(len(begins), most_joined)
+            total += times * (1 + sum(size > 1 for sizes in levels for size in sizes) + _overlaps(loop, place))
+        times *= len(begins)
+    return total
+
+
+def _overlaps(loop: Loop, place: int) -> bool:
+    """Return whether the last tiles along an axis begin inside those before them."""
+    begins = loop.tiles[place]
+    return len(begins) > 1 and begins[-1] - begins[-2] < loop.parts[loop.output].sizes[place]
+
+
+def joined_bytes(loop: Loop, element: float, alignment: int) -> int:
+    """Return the most bytes of tiles that lie beside the output while they are joined, where each has an op.
+
+    Tiles that are whole rows of the output are made where they belong. Others are copied there row by row of tiles; and
+    what two tiles have both is cut off one of them.
+
+    Args:
+        element: Bytes of one position along the cut axes of the output.
+    """
+    sizes = loop.parts[loop.output].sizes
+    tile = aligned(math.ceil(element * math.prod(sizes)), alignment)
+    row = math.prod(map(len, loop.tiles[1:]))
+    beside = tile * row if row > 1 and sizes[0] > 1 else 0
+    if row > 1 and any(_overlaps(loop, place) for place in range(1, len(loop.tiles))):
+        beside = tile * (row + 1)
+    return max(beside, tile * row) if _overlaps(loop, 0) else beside
 
 
 def aligned(size: int, alignment: int) -> int:

@@ -1,19 +1,24 @@
 """Rewriting groups of a graph into loops: the padded input, the memory for the output, and the op that loops.
 
+Or the padded input, an op for each tile, and what joins the tiles, where each tile has an op of its own.
+
 The output's memory comes from the padded input by ops that only show the same bytes in another shape, so that a
 runtime's memory plan may lay one over the other: nothing reads the output before the loop has written all of it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from memsched.errors import InternalError
 from memsched.graph.dialect import Attributes, Dialect, LoopWords
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.replacement import names_of, rebuilt, unused_name
+from memsched.tiling.join_levels import join_levels
 
 __all__ = ["with_loops"]
 
@@ -21,7 +26,7 @@ __all__ = ["with_loops"]
 def with_loops(graph: Graph, loops: Sequence[Loop], dialect: Dialect) -> Graph:
     """Return ``graph`` with each of ``loops``, whose ops do not overlap, as one op that runs a body.
 
-    Tensors made inside are gone; all others keep their names.
+    Tensors made inside are gone; all others keep their names. Where the dialect says so, each tile has its own op.
 
     Raises:
         InternalError: Loops overlap, or the format has none.
@@ -35,7 +40,7 @@ def with_loops(graph: Graph, loops: Sequence[Loop], dialect: Dialect) -> Graph:
         raise InternalError("loops of one rewrite overlap")
     for number in range(len(graph.ops)):
         if number in first:
-            writer.loop(first[number])
+            writer.tiles(first[number]) if dialect.loop.unrolled else writer.loop(first[number])
         elif number not in inside:
             writer.keep(number)
     return writer.graph({tensor for op in inside for tensor in graph.ops[op].outputs} - {one.output for one in loops})
@@ -81,6 +86,69 @@ class _LoopWriter:
             )
         )
 
+    def tiles(self, loop: Loop) -> None:
+        """Write one group with an op for each tile."""
+        numbers = iter(range(loop.count))
+        self._span(loop, self._padded(loop), 0, numbers, last=True)
+
+    def _span(self, loop: Loop, padded: int, place: int, numbers: Iterator[int], *, last: bool) -> int:
+        """Write the tiles that lie side by side along the cut axes from ``place`` on, and what joins them.
+
+        Args:
+            last: They make the whole output.
+        """
+        if place == len(loop.axes):
+            return self._tile(loop, padded, next(numbers), last=last)
+        axis, begins, size = loop.axes[place], loop.tiles[place], loop.parts[loop.output].sizes[place]
+        if len(begins) == 1:
+            return self._span(loop, padded, place + 1, numbers, last=last)
+        parts, end = [], 0
+        for begin in begins:
+            part = self._span(loop, padded, place + 1, numbers, last=False)
+            # What the tile before has as well.
+            parts.append(self._without(part, axis, end - begin) if begin < end else part)
+            end = begin + size
+        for sizes in join_levels(len(parts), self._dialect.most_joined):
+            ends = itertools.accumulate(sizes)
+            parts = [self._join(loop, parts[to - n : to], axis) for n, to in zip(sizes, ends, strict=True)]
+        return self._join(loop, parts, axis, last=last)
+
+    def _tile(self, loop: Loop, padded: int, number: int, *, last: bool) -> int:
+        shape, name = list(self._shape(loop.output)), f"{loop.names[loop.output]}#tile{number}"
+        for axis, size in zip(loop.axes, loop.parts[loop.output].sizes, strict=True):
+            shape[axis] = size
+        made = loop.output if last else self._like(name, loop.output, shape)
+        self._ops.append(
+            Op(
+                name=unused_name(name, self._names) if last else self._tensors[made].name,
+                type=self._words.once,
+                inputs=(padded,),
+                outputs=(made,),
+                positions=(2,),
+                macs=loop.macs // loop.count,
+                loop=replace(loop, tile=number),
+            )
+        )
+        return made
+
+    def _without(self, part: int, axis: int, count: int) -> int:
+        """Return a tensor without its first elements along an axis."""
+        shape = list(self._shape(part))
+        begins = [count if place == axis else 0 for place in range(len(shape))]
+        cut = [size - begin for size, begin in zip(shape, begins, strict=True)]
+        made = self._like(f"{self._tensors[part].name}.cut", part, cut)
+        self._help(self._dialect.slice_type, (part,), made, self._dialect.slice_attributes(shape, begins, shape))
+        return made
+
+    def _join(self, loop: Loop, parts: Sequence[int], axis: int, *, last: bool = False) -> int:
+        if len(parts) == 1:
+            return parts[0]
+        shape, name = list(self._shape(parts[0])), f"{loop.names[loop.output]}#joined"
+        shape[axis] = sum(self._shape(part)[axis] for part in parts)
+        made = loop.output if last else self._like(name, loop.output, shape)
+        self._help(self._dialect.concat_type, parts, made, self._dialect.concat_attributes(axis), name if last else "")
+        return made
+
     def _padded(self, loop: Loop) -> int:
         """Return the input with its padding."""
         if not any(map(any, loop.pads)):
@@ -91,7 +159,7 @@ class _LoopWriter:
             pads[axis] = pair
             shape[axis] += sum(pair)
         made = self._like(f"{loop.names[loop.output]}#padded", loop.input, shape)
-        self._help(self._dialect.pad_type, loop.input, made, self._dialect.pad_attributes(pads))
+        self._help(self._dialect.pad_type, (loop.input,), made, self._dialect.pad_attributes(pads))
         return made
 
     def _begun(self, loop: Loop, padded: int) -> int:
@@ -101,27 +169,27 @@ class _LoopWriter:
         source = padded
         if have != want:
             flat = self._like(f"{loop.names[loop.output]}#flat", padded, (have,))
-            self._help(self._words.reshape, source, flat, {})
+            self._help(self._words.reshape, (source,), flat, {})
             source = self._like(f"{loop.names[loop.output]}#part", padded, (want,))
             if have > want:
                 self._help(
-                    self._dialect.slice_type, flat, source, self._dialect.slice_attributes((have,), (0,), (want,))
+                    self._dialect.slice_type, (flat,), source, self._dialect.slice_attributes((have,), (0,), (want,))
                 )
             else:
-                self._help(self._dialect.pad_type, flat, source, self._dialect.pad_attributes([(0, want - have)]))
+                self._help(self._dialect.pad_type, (flat,), source, self._dialect.pad_attributes([(0, want - have)]))
         made = self._like(f"{loop.names[loop.output]}#begin", loop.output, shape)
-        self._help(self._words.reshape, source, made, {})
+        self._help(self._words.reshape, (source,), made, {})
         return made
 
-    def _help(self, kind: str, source: int, made: int, attributes: Attributes) -> None:
+    def _help(self, kind: str, sources: Sequence[int], made: int, attributes: Attributes, name: str = "") -> None:
         self._ops.append(
             Op(
-                name=self._tensors[made].name,
+                name=unused_name(name, self._names) if name else self._tensors[made].name,
                 type=kind,
-                inputs=(source,),
+                inputs=tuple(sources),
                 outputs=(made,),
                 attributes=attributes,
-                positions=(0,),
+                positions=tuple(range(len(sources))),
             )
         )
 

@@ -21,7 +21,7 @@ from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_bytes, lead_rows
+from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_bytes, joined_bytes, lead_rows
 
 __all__ = ["LoopPoint", "LoopSearch"]
 
@@ -81,6 +81,7 @@ class LoopSearch:
         self._graph, self._dialect = graph, dialect
         self._intervals = Intervals(graph, target, dialect)
         self._prices, self._most = prices, most_macs
+        self._unrolled = dialect.loop is not None and dialect.loop.unrolled
         self._alignment = target.alignment_bytes
         self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
         self._footprints = self._intervals.footprints
@@ -282,11 +283,14 @@ class LoopSearch:
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
         lead = lead_rows(loop, row, padded_row)
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
-        over = made <= together < apart
+        # An op for each tile makes it beside what later ones read.
+        over = made <= together < apart and not self._unrolled
         # What is read again after the loop, or is the caller's, lies beside its padded copy.
         size = self._up(self._graph.tensors[loop.input].size)
         beside = 0 if self._dies(loop.input, group.ops[-1]) else size
         inner = body_bytes(loop, element, in_place=self._in_place, alignment=self._alignment)
+        if self._unrolled:
+            inner = max(inner, joined_bytes(loop, element[loop.output], self._alignment))
         block = self._up(together) if over else apart
         # What is padded behind the last element may lie over nothing as well as over the input.
         right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
@@ -295,7 +299,7 @@ class LoopSearch:
         return LoopCost(
             replace(group, lead=lead if over else 0),
             peak=interval.base + beside + block + inner + _COUNTERS * self._alignment,
-            added=added_ops(loop),
+            added=added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined),
             extra_macs=loop.macs - given,
             inner=inner,
             ahead=self._up(max(0, begin - behind - self._graph.tensors[loop.input].size)),

@@ -18,6 +18,7 @@ from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import whole
 from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
+from memsched.tiling.join_levels import join_levels
 from memsched.tiling.pieces import Piece, Pieces
 from memsched.tiling.runs import OpPiece, shape_attributes
 
@@ -321,22 +322,14 @@ class _GraphWriter:
         self._help(self._dialect.concat_type, [part.tensor for part in current], tensor, attributes)
 
     def _few(self, tensor: int, parts: Sequence[_HolderTensor], axis: int) -> Sequence[_HolderTensor]:
-        """Return ``parts``, neighbours joined until one concatenation takes them: as few as that needs.
-
-        Where joins copy, these need no more memory than the last one, which holds all parts twice: before it, there is
-        one copy of each part. Where parts lie inside the result, all of them lie inside the whole.
-        """
-        most = self._dialect.most_joined or len(parts)
-        while len(parts) > most:
-            left = len(parts) - most
+        """Return ``parts``, neighbours joined until one concatenation takes them: as few as that needs."""
+        for sizes in join_levels(len(parts), self._dialect.most_joined):
             joined: list[_HolderTensor] = []
             at = 0
-            while at < len(parts):
-                size = min(most, left + 1)
-                size = size if at + size <= len(parts) else 1
+            for size in sizes:
                 chunk = parts[at : at + size]
                 joined.append(self._strip(tensor, chunk, axis, "#joined") if size > 1 else chunk[0])
-                left, at = left - (size - 1), at + size
+                at += size
             parts = joined
         return parts
 

@@ -39,6 +39,52 @@ def _changed(**changes: object) -> Graph:
     return replace(graph, ops=tuple(ops))
 
 
+@cache
+def _tiled() -> Graph:
+    """Return the same model with an op for each tile of these layers."""
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    words = dialect(module)
+    assert words.loop is not None
+    words = replace(words, most_joined=10, loop=replace(words.loop, unrolled=True))
+    found = plan_loop(module.graphs[0], LoopGroup((0, 1, 2, 3), (1, 2), (7, 9)), words)
+    assert not isinstance(found, Refusal)
+    return with_loops(module.graphs[0], [found], words)
+
+
+def test_tiles_by_an_op_each_are_taken() -> None:
+    tiles = [op for op in _tiled().ops if op.loop is not None]
+    assert len(tiles) == 12
+    assert {op.type for op in tiles} == {"IF"}
+    check_rewrite(_given()[0], _tiled())
+
+
+def test_a_tile_that_is_computed_twice_is_refused() -> None:
+    ops = [
+        replace(op, loop=replace(op.loop, tile=3)) if op.loop is not None and op.loop.tile == 4 else op
+        for op in _tiled().ops
+    ]
+    with pytest.raises(InternalError, match="not computed once each"):
+        check_rewrite(_given()[0], replace(_tiled(), ops=tuple(ops)))
+
+
+def test_tiles_of_different_loops_are_refused() -> None:
+    ops = [
+        replace(op, loop=replace(op.loop, masked=())) if op.loop is not None and op.loop.tile == 11 else op
+        for op in _tiled().ops
+    ]
+    with pytest.raises(InternalError, match="different loops"):
+        check_rewrite(_given()[0], replace(_tiled(), ops=tuple(ops)))
+
+
+def test_a_tile_of_another_shape_is_refused() -> None:
+    tile = next(op.outputs[0] for op in _tiled().ops if op.loop is not None)
+    tensors = [
+        replace(one, shape=(1, 9, 7, 16)) if number == tile else one for number, one in enumerate(_tiled().tensors)
+    ]
+    with pytest.raises(InternalError, match="does not make a tile"):
+        check_rewrite(_given()[0], replace(_tiled(), tensors=tuple(tensors)))
+
+
 def _loop() -> Loop:
     return next(op.loop for op in _given()[1].ops if op.loop is not None)
 

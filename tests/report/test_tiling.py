@@ -116,6 +116,13 @@ def test_lines_of_groups() -> None:
         "  1 layer in 2 pieces along rows, 1 halo kept, 12 B, from one",
     ]
     assert texts(a_section(groups=[wide, kept]), 10**6)[1].endswith(f"from {LONG}")
+    shared = a_group(
+        ops=["one"], axes=[1, 2], axis_names=["rows", "columns"], pieces=[3, 2], form="shared", peak_bytes=9
+    )
+    assert (
+        texts(a_section(groups=[shared]))[1]
+        == "  1 layer in one body for 3 x 2 tiles along rows x columns, 9 B, from one"
+    )
     many = a_section(groups=[kept] * 9)
     assert texts(many)[-1] == "  and 4 more groups"
     assert len(texts(many, verbose=True)) == 10

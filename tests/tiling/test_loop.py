@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
+import pytest
+
+from memsched.errors import InternalError
 from memsched.formats.module import LoadOptions
-from memsched.formats.tflite import reader
+from memsched.formats.tflite import metadata, reader
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.rewriter import dialect
 from memsched.planning.rewrite import read_back
 from memsched.regions.rules import Refusal
+from memsched.runtimes.tflm.layout import best_offsets
+from memsched.runtimes.tflm.plan import encode_plan, kernel_scratch
+from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.targets.load import load_target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -18,11 +27,17 @@ from tests.runtimes.tflm.interpreter import needs_tflm, run_all, same_outputs
 from tests.tiling.looped_nets import looped_net
 
 
-def _looped(seed: int) -> tuple[bytes, list[bytes], list[str]]:
-    """Return a network, files with some of its layers in a loop, and why other groups cannot be."""
+def _looped(seed: int, *, unrolled: bool, lead: bool = True) -> tuple[bytes, list[bytes], list[str]]:
+    """Return a network, files with some of its layers in a loop, and why other groups cannot be.
+
+    Args:
+        unrolled: Each tile has an op of its own.
+    """
     rng, data = random.Random(seed), looped_net(seed)
     module = reader.read(data, "net.tflite", LoadOptions())
     words = dialect(module)
+    assert words.loop is not None
+    words = replace(words, most_joined=10, loop=replace(words.loop, unrolled=unrolled))
     graph = fold_pads(module.graphs[0], words)
     made, reasons = [], []
     for _ in range(4):
@@ -30,7 +45,7 @@ def _looped(seed: int) -> tuple[bytes, list[bytes], list[str]]:
         last = rng.randrange(first, len(graph.ops))
         shape = graph.tensors[graph.ops[last].outputs[0]].shape or ()
         sizes = tuple(rng.randint(1, shape[axis]) for axis in (1, 2))
-        group = LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes, rng.choice([0, 0, 2]))
+        group = LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes, rng.choice([0, 0, 2]) if lead else 0)
         loop = plan_loop(graph, group, words)
         if isinstance(loop, Refusal):
             reasons.append(loop.reason)
@@ -41,10 +56,11 @@ def _looped(seed: int) -> tuple[bytes, list[bytes], list[str]]:
 
 
 @needs_tflm
-def test_loops_compute_what_the_layers_do() -> None:
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_loops_compute_what_the_layers_do(unrolled: bool) -> None:
     files, wholes, reasons = [], [], Counter[str]()
     for seed in range(80):
-        data, made, why = _looped(seed)
+        data, made, why = _looped(seed, unrolled=unrolled)
         files += made
         wholes += [data] * len(made)
         reasons.update(reason.split(": ")[-1] for reason in why)
@@ -59,3 +75,39 @@ def test_loops_compute_what_the_layers_do() -> None:
     assert ran > 60, [one.words for one in known.values() if one.refused][:3]
     assert not wrong, (len(wrong), len(files), looped[wrong[0]].words)
     assert len(files) > 160, reasons
+
+
+@needs_tflm
+def test_plans_for_a_shared_body_pass_and_compute_the_same_whatever_was_moved() -> None:
+    """Of the plans that were made, all pass; of those with something moved, those that pass compute the same."""
+    generator, files, wholes, heads, refused = random.Random(9), [], [], [], 0
+    for seed in range(100, 125):
+        data, made, _ = _looped(seed, unrolled=True, lead=False)
+        for one in made[:2]:
+            model = parse(one)
+            for target in (load_target("tflm"), load_target("tflm-reference")):
+                scratch = kernel_scratch(model)
+                offsets = best_offsets(model, target, scratch)
+                moved = [
+                    {**offsets, key: max(0, offsets[key] + 16 * generator.randint(-12, 12))}
+                    for key in generator.choices(list(offsets), k=3)
+                ]
+                for number, plan in enumerate([offsets, *moved]):
+                    written = metadata.with_metadata(one, model, OFFLINE_PLAN, encode_plan(model, plan))[0]
+                    try:
+                        head = check_plan(written, target, scratch)
+                    except InternalError:
+                        assert number, "a plan that was made is refused"
+                        refused += 1
+                    else:
+                        files.append(written)
+                        wholes.append(data)
+                        heads.append(head)
+    known = dict(zip(dict.fromkeys(wholes), run_all(list(dict.fromkeys(wholes))), strict=True))
+    ran = run_all(files)
+    assert [one.head for one in ran if not one.refused] == [
+        head for head, one in zip(heads, ran, strict=True) if not one.refused
+    ]
+    assert all(known[data].refused or same_outputs(known[data], one) for data, one in zip(wholes, ran, strict=True))
+    assert refused > 60
+    assert len(files) > 90

@@ -17,7 +17,7 @@ from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
 from memsched.regions.rules import Refusal
-from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
+from memsched.report.values.rewrites import GroupRow, TilingForm, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -140,7 +140,9 @@ class LoopRewrite:
             extra_macs_percent=percent_of(extra_macs, self.total),
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
             groups=tuple(self._row(group, axes) for group in (used.way if used else ())),
-            refusals=tuple(refusal_row(self.graph.ops[op], reason, "loop") for op, reason in sorted(refused.items())),
+            refusals=tuple(
+                refusal_row(self.graph.ops[op], reason, self._form) for op, reason in sorted(refused.items())
+            ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
             frontier=tuple(
@@ -153,8 +155,12 @@ class LoopRewrite:
         )
         return replace(before, tiling=section)
 
+    @property
+    def _form(self) -> TilingForm:
+        return "shared" if self._dialect.loop is not None and self._dialect.loop.unrolled else "loop"
+
     def _row(self, group: LoopGroup, axes: Sequence[str]) -> GroupRow:
         loop = self._loop(group)
         return group_row(
-            *(self.graph, group.ops, group.axes, axes, [len(tiles) for tiles in loop.tiles], loop.macs), form="loop"
+            *(self.graph, group.ops, group.axes, axes, [len(tiles) for tiles in loop.tiles], loop.macs), form=self._form
         )

@@ -63,6 +63,21 @@ class TfliteConstants:
             self._made[key] = self._add_tensor(item)
         return self._made[key]
 
+    def truth(self) -> int:
+        """Return the index of a tensor that holds True alone."""
+        key = ("truth",)
+        if key not in self._made:
+            item = TableItem(
+                {
+                    TensorSlot.SHAPE: Numbers("int32", (1,)),
+                    TensorSlot.TYPE: Scalar("int8", type_code("bool")),
+                    TensorSlot.BUFFER: self._buffer(b"\x01"),
+                    TensorSlot.NAME: Text(b"memsched/true"),
+                }
+            )
+            self._made[key] = self._add_tensor(item)
+        return self._made[key]
+
     def of_type(self, tensor: int, shape: Sequence[int], data: bytes) -> int:
         """Return the index of a tensor of the type and the quantisation of the subgraph's ``tensor``."""
         key = ("of type", tensor, data, *shape)

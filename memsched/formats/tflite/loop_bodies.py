@@ -1,8 +1,9 @@
-"""The two subgraphs of a WHILE that computes a group of layers tile by tile.
+"""The two subgraphs of a WHILE that computes a group of layers tile by tile, or the one that all IF of a group share.
 
 The body reads where its tile begins from tables of int32: each has one row per tile, and a SLICE that begins at the
 counter takes the row. So tiles may lie anywhere, and no other arithmetic is needed. A body sees nothing but what it is
-handed: the counter, the output's memory and the padded input, which it hands on untouched.
+handed: the counter, the output's memory and the padded input, which it hands on untouched. What IF runs is handed a
+constant for the counter and the padded input, and makes the tile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from memsched.formats.tflite.schema import (
 from memsched.formats.tflite.tables import copied
 from memsched.graph.loop import Loop, LoopRead, LoopStep
 
-__all__ = ["LoopSource", "loop_subgraphs"]
+__all__ = ["LoopSource", "loop_subgraphs", "tile_subgraph"]
 
 _COUNTER: Final = "int32"
 _LIMITS: Final[Mapping[str, tuple[str, float, float]]] = {
@@ -83,6 +84,11 @@ def loop_subgraphs(source: LoopSource, loop: Loop, padded: Sequence[int], name: 
     )
 
 
+def tile_subgraph(source: LoopSource, loop: Loop, padded: Sequence[int], name: str) -> TableItem:
+    """Return the subgraph that computes one tile; see `loop_subgraphs`."""
+    return _SubgraphBuilder(source, loop, padded).tile(f"{name}/tile")
+
+
 class _SubgraphBuilder:
     def __init__(self, source: LoopSource, loop: Loop, padded: Sequence[int]) -> None:
         self._source, self._loop, self._padded = source, loop, tuple(padded)
@@ -96,42 +102,48 @@ class _SubgraphBuilder:
         # Per tile where parts begin, to the tensor that holds it.
         self._rows: dict[tuple[tuple[int, ...], ...], int] = {}
         self._rank = len(self._padded)
-        self._carried = (
-            self._number("count", (1,), _COUNTER),
-            self._like(loop.output, self._given(loop.output).shape, "output"),
-            self._like(loop.input, self._padded, "input"),
-        )
+        self._count = self._number("count", (1,), _COUNTER)
+        self._input = self._like(loop.input, self._padded, "input")
 
     def condition(self, name: str) -> TableItem:
         """Return the subgraph that tells whether a tile is left."""
+        output = self._output("output")
         end = self._constants.integers((self._loop.count * self._rank,), (1,))
         made = self._number("more", (1,), "bool")
-        self._operator("LESS", _COUNTER, [self._carried[0], end], made)
-        return self._subgraph(name, [made])
+        self._operator("LESS", _COUNTER, [self._count, end], made)
+        return self._subgraph(name, [self._count, output, self._input], [made])
 
     def body(self, name: str) -> TableItem:
         """Return the subgraph that computes a tile and lays it into the output."""
+        loop, output = self._loop, self._output("output")
+        output_row = self._row(loop.begins(loop.output))
+        tile, made = self._computed(), self._output("output.next")
+        self._operator("DYNAMIC_UPDATE_SLICE", self._given(loop.output).dtype, [output, tile, output_row], made)
+        count = self._number("count.next", (1,), _COUNTER)
+        self._operator("ADD", _COUNTER, [self._count, self._constants.integers((self._rank,), (1,))], count)
+        return self._subgraph(name, [self._count, output, self._input], [count, made, self._input])
+
+    def tile(self, name: str) -> TableItem:
+        """Return the subgraph that computes a tile."""
+        return self._subgraph(name, [self._count, self._input], [self._computed()])
+
+    # Steps ---------------------------------------------------------------------------------------------------------
+
+    def _computed(self) -> int:
+        """Return the tensor of a tile, computed from the input."""
         loop = self._loop
         held: dict[int, int] = {}
         shift = [before for before, _ in loop.pads]
         begins = [[at + by for at, by in zip(begin, shift, strict=True)] for begin in loop.begins(loop.input)]
-        output_row = self._row(loop.begins(loop.output))
         held[loop.input] = self._slice(
-            self._carried[2], self._row(begins), loop.input, loop.parts[loop.input].sizes, "slab", self._padded
+            self._input, self._row(begins), loop.input, loop.parts[loop.input].sizes, "slab", self._padded
         )
         for step in loop.steps:
             made = self._layer(step, [self._cropped(read, held) for read in step.reads])
             if step.output in loop.masked:
                 made = self._masked(step.output, made)
             held[step.output] = made
-        output = self._like(loop.output, self._given(loop.output).shape, "output.next")
-        dtype = self._given(loop.output).dtype
-        self._operator("DYNAMIC_UPDATE_SLICE", dtype, [self._carried[1], held[loop.output], output_row], output)
-        count = self._number("count.next", (1,), _COUNTER)
-        self._operator("ADD", _COUNTER, [self._carried[0], self._constants.integers((self._rank,), (1,))], count)
-        return self._subgraph(name, [count, output, self._carried[2]])
-
-    # Steps ---------------------------------------------------------------------------------------------------------
+        return held[loop.output]
 
     def _layer(self, step: LoopStep, reads: Sequence[int]) -> int:
         number = self._source.operators[step.name]
@@ -193,7 +205,7 @@ class _SubgraphBuilder:
         table = self._constants.integers(flat, (len(flat),))
         made = self._number("begin", (self._rank,), _COUNTER)
         size = self._constants.integers((self._rank,), (1,))
-        self._operator("SLICE", _COUNTER, [table, self._carried[0], size], made)
+        self._operator("SLICE", _COUNTER, [table, self._count, size], made)
         return made
 
     def _masked(self, tensor: int, made: int) -> int:
@@ -276,6 +288,10 @@ class _SubgraphBuilder:
     def _part(self, tensor: int, sizes: Sequence[int], name: str) -> int:
         return self._like(tensor, self._cut(self._given(tensor).shape, sizes), name)
 
+    def _output(self, name: str) -> int:
+        """Add a tensor for the group's whole output."""
+        return self._like(self._loop.output, self._given(self._loop.output).shape, name)
+
     def _add(self, item: Item) -> int:
         self._tensors.append(item)
         return len(self._tensors) - 1
@@ -320,11 +336,11 @@ class _SubgraphBuilder:
             fields[OperatorSlot.OPTIONS] = TableItem({})
         self._operators.append(TableItem(fields))
 
-    def _subgraph(self, name: str, outputs: Sequence[int]) -> TableItem:
+    def _subgraph(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> TableItem:
         return TableItem(
             {
                 SubgraphSlot.TENSORS: References(self._tensors),
-                SubgraphSlot.INPUTS: Numbers("int32", self._carried),
+                SubgraphSlot.INPUTS: Numbers("int32", inputs),
                 SubgraphSlot.OUTPUTS: Numbers("int32", outputs),
                 SubgraphSlot.OPERATORS: References(self._operators),
                 SubgraphSlot.NAME: Text(name.encode()),

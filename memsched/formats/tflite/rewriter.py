@@ -7,7 +7,7 @@ ones by name, pieces and copies by their origin, helpers by neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from memsched.errors import InternalError, ModelError
@@ -27,15 +27,15 @@ from memsched.formats.tflite.assembly import (
 )
 from memsched.formats.tflite.constants import TfliteConstants
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
-from memsched.formats.tflite.loop_bodies import LoopSource, loop_subgraphs
+from memsched.formats.tflite.loop_bodies import LoopSource, loop_subgraphs, tile_subgraph
 from memsched.formats.tflite.model import FileModel, FileSubgraph
+from memsched.formats.tflite.operator_codes import OperatorCodes
 from memsched.formats.tflite.options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
 from memsched.formats.tflite.package import field, number_of
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.schema import (
     BufferSlot,
     ModelSlot,
-    OperatorCodeSlot,
     OperatorSlot,
     QuantizationSlot,
     SubgraphSlot,
@@ -49,23 +49,7 @@ from memsched.graph.model import AttributeValue, Graph, Op
 
 __all__ = ["dialect", "serialize"]
 
-_LAST_OLD_CODE: Final = 127
-"""What the field for codes of 8 bits says of later operators."""
-
 _WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
-# The first version of each operator that takes a type; version 1 takes float32, uint8, int32 and int64.
-_VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
-    "ADD": {},
-    "CONCATENATION": {"int8": 2, "int16": 3},
-    "DYNAMIC_UPDATE_SLICE": {},
-    "LESS": {},
-    "MAXIMUM": {"int8": 2, "int16": 4},
-    "MINIMUM": {"int8": 2, "int16": 4},
-    "PAD": {"int8": 2, "int16": 3},
-    "RESHAPE": {},
-    "SLICE": {"int8": 2, "int16": 4},
-    "WHILE": {},
-}
 
 
 def dialect(module: Module) -> Dialect:
@@ -82,7 +66,7 @@ def dialect(module: Module) -> Dialect:
         pads_by_size=lambda op: op.type in _WINDOWED and op.attributes.get("padding") == "SAME",
         # No optimiser of a TFLite runtime merges operators.
         copy_attributes=lambda op, _: op.attributes,
-        loop=LoopWords("WHILE", "RESHAPE", "int32"),
+        loop=LoopWords("WHILE", "IF", "RESHAPE", "int32"),
     )
 
 
@@ -141,13 +125,14 @@ class _Rewriter:
         self._tensors: list[Item] = [OldObject(table.position) for table in self._table.tables(SubgraphSlot.TENSORS)]
         self._tensor_tables = self._table.tables(SubgraphSlot.TENSORS)
         self._operator_tables = self._table.tables(SubgraphSlot.OPERATORS)
-        self._codes: list[Item] = [OldObject(table.position) for table in self._root.tables(ModelSlot.OPERATOR_CODES)]
-        self._new_codes: dict[tuple[str, int], int] = {}
+        self._codes = OperatorCodes(self._root)
         self._index, self._free = self._existing(native.mappings[0].tensors)
         # Inputs and outputs of the subgraph that are other tensors now, old numbers to new ones.
         self._border = self._changed_border(native.mappings[0].tensors)
         self._constants = TfliteConstants(self._model, self._subgraph, self._tensor_tables, self._add_tensor)
         self._bodies: list[TableItem] = []
+        # Per output of a group the body that its tiles share.
+        self._shared: dict[str, int] = {}
         # Old numbers of tensors to new ones, where tensors were left out.
         self._moved: dict[int, int] = {}
         self._subgraph_count = len(native.model.subgraphs)
@@ -160,7 +145,7 @@ class _Rewriter:
             self._operator_tables,
             self._all,
             {op.name: self._steps[number] for number, op in enumerate(self._given.ops)},
-            self._code,
+            self._codes.number,
             self._constants.buffers,
         )
         # Per index of a new tensor the tensor of the file whose type and quantisation it has.
@@ -197,7 +182,7 @@ class _Rewriter:
             self._root,
             "Model",
             {
-                ModelSlot.OPERATOR_CODES: References(self._codes),
+                ModelSlot.OPERATOR_CODES: References(self._codes.items),
                 ModelSlot.SUBGRAPHS: References([subgraph, *others, *self._bodies]),
                 ModelSlot.BUFFERS: References([*buffers, *new_buffers]),
                 **self._metadata(),
@@ -363,14 +348,16 @@ class _Rewriter:
 
     def _helper(self, op: Op) -> Item:
         """Return an operator that the file does not have: a slice, a concatenation or a pad."""
-        if op.type not in _VERSIONS:
+        if not self._codes.known(op.type):
             raise InternalError(f"op '{op.name}' of type {op.type} cannot be added")
         if op.loop is not None:
-            return self._while(op, op.loop)
+            return self._while(op, op.loop) if op.loop.tile is None else self._if(op, op.loop, op.loop.tile)
         inputs = [self._read(op, tensor) for tensor in op.inputs]
         made = self._place(op.outputs[0], like=self._like.get(inputs[0], inputs[0]))
         fields: dict[int, Scalar | Item] = {
-            OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._code(op.type, self._graph.tensors[op.inputs[0]].dtype)),
+            OperatorSlot.OPCODE_INDEX: Scalar(
+                "uint32", self._codes.number(op.type, self._graph.tensors[op.inputs[0]].dtype)
+            ),
             OperatorSlot.OUTPUTS: Numbers("int32", [made]),
         }
         if op.type == "CONCATENATION":
@@ -409,11 +396,30 @@ class _Rewriter:
         condition, body = (field("WhileOptions", name).slot for name in ("cond_subgraph_index", "body_subgraph_index"))
         return TableItem(
             {
-                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._code(op.type, "int32")),
+                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(op.type, "int32")),
                 OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), begun, padded]),
                 OperatorSlot.OUTPUTS: Numbers("int32", made),
                 OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "WhileOptions")),
                 OperatorSlot.OPTIONS: TableItem({condition: Scalar("int32", first), body: Scalar("int32", first + 1)}),
+            }
+        )
+
+    def _if(self, op: Op, loop: Loop, tile: int) -> Item:
+        """Return the operator of one tile, and add the body that all tiles share."""
+        name, shape = loop.names[loop.output], self._graph.tensors[op.inputs[0]].shape or ()
+        if name not in self._shared:
+            self._shared[name] = self._subgraph_count + len(self._bodies)
+            self._bodies.append(tile_subgraph(self._loop_source, loop, shape, name))
+        counter = self._constants.integers((tile * len(shape),), (1,))
+        inputs = [self._constants.truth(), counter, self._read(op, op.inputs[0])]
+        bodies = (field("IfOptions", name).slot for name in ("then_subgraph_index", "else_subgraph_index"))
+        return TableItem(
+            {
+                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(op.type, "bool")),
+                OperatorSlot.INPUTS: Numbers("int32", inputs),
+                OperatorSlot.OUTPUTS: Numbers("int32", [self._place(op.outputs[0], like=self._all[name])]),
+                OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "IfOptions")),
+                OperatorSlot.OPTIONS: TableItem({slot: Scalar("int32", self._shared[name]) for slot in bodies}),
             }
         )
 
@@ -431,29 +437,6 @@ class _Rewriter:
             )
         )
         return self._index[value.name]
-
-    def _code(self, kind: str, dtype: str) -> int:
-        """Return the index of an operator code, added where the file has none of the version."""
-        version, code = _VERSIONS[kind].get(dtype, 1), number_of("BuiltinOperator", kind)
-        for index, table in enumerate(self._root.tables(ModelSlot.OPERATOR_CODES)):
-            builtin = max(
-                table.number(OperatorCodeSlot.DEPRECATED_BUILTIN_CODE, "int8"),
-                table.number(OperatorCodeSlot.BUILTIN_CODE, "int32"),
-            )
-            if builtin == code and table.number(OperatorCodeSlot.VERSION, "int32", 1) >= version:
-                return index
-        if (kind, version) not in self._new_codes:
-            self._new_codes[kind, version] = len(self._codes)
-            self._codes.append(
-                TableItem(
-                    {
-                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", min(code, _LAST_OLD_CODE)),
-                        OperatorCodeSlot.VERSION: Scalar("int32", version),
-                        OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", code),
-                    }
-                )
-            )
-        return self._new_codes[kind, version]
 
     def _read(self, op: Op, tensor: int) -> int:
         name = self._graph.tensors[tensor].name

@@ -28,8 +28,8 @@ __all__ = [
     "TrafficSection",
 ]
 
-TilingForm = Literal["pieces", "loop"]
-"""Pieces are ops of their own each; in a loop one body computes all."""
+TilingForm = Literal["pieces", "loop", "shared"]
+"""Pieces are ops of their own each; in a loop one body computes all; or an op for each shares the body."""
 
 
 class GroupRow(Section, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class GroupRow(Section, frozen=True, kw_only=True):
         padded_ops: Ops whose pieces have an op before them that pads, as the format cannot state the pads of a piece.
         extra_macs: Multiply-accumulates beside those of the same ops as a whole.
         peak_bytes: The largest footprint from the first of the group's steps to the last.
-        form: "pieces" are ops of their own each; in a "loop" one body computes all.
+        form: "pieces" are ops of their own each; in a "loop" one body computes all; ops of each have one "shared" body.
     """
 
     ops: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -75,7 +75,7 @@ class RefusalRow(Section, frozen=True, kw_only=True):
     """An op that cannot be computed in pieces, at which groups end.
 
     Attributes:
-        form: What it cannot be: "pieces" or in a "loop".
+        form: What it cannot be: "pieces", in a "loop", or in a "shared" body.
     """
 
     op: str

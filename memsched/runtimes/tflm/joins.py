@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, Visit
 from memsched.runtimes.tflm.loops import LoopAccess, loop_access
-from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
+from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import InPlaceRule, Target
 
@@ -173,7 +173,7 @@ class _Finder:
     def _choose(self, index: int, number: int, operator: FileOperator) -> None:
         """Lay what IF copies together: an input with the bodies', their outputs with its own."""
         for visits in self._lives.visits[index, number]:
-            for body, visit in zip(operator.bodies, visits, strict=True):
+            for body, visit in zip(distinct_bodies(operator), visits, strict=True):
                 graph = self._model.subgraphs[body]
                 pairs = zip(operator.inputs[1:], graph.inputs, strict=False)
                 self._copies(((index, one), (body, other)) for one, other in pairs)
@@ -190,7 +190,8 @@ class _Finder:
 
     def _permit_copies(self, index: int, operator: FileOperator, graph: FileSubgraph, body: int, visit: Visit) -> None:
         for one, other in zip(operator.inputs[1:], graph.inputs, strict=False):
-            self.found.permit((index, one), (body, other), 0, (visit.begin, visit.begin))
+            # Both hold the same: what would overwrite the body's lies over the operator's, too.
+            self.found.permit((index, one), (body, other), 0, (visit.begin, visit.end))
         for one, other in zip(operator.outputs, graph.outputs, strict=False):
             self.found.permit((index, one), (body, other), 0, (visit.end, visit.end))
 

@@ -8,6 +8,7 @@ only what is true. A body's visit begins when its inputs are filled and ends whe
   Each iteration copies its outputs to the body's inputs, the body's outputs to its own, and these to the condition's:
   while the body runs, they hold nothing. Times of one iteration stand for all.
 - IF (if.cc) copies its inputs to those of the body that it chose, and that body's outputs to its own.
+  Where both cases name one body, it runs once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.runtimes.tflm.plan import inline_bodies
+from memsched.runtimes.tflm.plan import distinct_bodies
 
 __all__ = ["Key", "Lifetimes", "Visit", "lifetimes"]
 
@@ -39,7 +40,7 @@ class Lifetimes:
     Attributes:
         spans: Per (subgraph, tensor) the times [first, last], both included, at which its bytes are needed, rising.
         times: Per (subgraph, operator) the time of each of its executions.
-        visits: Per (subgraph, operator) and execution the visits of its bodies, in the operator's order.
+        visits: Per (subgraph, operator) and execution the visits of its bodies, in the order of `distinct_bodies`.
     """
 
     spans: dict[Key, list[list[int]]] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class _Clock:
             self.found.times.setdefault((index, number), []).append(self._now)
             if operator.type == "WHILE":
                 self._loop(index, number, operator)
-            elif inline_bodies(operator):
+            elif distinct_bodies(operator):
                 self._choice(index, number, operator, last)
             else:
                 self._use(index, operator.inputs, self._now)
@@ -99,7 +100,7 @@ class _Clock:
 
     def _bodies(self, index: int, number: int, operator: FileOperator) -> tuple[Visit, ...]:
         visits = []
-        for body in inline_bodies(operator):
+        for body in distinct_bodies(operator):
             self._now += 1
             visits.append(self.visit(body))
         self.found.visits.setdefault((index, number), []).append(tuple(visits))

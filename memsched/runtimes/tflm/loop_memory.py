@@ -1,8 +1,12 @@
-"""What a loop over tiles takes by liveness where a memory plan lays all that WHILE copies on one address.
+"""What a loop over tiles takes by liveness where a memory plan lays all that WHILE and IF copy on one address.
 
 A graph has a tensor for each copy: the padded input before the loop and after it, the output's memory under several
 names. With a plan they are the padded input and the output, which may lie over each other. So the copies cost nothing
 here, and the operators that make and use the padded input have what it takes as memory of their own.
+
+Where an IF computes each tile, the padded input is a tensor like others, and costs nothing in the body; where it lies
+over what was padded, it is a view of that, and larger. Nor does the tile cost anything in the body: it is counted as
+what the IF makes.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import LoweredGraph
 from memsched.runtimes.tflm.joins import ByteSharing, byte_sharing, carried
 from memsched.runtimes.tflm.lifetimes import Key, lifetimes
-from memsched.runtimes.tflm.plan import tensor_bytes
+from memsched.runtimes.tflm.plan import distinct_bodies, tensor_bytes
 from memsched.targets.model import Target
 
 __all__ = ["without_copies"]
@@ -26,22 +30,25 @@ __all__ = ["without_copies"]
 
 @dataclass(frozen=True, slots=True)
 class _Savings:
-    """Tensors that cost nothing, and bytes that operators then have beside them, by (subgraph, index)."""
+    """By (subgraph, index): tensors that cost nothing, bytes that operators have beside them, operators that show."""
 
     free: set[Key] = field(default_factory=set)
     workspaces: Counter[Key] = field(default_factory=Counter)
+    views: set[Key] = field(default_factory=set)
 
 
 def without_copies(native: TfliteNative, lowered: Sequence[LoweredGraph], target: Target) -> tuple[LoweredGraph, ...]:
     """Return the lowered graphs with what loops over tiles take when nothing is copied."""
     model = native.model
-    loops = list(_loops(model))
-    if not loops:
+    loops, tiles = list(_loops(model)), list(_tiles(model))
+    if not loops and not tiles:
         return tuple(lowered)
     sharing = byte_sharing(model, target, lifetimes(model))
     savings = _Savings()
     for key in loops:
         _save(model, sharing, key, savings)
+    for key in tiles:
+        _save_tile(model, sharing, key, savings)
     result = []
     for index, (one, mapping) in enumerate(zip(lowered, native.mappings, strict=True)):
         free = {place for place, tensor in enumerate(mapping.tensors) if (index, tensor) in savings.free}
@@ -50,8 +57,23 @@ def without_copies(native: TfliteNative, lowered: Sequence[LoweredGraph], target
             for op, number in enumerate(mapping.operators)
             if savings.workspaces[index, number]
         }
-        result.append(LoweredGraph.of(_free(with_workspaces(one.graph, own), free)) if free or own else one)
+        shown = {op for op, number in enumerate(mapping.operators) if (index, number) in savings.views}
+        if free or own or shown:
+            result.append(LoweredGraph.of(_shown(_free(with_workspaces(one.graph, own), free), shown)))
+        else:
+            result.append(one)
     return tuple(result)
+
+
+def _shown(graph: Graph, ops: set[int]) -> Graph:
+    """Return the graph with ops, of one input each, whose output lies over it."""
+    if not ops:
+        return graph
+    changed = tuple(
+        replace(op, views=((op.outputs[0], op.inputs[0]),), in_place=()) if number in ops else op
+        for number, op in enumerate(graph.ops)
+    )
+    return replace(graph, ops=changed)
 
 
 def _free(graph: Graph, free: set[int]) -> Graph:
@@ -69,6 +91,38 @@ def _loops(model: FileModel) -> Iterator[Key]:
                 maker = _maker(model, index, operator.inputs[2])
                 if maker is not None and subgraph.operators[maker].type == "PAD":
                     yield index, number
+
+
+def _tiles(model: FileModel) -> Iterator[Key]:
+    """Yield the operators that compute a tile each: IF with one body for both cases, which knows where it is."""
+    for index, subgraph in enumerate(model.subgraphs):
+        for number, operator in enumerate(subgraph.operators):
+            if operator.type == "IF" and len(operator.inputs) == 3 and len(distinct_bodies(operator)) == 1:
+                yield index, number
+
+
+def _save_tile(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -> None:
+    index, number = key
+    operator = model.subgraphs[index].operators[number]
+    body = operator.bodies[0]
+    graph = model.subgraphs[body]
+    given = (body, graph.inputs[1])
+    if any(join.second == given and join.first == (index, operator.inputs[2]) for join in sharing.loops):
+        savings.free.add(given)
+    _save_padding(model, sharing, key, savings)
+    made = (body, graph.outputs[0])
+    inner = [(body, tensor) for op in graph.operators for tensor in op.outputs if (body, tensor) != made]
+    # When it is copied, it is there twice; while the body runs, once.
+    if max((_size(model, one) for one in inner), default=0) >= _size(model, made):
+        savings.free.add(made)
+
+
+def _save_padding(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -> None:
+    index, number = key
+    padded = model.subgraphs[index].operators[number].inputs[2]
+    pad = _maker(model, index, padded)
+    if pad is not None and any(join.first == (index, padded) for join in sharing.pads):
+        savings.views.add((index, pad))
 
 
 def _maker(model: FileModel, index: int, tensor: int) -> int | None:

@@ -26,6 +26,7 @@ __all__ = [
     "BufferRequest",
     "Prediction",
     "Scratch",
+    "distinct_bodies",
     "encode_plan",
     "executed_subgraphs",
     "given_plan",
@@ -70,6 +71,11 @@ def needs_memory(tensor: FileTensor) -> bool:
 def inline_bodies(operator: FileOperator) -> tuple[int, ...]:
     """Return the subgraphs that TFLM plans inside an operator, in its order."""
     return operator.bodies if operator.type in _INLINE else ()
+
+
+def distinct_bodies(operator: FileOperator) -> tuple[int, ...]:
+    """Return the subgraphs that an operator can execute, in its order; each once, though IF may name one twice."""
+    return tuple(dict.fromkeys(inline_bodies(operator)))
 
 
 def executed_subgraphs(model: FileModel) -> list[bool]:

@@ -6,7 +6,7 @@ that was overwritten: whatever the order, the bodies and the iterations. While a
 inputs only where the target says that its kernel bears it.
 
 A WHILE is executed as often as its integers say. Where these are not known, one iteration stands for all: before it,
-every byte that the loop writes is lost but for what the loop carries. Both bodies of an IF are executed from the same
+every byte that the loop writes is lost but for what the loop carries. The bodies of an IF are executed from the same
 state; afterwards only what they agree on is known.
 """
 
@@ -413,7 +413,7 @@ class _Replay:
         results = [(index, one) for one in operator.outputs]
         if operator.type == "IF":
             self._read((index, operator.inputs[0]))
-        for body, graph in self._graphs(operator):
+        for body, graph in dict(self._graphs(operator)).items():
             self._arena.runs = list(runs)
             self._copies([(index, one) for one in operator.inputs[1:]], [(body, one) for one in graph.inputs])
             self._run(body)
