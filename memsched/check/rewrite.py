@@ -136,10 +136,14 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
 def _check_tiles(graph: Graph) -> None:
     """Check that of loops whose tiles have an op each every tile is computed once, by ops that agree."""
     loops: dict[str, list[Loop]] = {}
+    reads: dict[str, set[tuple[int, ...]]] = {}
     for op in graph.ops:
         if op.loop is not None and op.loop.tile is not None:
             loops.setdefault(op.loop.names[op.loop.output], []).append(op.loop)
+            reads.setdefault(op.loop.names[op.loop.output], set()).add(op.inputs)
     for name, tiles in loops.items():
+        if len(reads[name]) > 1:
+            raise InternalError(f"the tiles of '{name}' are cut out of different inputs")
         if sorted(one.tile or 0 for one in tiles) != list(range(tiles[0].count)):
             raise InternalError(f"the tiles of '{name}' are not computed once each")
         if any(replace(one, tile=None) != replace(tiles[0], tile=None) for one in tiles):

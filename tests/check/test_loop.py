@@ -85,6 +85,18 @@ def test_a_tile_of_another_shape_is_refused() -> None:
         check_rewrite(_given()[0], replace(_tiled(), tensors=tuple(tensors)))
 
 
+def test_a_tile_of_another_input_is_refused() -> None:
+    graph = _tiled()
+    number, tile = next((at, op) for at, op in enumerate(graph.ops) if op.loop is not None and op.loop.tile == 2)
+    # Of the same shape, so that nothing else is wrong.
+    tensors = (*graph.tensors, replace(graph.tensors[tile.inputs[0]], name="other"))
+    maker = next(op for op in graph.ops if tile.inputs[0] in op.outputs)
+    other = replace(maker, name="other", outputs=(len(graph.tensors),))
+    ops = [replace(op, inputs=other.outputs) if at == number else op for at, op in enumerate(graph.ops)]
+    with pytest.raises(InternalError, match="different inputs"):
+        check_rewrite(_given()[0], replace(graph, tensors=tensors, ops=(other, *ops)))
+
+
 def _loop() -> Loop:
     return next(op.loop for op in _given()[1].ops if op.loop is not None)
 
