@@ -257,7 +257,7 @@ class ThresholdSearch final : public Search {
     bool operator<(const Child& other) const {
       if (residue != other.residue) return residue < other.residue;
       if (need != other.need) return need < other.need;
-      return taken < other.taken;
+      return other.taken < taken;
     }
   };
   struct Look {

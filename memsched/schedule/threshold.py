@@ -134,7 +134,7 @@ class ThresholdSearch:
             if least is not None and (self._upper_bound is None or least < self._upper_bound):
                 again = _OpenState(state.taken, state.residue, state.ready, self.threshold)
                 heapq.heappush(self._deferred, (least, self.states, again))
-        found.sort(reverse=True)
+        found.sort(key=lambda child: (child[0], child[1], -child[2]), reverse=True)
         for residue, _, taken in found:
             if taken not in self._origin:
                 self._origin[taken] = state.taken
