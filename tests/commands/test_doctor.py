@@ -158,7 +158,7 @@ def test_what_was_never_touched_is_no_part_of_the_process() -> None:
     found = {"parts": {"opened": opened, "rest": rest, "weights": 8}, "arena": arena, "steady": 100}
     split = split_of(found, lasting=True)
     assert split is not None
-    assert (split.weights, split.prepacked, split.structures) == (8, 5, 7)
+    assert (split.weights, split.prepacked, split.structures) == (3, 5, 12)
     assert (split.arena_in_use, split.arena_slack, split.buffers) == (40, 30, 0)
     assert split.total == 100
     assert split_of({**found, "arena": None}, lasting=True) is None

@@ -15,7 +15,7 @@ class SplitSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         code_bytes: Pages of ONNX Runtime's library and of mapped files that the session touched.
-        weights_bytes: As the file holds them.
+        weights_bytes: Of the graph that the session makes of the file, less what the copies replace.
         prepacked_bytes: Copies of weights in the layout that kernels want.
         structures_bytes: The rest of what opening the session took: graph, kernels, plans, and what it left freed.
         arena_in_use_bytes: What runs have of the arena at most; without one, what they have beyond the rest.

@@ -61,7 +61,8 @@ class MemorySplit:
 
     Attributes:
         code: Pages of the runtime's library and of mapped files that the session touched.
-        weights: As the file holds them, as far as the process grew by so much when the session was opened.
+        weights: Of the graph that the session makes of the file, less what the copies replace, as far as the process
+            grew by so much when the session was opened.
         prepacked: Copies of weights in the layout that kernels want: the arena in use at rest.
         structures: The rest of what opening the session took: graph, kernels, plans, and what it left freed.
         arena_in_use: What runs took from the arena at most, beyond the prepacked copies.
@@ -94,7 +95,8 @@ def split_of(found: Mapping[str, Any], *, lasting: bool) -> MemorySplit | None:
         return None
     at_rest = 0 if arena is None else arena["rest"]
     prepacked = min(at_rest, opened["anonymous"])
-    weights = min(found["parts"]["weights"], opened["anonymous"] - prepacked)
+    # What is stored again takes the place of what it was made of: opening takes as much without prepacking.
+    weights = min(max(0, found["parts"]["weights"] - prepacked), opened["anonymous"] - prepacked)
     grown = max(0, rest["anonymous"] - opened["anonymous"])
     if lasting:
         touched = min(grown, arena["held"] - at_rest)  # of what the arena holds, runs need not write everything
