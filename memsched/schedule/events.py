@@ -35,6 +35,9 @@ from memsched.schedule.moves import Moves, bits, bitset
 
 __all__ = ["Events", "find_events", "pure_deaths"]
 
+_MOST_TASKS = 192
+"""Tasks above which every move is branched on: where many risers are ready at once, a state takes too long."""
+
 _MOST_WAYS = 65_536
 """Ways in which sets before events can be joined, in all: a search with more of them branches on every move instead."""
 
@@ -60,8 +63,10 @@ class Events:
 
 
 def find_events(moves: Moves, *, most_ways: int = _MOST_WAYS) -> Events:
-    """Return the events of ``moves``; without risers where the sets before events can be joined in too many ways."""
+    """Return the events of ``moves``; without risers where there are too many tasks or sets before events."""
     rise, above = _pure(moves)
+    if len(moves.needs) > _MOST_TASKS:
+        return Events(0, rise, above, moves.needs, tuple(((),) * len(shared) for shared in moves.shared))
     needed = _closures(moves)
     risers = bitset(task for task, more in enumerate(rise) if more > 0)
     meeting = tuple(_meeting(moves, needed, task) for task in range(len(needed)))

@@ -106,7 +106,7 @@ class OrderSearch:
             upper_bound: The peak of a known order, bytes, no larger than in earlier calls: the search ends when
                 nothing below it is left.
             max_states: Stop after so many states of this call.
-            stop: Polled every 64 states, every 4,096 of the compiled core; True ends the search.
+            stop: Polled every 8 states, every 1,024 of the compiled core; True ends the search.
             on_bound: Called with each proven lower bound.
         """
         threshold, before = lower_bound, self.states

@@ -22,7 +22,7 @@ from memsched.schedule.moves import Moves, bits
 
 __all__ = ["ThresholdSearch"]
 
-_POLLED_EVERY = 63
+_POLLED_EVERY = 7
 
 
 @dataclass(slots=True)

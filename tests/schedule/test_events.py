@@ -79,3 +79,13 @@ def test_too_many_ways_to_meet_buffers_are_none() -> None:
     search = ThresholdSearch(moves, residue, events)
     assert search.run(0, None, 1_000_000, lambda: False) == "found"
     assert search.threshold == optimal_peak(graph)
+
+
+def test_large_problems_branch_on_every_move_and_hear_stop_soon() -> None:
+    # Two hundred branches of one op would make every state look at all of them.
+    moves, residue = direction(tasks_of(chains(200, 2, (1, 2, 3))), forward=True)
+    events = find_events(moves)
+    assert events.risers == 0
+    search, asked = ThresholdSearch(moves, residue, events), []
+    assert search.run(0, None, 50, lambda: bool(asked.append(search.states)) or len(asked) > 3) == "stopped"
+    assert search.states < 50
