@@ -86,6 +86,6 @@ def test_large_problems_branch_on_every_move_and_hear_stop_soon() -> None:
     moves, residue = direction(tasks_of(chains(200, 2, (1, 2, 3))), forward=True)
     events = find_events(moves)
     assert events.risers == 0
-    search, asked = ThresholdSearch(moves, residue, events), []
-    assert search.run(0, None, 50, lambda: bool(asked.append(search.states)) or len(asked) > 3) == "stopped"
+    search, asked = ThresholdSearch(moves, residue, events), itertools.count()
+    assert search.run(0, None, 50, lambda: next(asked) == 3) == "stopped"
     assert search.states < 50
