@@ -53,11 +53,16 @@ CONTORTED = (
 )
 
 
-def _spoken(source: str) -> Iterator[str]:
-    """Yield the docstrings, those of constants too, and the comments joined where they follow each other."""
+def _docstrings(source: str) -> Iterator[str]:
+    """Yield the docstrings, those of constants too."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value
+
+
+def _spoken(source: str) -> Iterator[str]:
+    """Yield the docstrings, and the comments joined where they follow each other."""
+    yield from _docstrings(source)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield "\n".join(token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT)
 
@@ -71,6 +76,13 @@ def contorted(text: str) -> list[str]:
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_docstrings_and_comments_are_plain(path: Path) -> None:
     assert [found for text in _spoken(path.read_text(encoding="utf-8")) for found in contorted(text)] == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_docstrings_open_with_what_they_describe(path: Path) -> None:
+    """A docstring that opens with "Of the time" leaves the reader to guess the noun: a share of it, or the most."""
+    docstrings = _docstrings(path.read_text(encoding="utf-8"))
+    assert [text for text in docstrings if text.startswith(("Of ", "As `"))] == []
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.name)

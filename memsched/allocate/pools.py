@@ -44,7 +44,7 @@ _MOST_RECTANGLES = 3_000
 
 _ROUNDS = 50
 _RELAXED_SHARE = 0.5
-"""Of the time, for stage 2."""
+"""Share of the time for stage 2."""
 
 _PACK_SECONDS = 2.0
 _PACK_ROUNDS = 3

@@ -25,7 +25,7 @@ _TRIES_PER_SECOND = 1_000_000
 
 _SHORT_EFFORT = 400_000
 _EFFORT = 2_000_000
-"""Of the local search, without and with an exact search to follow: a part of a second, and a second or two."""
+"""Steps of the local search: a part of a second, or with an exact search to follow a second or two."""
 
 
 def pack(

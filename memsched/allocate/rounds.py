@@ -24,14 +24,14 @@ _FIRST_NODES = 1.5
 """Nodes per item in the attempts of the first round."""
 
 _ALONE_EFFORT = 0.5
-"""As `Limits.effort`: starting processes pays only after this."""
+"""What `Limits.effort` counts before it pays to start processes."""
 
 _POLL_SECONDS = 0.05
 
 _FIRST_CONFLICTS = 150
 
 _EFFORT_OF_A_NODE = 2e-6
-"""Of `Limits.effort`, for each item of the problem: a node looks at all items."""
+"""What `Limits.effort` is charged per item of the problem: a node looks at all items."""
 
 _EFFORT_OF_A_CONFLICT = 1e-6
 """The same for CP-SAT."""

@@ -23,7 +23,7 @@ __all__ = ["BatchDisplay", "row_text"]
 
 _LEAST_ROWS = 3
 _ROOM = 6
-"""Lines of the terminal that are left for others."""
+"""Lines of the terminal that are left free."""
 
 _STYLES = {"done": "green", "budget_missed": "yellow", "failed": "red", "not_run": "dim"}
 

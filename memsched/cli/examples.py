@@ -9,7 +9,7 @@ ENTRY = (
     ("Less memory, verified, with a report", "memsched optimize model.onnx"),
     ("Completion of commands and options", 'eval "$(memsched --completion bash)"'),
 )
-"""Of the help of ``memsched`` itself."""
+"""Examples in the help of ``memsched`` itself."""
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "optimize": (
@@ -67,7 +67,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "schema": (("The form of a report", "memsched schema report > report.schema.json"),),
 }
-"""Command to (what for, the line to type)."""
+"""By command: (what for, the line to type)."""
 
 _EXIT_CODES = {
     "0": "done",

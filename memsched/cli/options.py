@@ -306,7 +306,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
     "dims": lambda _ctx, _param, texts: parse_dims(texts),
 }
-"""What a value of a kind is read by."""
+"""Per kind of value the function that reads it."""
 
 _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "percentage": "{:g}".format,
@@ -314,4 +314,4 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allow": ",".join,
     "allow_io": ",".join,
 }
-"""How a default of a kind is written."""
+"""Per kind of value how a default is written."""

@@ -34,7 +34,7 @@ from memsched.regions.rules import (
 __all__ = ["Division", "Reach", "WeightPart", "divide", "undivided"]
 
 _MOST_UNITS = 4096
-"""Possible boundaries along an axis; longer axes are divided in steps of more than one element."""
+"""Most boundaries along an axis; longer axes are divided in steps of more than one element."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,16 @@ from memsched.targets.cluster import Cluster
 __all__ = ["OrderAttempt", "OrderedPlan", "plan_in_best_order"]
 
 _ORDER_SHARE = 0.1
-"""Of the time, or of the work, for the order, which is mostly proven within a second."""
+"""Share of the time, or of the work, for the order, which is usually proven within a second."""
 
 _STEPS_PER_SECOND = 100
-"""Steps of the searches for a plan, each of which asks before it whether to go on, that an idle machine does in one."""
+"""Steps of the searches for a plan that an idle machine does per second; each asks first whether to go on."""
 
 _FIRST_SHARE = 0.55
-"""Of the work, until the plan in the file's order is there, where there is another order to plan in."""
+"""Share of the work for the plan in the file's order, where there is another order to plan in."""
 
 _SECOND_SHARE = 0.25
-"""Of the time, for the order found, at least, where no plan fits in the file's."""
+"""Least share of the time for the order found, where no plan in the file's order fits."""
 
 
 @dataclass(frozen=True, slots=True)

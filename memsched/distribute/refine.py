@@ -21,10 +21,10 @@ __all__ = ["bounds_of", "refined", "shares_of"]
 
 _BATCH = 128
 _MOST_ENTRIES = 1 << 22
-"""Of the arrays of a batch: plans x ops x devices."""
+"""Most entries of a batch's arrays: plans x ops x devices."""
 _STEPS = (1, 2, 4, 8)
 _LEAST_GAIN = 2e-4
-"""Of a round, below which smaller moves are tried."""
+"""Relative gain of a round below which smaller moves are tried."""
 
 
 def bounds_of(shares: Sequence[Share]) -> Integers:

@@ -29,21 +29,21 @@ Method = Literal["auto", "genetic", "exact", "even", "single"]
 METHODS: tuple[Method, ...] = ("auto", "genetic", "exact", "even", "single")
 
 _WIDTH = 32
-"""States of the dynamic program over a few choices; more find next to nothing more."""
+"""States that the dynamic program over a few choices keeps; more of them find hardly anything better."""
 
 _EXACT_CHAIN = (512, 20_000)
 _EXACT_GRAPH = (16, 500)
-"""Choices per op and axis times devices, and states, of the exact method: for chains, and for graphs that branch."""
+"""For the exact method: choices per op and axis times devices, and states; for chains, and for branching graphs."""
 
 _SMALLEST = "least memory"
-"""The method of a plan that was looked for because no other fits."""
+"""The method of a plan that is looked for because no other fits."""
 
 _LONGEST_BLOCK = 24
 _FUSED = 3
 """Plans for which fused blocks are looked for."""
 
 _PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""For a device's whole memory, in latencies of one device: how dear weights are made until a plan fits."""
+"""How dear weights are made until a plan fits: the price of a device's whole memory, in latencies of one device."""
 
 
 def search(

@@ -17,7 +17,7 @@ from memsched.targets.cluster import Mode
 __all__ = ["SENDER_OUTSIDE", "Parcel", "parcels"]
 
 SENDER_OUTSIDE = -1
-"""Who gives the network its inputs."""
+"""The source of the network's inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ STANDARD_STREAM = "-"
 """The path that means standard input or standard output."""
 
 TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".memsched-", ".tmp"
-"""Of the names of files on their way, beside what they become. A process that is killed leaves them behind."""
+"""How names of unfinished files begin and end; they lie beside what they become. A killed process leaves them."""
 
 
 def describe(path: str) -> str:

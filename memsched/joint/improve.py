@@ -58,10 +58,10 @@ _PROGRAM_EFFORT = 5.0
 
 _PER_BLOCK = 5e-5
 _PER_SOLVING = 6.0
-"""Of `Limits.effort`, for planning a block greedily, and for one of CP-SAT's deterministic seconds."""
+"""What `Limits.effort` is charged for planning a block greedily, and for one deterministic second of CP-SAT."""
 
 _FOUND_PART = 0.1
-"""Of its effort, in which a packing that exists is mostly found."""
+"""Share of its effort within which a packing that exists is usually found."""
 
 
 def improve(

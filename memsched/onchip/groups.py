@@ -17,7 +17,7 @@ from memsched.onchip.sweep import AxisSweep, cuts
 __all__ = ["GroupCandidate", "GroupSpan"]
 
 _SLICE_BYTES = 64 * 1024
-"""What weights that are loaded some filters at a time take on chip, unless one filter takes more."""
+"""Bytes on chip for weights that are loaded a few filters at a time, unless one filter takes more."""
 
 
 class GroupSpan:

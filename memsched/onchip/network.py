@@ -33,7 +33,7 @@ Range = tuple[int, int]
 Channels = Literal["head", "follow", "whole"]
 
 _VECTOR_BYTES: Final = 4
-"""Of each element of a vector of constants beside 8-bit tensors: biases are accumulated in 32 bits."""
+"""Bytes per element of a constant vector beside 8-bit tensors: biases are accumulated in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 28, 37, 56, 75, 112)
 _COLUMNS: Final = (1, 2, 3, 4, 7, 14)
 _CHANNELS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 _RELOADS: Final = 8
-"""Pieces for each of which weights are loaded again, at most."""
+"""Most pieces for each of which weights are loaded again."""
 
 _ATTEMPTS: Final = 12
 """Placements tried per group, the cheapest ways of cutting first."""

@@ -24,16 +24,16 @@ Price = Callable[[int, int], int]
 """What a stage costs, given the groups before it and the groups in it, as masks with bit i for group i."""
 
 _MOST_PAIRS = 10_000_000
-"""Pairs of sets that one dynamic program may look at: some seconds."""
+"""Most pairs of sets that one dynamic program looks at, which takes a few seconds."""
 
 _FEW_PAIRS = 50_000
-"""Pairs up to which nothing is gained by ceilings on communication."""
+"""Pairs of sets up to which ceilings on communication gain nothing."""
 
 _MOST_BITS = 400_000_000
-"""Of all sets together that are listed: fifty megabytes."""
+"""Most bits of all listed sets together: fifty megabytes."""
 
 _MOST_STEPS = 8_000_000
-"""Groups that may come next, added up over the sets that are listed: some two seconds."""
+"""Groups that may come next, summed over the listed sets; to list so many takes about two seconds."""
 
 
 class ExhaustedError(Exception):
@@ -88,10 +88,10 @@ class Boundaries:
     """Sets of groups that may lie before a boundary, and the dynamic programs over them.
 
     Args:
-        found: Pairs (set, sum of weights), ascending; nothing and everything are among them.
+        found: Pairs (set, sum of weights), ascending; the empty and the full set are among them.
         price: What a stage costs; None for its loads.
-        slack: A stage may cost this much less than its loads, if there is a price.
-        most_pairs: Of sets that one dynamic program may look at; None for some seconds of them.
+        slack: How much less than its loads a stage may cost, if there is a price.
+        most_pairs: Most pairs of sets that one dynamic program looks at; None for as many as take a few seconds.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Boundaries:
         Limits are tried from ``low``, a lower bound, in growing steps: a low limit leaves narrow windows.
 
         Raises:
-            ExhaustedError: There are too many pairs, or it is later than ``deadline``.
+            ExhaustedError: There are too many pairs, or ``deadline`` has passed.
         """
         limit, step = low, max((high - low) // 64, 1)
         while True:
@@ -210,7 +210,7 @@ class Boundaries:
                 best, looked = limit + 1, 0
                 for peak, mask, weight in befores:
                     looked += 1
-                    # Below ``low`` it makes no difference to the largest stage of all.
+                    # What lies below ``low`` makes no difference to the largest stage of all.
                     if peak >= best or best <= low:
                         break
                     load = after.weight - weight - self._slack

@@ -32,26 +32,26 @@ __all__ = ["Balance", "schedule"]
 Balance = Literal["params", "macs", "memory", "time"]
 
 _MOST_BOUNDARIES = 100_000
-"""Places to cut that are listed; listing them takes a second or less."""
+"""Most places to cut that are listed, which takes a second or less."""
 
 _MOST_BOOLEANS = 60_000
-"""Of a model for CP-SAT, which takes seconds to state beyond that."""
+"""Most Booleans of a model for CP-SAT: a larger one takes seconds to state."""
 
 _MOST_TIMED_PLACES = 8_000
-"""Places to cut of which all stages between two are simulated, as far as they can be good."""
+"""Most places to cut for which every stage between two of them that could be good is simulated."""
 
 _MOST_MEASURED_PLACES = 60
-"""The same for stages whose memory is measured, which takes milliseconds each."""
+"""The same where the memory of stages is measured, which takes milliseconds each."""
 
 _START_EFFORT = 2.0
-"""As `Limits.effort`, for a schedule from which the search by price starts."""
+"""What `Limits.effort` counts for the schedule from which the search by price starts."""
 
 _PAIRS_PER_SECOND = 1_000_000
 _PRICES_PER_SECOND = 1_000
-"""Pairs of sets that an idle machine looks at in a second, and stages that it prices in one."""
+"""Pairs of sets that an idle machine looks at per second, and stages that it prices per second."""
 
 _PEAK_SHARE = 0.5
-"""Of the time and of the effort, for the peak; the rest is for communication."""
+"""Share of the time and of the effort for the peak; the rest is for communication."""
 
 _DEFAULT_LIMITS = Limits(60.0)
 
@@ -74,8 +74,8 @@ def schedule(
     Args:
         balance: What a stage costs: bytes of its parameters, its multiply-accumulates, its peak of activation memory,
             or the nanoseconds that the simulator says.
-        rules: The pipeline's, for "time".
-        cost: What a stage needs, for "memory".
+        rules: Those of the pipeline; needed for "time".
+        cost: What a stage needs; needed for "memory".
 
     Raises:
         UsageError: No schedule respects ``constraints``.
@@ -136,7 +136,7 @@ def _priced(
     """Return the best schedule by ``price``, from those that balance parameters and computing."""
     starts = []
     for loads in (parameters_of(network, condensed), macs_of(network, condensed)):
-        # One kind of work balanced at a time is only a start: it gets a little work.
+        # Schedules that balance one kind of work are only where the search starts: they get little of the work.
         effort = _START_EFFORT if limits.effort is None else min(_START_EFFORT, limits.effort)
         start = _solve(condensed, loads, count, limits.seed, deadline, effort=effort)
         starts += [even_split(condensed, loads.weights, count), start.stages]

@@ -15,7 +15,7 @@ from memsched.pipeline.condense import Condensation, condense
 __all__ = ["explain"]
 
 _MOST_TRIALS = 200
-"""Layers that are tried one by one as the reason of a contradiction."""
+"""Most layers that are tried one by one as the reason for a contradiction."""
 
 
 def explain(network: Network, constraints: Constraints) -> str | None:

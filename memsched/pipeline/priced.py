@@ -26,7 +26,7 @@ ONLY_ONE = "one stage for everything, or one for each group of layers"
 """The proof where all schedules are alike."""
 
 _COARSE_PLACES = 40
-"""Of an order that are looked at in one round of the refinement."""
+"""Places of an order that one round of the refinement looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def solve(
 
     Args:
         starts: Schedules that are known.
-        most_places: How many places to cut may all be priced.
-        most_prices: How many stages may be.
+        most_places: With at most so many places to cut, all stages between them are priced.
+        most_prices: Most stages that are priced.
         deadline: On the clock of `time.monotonic`.
     """
     known = [(dearest(price, stages, count), condensed.communication(stages), tuple(stages)) for stages in starts]
@@ -87,7 +87,7 @@ def solve(
 
 
 def _proven(price: TimePrice | MemoryPrice, best: _Known, floor: int, proof: str) -> PricedStages:
-    """Return the best of all schedules, as what it is: proven only where all prices are."""
+    """Return the best of all schedules, which is proven only where all prices are."""
     if price.exact:
         return PricedStages(best[2], best[0], best[0], best[1], proof)
     return PricedStages(

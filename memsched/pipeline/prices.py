@@ -14,8 +14,8 @@ from memsched.targets.model import PipelineRules
 __all__ = ["MemoryPrice", "StageMemory", "TimePrice"]
 
 StageMemory = Callable[[Sequence[int], Sequence[int]], tuple[int, int]]
-"""(layers of a stage, values that it hands on though it did not make them) -> the least peak of activation memory known
-for it, and what no order of the layers is below, bytes."""
+"""(layers of a stage, values that it hands on though it did not make them) -> the least known peak of its activation
+memory, and a lower bound for every order of its layers, bytes."""
 
 _NANOSECONDS = 1e9
 

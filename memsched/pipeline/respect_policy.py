@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["policy_order", "session", "sessions"]
 
 _MOST_CANDIDATES = 1024
-"""Nodes that the pointer chooses from: of more that are ready, those of the least indices."""
+"""Most nodes that the pointer chooses from: of more that are ready, those with the least indices."""
 
 
 def policy_order(

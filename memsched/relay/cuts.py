@@ -11,7 +11,7 @@ from memsched.graph.parts import readers_of
 __all__ = ["ALIGNMENT", "RelayCuts", "aligned"]
 
 ALIGNMENT = 16
-"""Of everything that is handed over, bytes."""
+"""Bytes to which everything that is handed over is aligned."""
 
 _NOT_HANDED_OVER = frozenset({"int4", "uint4", "int2", "uint2", "string", "resource", "variant"})
 """Element types that are no whole bytes, or nothing that can be copied."""

@@ -62,10 +62,10 @@ work: the effort, which does not depend on the machine's speed."""
 _LADDER_SHARE: Final = 0.35
 _LOWERING_SHARE: Final = 0.3
 _LOCAL_SHARE: Final = 0.45
-"""Of the time that is left, at most, so that with little of it the other methods have their turn, too."""
+"""Largest share of the time left, so that the other methods have their turn even where there is little."""
 
 _SETTLED_SHARE: Final = 0.3
-"""Of a limit of work, for one full search, which settles small graphs with less."""
+"""Share of a limit of work for one full search, which settles small graphs with less."""
 
 _ROUNDS: Final = 5
 _DECOMPOSED_OPS: Final = 600
@@ -73,7 +73,7 @@ _DECOMPOSED_OPS: Final = 600
 
 _DECOMPOSED_SHARE: Final = 0.1
 _CPSAT_SHARE: Final = 0.6
-"""Of the time that is left, at most; they count their effort themselves."""
+"""Largest share of the time left; they count their effort themselves."""
 
 _DECOMPOSED_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left, or where
@@ -83,7 +83,7 @@ _STEPS_PER_SECOND: Final = 400_000
 """Steps that an idle machine executes in a second, of the greedy and of local search."""
 
 _LOCAL_EFFORT: Final = 0.1
-"""Of the limit of work, for one local search."""
+"""Share of the limit of work for one local search."""
 
 _MOVES_PER_SECOND: Final = 60_000
 """Moves that an idle machine looks at in a second, in a full search."""

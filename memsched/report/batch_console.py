@@ -17,7 +17,7 @@ _HEADINGS = (("as given", 10), ("memsched", 10), ("%", 5), ("peak", 10))
 _PROOF = 10
 _GAP = 3
 _NARROW = 76
-"""Columns below which the peak is left to the files."""
+"""Columns below which the table leaves out the peak."""
 
 
 def print_batch(console: Console, summary: BatchReport, folder: str) -> None:

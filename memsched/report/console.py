@@ -40,9 +40,9 @@ __all__ = ["budget_verdict", "figure_rows", "findings", "print_frontier", "print
 _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
-"""Columns into which every name fits."""
+"""More columns than any name has."""
 _MOST_OFF = 0.02
-"""Difference of a measured peak from the predicted one, as a part of that, from which it is mentioned."""
+"""Relative difference between measured and predicted peak from which it is mentioned."""
 
 _GUARANTEES = {
     "given": "the file as given",

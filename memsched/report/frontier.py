@@ -18,7 +18,7 @@ PICTURES = (".svg", ".png")
 """Extensions of the pictures that can be drawn."""
 
 _LEAST_FALL = 0.01
-"""Of the first peak: rows that fall less than this below the one before are left out of the table."""
+"""Share of the first peak: a row that is lower than the one before by less than this is left out of the table."""
 
 _HOW = {"order": "order", "tile": "pieces", "remat": "repetition"}
 _LABELS = {"order": "order alone", "tile": "layers in pieces", "remat": "values computed again"}

@@ -9,13 +9,12 @@ from memsched.report.values.optimize import OptimizeReport
 __all__ = ["EXECUTED_TOLERANCE", "TOLERANCE", "compared", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
-"""Error of outputs that rewritten layers may have, by the largest magnitude: a piece's products may be added up in
-another order."""
+"""Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
+in another order."""
 
 
 EXECUTED_TOLERANCE: Final = 1e-3
-"""Error of outputs, by the largest magnitude, where ONNX Runtime optimised the model: kernels that run in other
-surroundings round otherwise."""
+"""The same where ONNX Runtime optimised the model: kernels round differently in other surroundings."""
 
 
 def was_rewritten(report: OptimizeReport) -> bool:

@@ -25,7 +25,7 @@ _THEME = "page_theme.js"
 _SCRIPTS = ("page_model.js", "page_plots.js", "page_inspector.js", "page_main.js")
 _BOKEH: Final = ("bokeh", "bokeh-api")
 _LONGEST = 2_000
-"""Characters of a text that the page shows, such as a note."""
+"""Most characters of a text that the page shows, such as a note."""
 _NEEDED = ("bokeh", "jinja2")
 
 

@@ -26,15 +26,15 @@ from memsched.report.values.optimize import OptimizeReport, StepRow
 __all__ = ["PageData", "as_script", "extremes", "page_data"]
 
 _STEPS_WHOLE = 10_000
-"""More steps than this are drawn by the least and the largest of each bucket."""
+"""Steps that are all drawn; of more, only the least and the largest of each bucket."""
 _BUCKETS = 2_000
 _BUFFERS_WHOLE = 10_000
-"""Of more buffers than this only the largest are drawn one by one."""
+"""Buffers that are all drawn one by one; of more, only the largest."""
 _BUFFERS_KEPT = 5_000
 _NEAR_PEAK = 40
-"""So many steps before and after the peak are always drawn."""
+"""How many steps before and after the peak are always drawn."""
 _NEAR_PEAK_KEPT = 1_000
-"""Of the buffers that live there, so many of the largest are always drawn."""
+"""How many of the largest buffers that are live there are always drawn."""
 _NAMED_STEPS = 7_000
 """Steps that make or read a buffer drawn are named, up to so many."""
 _READERS = 200_000
@@ -42,10 +42,10 @@ _READERS = 200_000
 _FEWEST_READERS = 12
 
 _NAME_COLUMNS = (160, 96, 64, 40, 24, 16)
-"""Of a name: the first that brings all names below `_NAME_BYTES`, or the last."""
+"""Columns of a name: the first that keeps all names together below `_NAME_BYTES`, or the last."""
 _NAME_BYTES = 1_500_000
 _LABEL_COLUMNS = 40
-"""Of the names of op types and memories."""
+"""Columns of the names of op types and memories."""
 
 _COPY = "#again"
 """In the names of ops that are executed again."""

@@ -11,7 +11,7 @@ from memsched.report.values.rewrites import RematSection, TilingSection
 __all__ = ["rewrite_tables"]
 
 _COLUMNS = 80
-"""Of a name."""
+"""Columns of a name."""
 _ROWS_SHOWN = 200
 
 

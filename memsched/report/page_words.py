@@ -30,7 +30,7 @@ from memsched.units import format_size
 __all__ = ["page_words"]
 
 _COLUMNS = 100
-"""Of a name in the text of the page."""
+"""Columns of a name in the text of the page."""
 _FAULTS_SHOWN = 100
 _BAR_SHOWN = 40
 _ROWS_SHOWN = 200

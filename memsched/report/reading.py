@@ -17,7 +17,7 @@ from memsched.typed import Fault, UnfitError, converted, dotted
 __all__ = ["parse_report", "worded"]
 
 _NAME_COLUMNS = 40
-"""Of a value or a key that a message quotes."""
+"""Columns of a value or a key that a message quotes."""
 
 _WORDS = {
     "array": "a list",

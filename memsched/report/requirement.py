@@ -35,7 +35,7 @@ class NeededMemory:
 
     @property
     def percent(self) -> float:
-        """The same of what the model as given needs."""
+        """The same in percent of what the model as given needs."""
         return 100 * self.saved / self.given if self.given else 0.0
 
     def parts_text(self) -> str:

@@ -12,7 +12,7 @@ __all__ += ["size_lines"]
 Line = tuple[str, str | None]
 
 _DEFAULT_SESSION = "a session without options"
-"""What reports that lack the words speak of."""
+"""What reports without words for it speak of."""
 
 
 def memory_named(report: OptimizeReport) -> str:

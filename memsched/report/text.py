@@ -15,11 +15,11 @@ SAME_OUTPUTS = "the outputs are the same for every input that was tried: that bo
 """A warning where a verification's ``outputs_vary`` is false."""
 
 _LEAST = 16
-"""Columns that are left of a name however narrow the terminal."""
+"""Fewest columns that a name keeps, however narrow the terminal."""
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:B|KB|MB|GB|s|%)(?!\w))")
 _TOGETHER = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit, where a line is not broken."""
+"""Stands between a number and its unit, where no line may be broken."""
 
 _LONGEST_ERROR = 2_000
 

@@ -40,10 +40,10 @@ _COMPILED_STATES = {_FIRST_STATES: 6_000_000, _MOST_STATES: 20_000_000}
 Only a limit of time lets a search come so far: limits of work mean the same with and without the core.
 """
 _SEARCH_EFFORT = 0.2
-"""Of the limit of work, for each threshold search."""
+"""Share of the limit of work for each threshold search."""
 
 _PARTITIONING_EFFORT = 0.1
-"""Of the limit of work, for cutting the tasks into stages."""
+"""Share of the limit of work for cutting the tasks into stages."""
 
 _TASKS_CUT_PER_SECOND = 2_500
 """Tasks that an idle machine cuts into stages in a second."""

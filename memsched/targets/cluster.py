@@ -39,7 +39,7 @@ __all__ = [
 Mode = Literal["broadcast", "point-to-point"]
 
 MOST_DEVICES: Final = 256
-"""A file with more is a mistake: no household has as many, and no search of this package ends for them."""
+"""A file with more is a mistake: no household has so many, and no search of this package would end for them."""
 
 _FOLDER = Path(__file__).parent.parent / "clusters"
 _LEAST_SPEED: Final = 1e-6

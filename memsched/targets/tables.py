@@ -18,7 +18,7 @@ __all__ = ["BadTableError", "read_table"]
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 _LONGEST_SIZE = 40
-"""Characters of a size that is written as text."""
+"""Most characters of a size that is written as text."""
 
 _TYPES = {
     "boolean": "of type bool",

@@ -19,7 +19,7 @@ else:
 __all__ = ["LONGEST_FILE", "parse_toml", "shown_value", "to_toml"]
 
 LONGEST_FILE: Final = 2**20
-"""Bytes that a file of this kind may have."""
+"""Most bytes of a target's or cluster's file."""
 
 _LONGEST_LINE: Final = 10_000
 """The time to read a key grows with the square of its dots, and a key is one line."""

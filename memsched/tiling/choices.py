@@ -14,7 +14,7 @@ from memsched.tiling.pieces import TilingGroup, members_of
 __all__ = ["TilingChoices"]
 
 _MOST_PIECES = 144
-"""Of a group: beyond that, the time for slices and concatenations outweighs the little memory that is saved."""
+"""Per group: beyond that, slices and concatenations take more time than the little memory they save is worth."""
 
 _FIRST_COUNTS = (2, 4, 8, 16, 32)
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)

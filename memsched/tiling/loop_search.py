@@ -27,7 +27,7 @@ __all__ = ["LoopPoint", "LoopSearch"]
 
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 _MOST_TILES = 400
-"""Of one loop: beyond that, the time for each tile outweighs the little memory that is saved."""
+"""Per loop: beyond that, each tile takes more time than the little memory it saves is worth."""
 
 _MOST_OPS = 40
 """In a loop: with more of them, halos cost too much work."""
@@ -42,7 +42,7 @@ _STEPS_AT_ONCE = 8
 """Steps that intervals are looked for around at a time."""
 
 _LOWEST_LEVEL = 0.25
-"""Of the best point's peak: lower levels are not looked at."""
+"""Share of the best point's peak below which no level is looked at."""
 
 _COUNTERS = 4
 """Small buffers of a loop: its counter, before and after, and where slices begin."""

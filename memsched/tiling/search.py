@@ -39,7 +39,7 @@ _MOST_OPS = 120
 """Ops in a group, all counted."""
 
 _NEAR_BOUNDARIES = 12
-"""Of the places where a group may begin or end, so many are kept within the reach of a group."""
+"""How many of the places where a group may begin or end are kept within a group's reach."""
 
 _STEPS_AT_ONCE = 4
 """Steps at the peak that intervals are looked for around at a time."""

@@ -13,7 +13,7 @@ from memsched.errors import ModelError, OutputError
 __all__ = ["BatchModel", "check_apart", "find_models", "read_list"]
 
 EXTENSIONS = (".onnx", ".tflite")
-"""Of the files that are taken from folders; files that are named themselves may have any."""
+"""Extensions of the files that are taken from folders; files that are named may have any."""
 
 _SUFFIX = "_memsched"
 

@@ -39,13 +39,13 @@ from memsched.targets.cluster import Cluster, load_cluster, without
 __all__ = ["DistributedNetwork", "FileFacts", "RuleBaseline", "distribute", "replan", "run_plan", "runtime_installed"]
 
 _DEFAULT = DistributeOptions(cluster="")
-"""What the command line has by default, too."""
+"""The defaults, which are those of the command line."""
 
 _ATTEMPTS = 4
-"""Searches for a plan, each with room for what the runtime copied beside the one before it."""
+"""Most searches for a plan; each leaves room for what the runtime copied beside the plan before it."""
 
 _AGAIN = 0.5
-"""Of the time that the search before it had, for another one."""
+"""Time for another search, as a share of what the search before it had."""
 
 
 @dataclass(frozen=True, slots=True)

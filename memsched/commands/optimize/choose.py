@@ -37,22 +37,22 @@ MOST_EXTRA_MACS = 10_000
 """The most extra work that can be permitted, in percent of the model's."""
 
 _AS_GIVEN_SHARE = 0.3
-"""Of the time, for the model as it is, when it may be rewritten as well."""
+"""Share of the time for the model as it is, when it may be rewritten as well."""
 
 _BORDER_SHARE = 0.2
-"""Of what is left then, for the model with other inputs and outputs, where more may follow."""
+"""Share of what is left then for the model with other inputs and outputs, where more may follow."""
 
 _FREE_SHARE = 0.4
-"""Of what is left when a budget is met, for pieces that meet it at no cost."""
+"""Share of what is left when a budget is met for pieces that meet it at no cost."""
 
 _MIX_SHARE = 0.5
-"""Of what is left, for each mix of pieces and repetitions."""
+"""Share of what is left for each mix of pieces and repetitions."""
 
 _LOOP_SHARE = 0.5
-"""Of the time for pieces, for loops: their search ends by itself long before, nearly always."""
+"""Share of the time for pieces that loops get: their search nearly always ends by itself long before."""
 
 _TILING_SHARE = 0.6
-"""Of what is left then, for pieces, when values may be computed again as well."""
+"""Share of what is left then for pieces, when values may be computed again as well."""
 
 
 @dataclass(frozen=True, slots=True)

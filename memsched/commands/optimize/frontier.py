@@ -23,16 +23,16 @@ __all__ = ["Frontier", "FrontierStep", "find_frontier", "least"]
 How = Literal["order", "tile", "remat"]
 
 _ORDER_SHARE = 0.25
-"""Of the time, for the order, where the model may be rewritten as well."""
+"""Share of the time for the order, where the model may be rewritten as well."""
 
 _REPETITION_SHARE = 0.4
-"""Of what is left then, for repetitions, where pieces are permitted as well."""
+"""Share of what is left then for repetitions, where pieces are permitted as well."""
 
 _LOOP_SHARE = 0.4
-"""Of what is left then, for pieces in loops, where a format has them and the target permits them."""
+"""Share of what is left then for pieces in loops, where the format has loops and the target permits them."""
 
 _SEARCH_SHARE = 0.9
-"""Of the time for pieces, for their search; the work of what it found is counted in the rest."""
+"""Share of the time for pieces that goes to their search; in the rest the work of what it found is counted."""
 
 
 @dataclass(frozen=True, slots=True)

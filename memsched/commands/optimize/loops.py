@@ -28,13 +28,13 @@ from memsched.units import percent_of
 __all__ = ["LoopRewrite"]
 
 _SEARCH_SHARE = 0.5
-"""Of the time that is left, for the search; the rest is for orders and addresses of what it finds."""
+"""Share of the time left for the search; the rest is for orders and addresses of what it finds."""
 
 _LEAST_EFFORT = 0.4
-"""Of the search, whatever the time."""
+"""Least effort of the search, however little time there is."""
 
 _EFFORT = 30.0
-"""Of a search without another limit: it nearly always ends by itself long before."""
+"""Effort of a search without another limit: it nearly always ends by itself long before."""
 
 
 class LoopRewrite:

@@ -46,7 +46,7 @@ from memsched.units import Percentage, parse_budget
 __all__ = ["analyze", "load", "optimize", "verify"]
 
 _MOST_RESERVED = 0.25
-"""Of the time limit, for checking and writing what was found."""
+"""Largest share of the time limit for checking and writing what was found."""
 
 _ANALYZE_POOLS_EFFORT = 3.0
 """For each search that places the buffers of the model as it stands in a target's pools."""

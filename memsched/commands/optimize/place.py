@@ -46,14 +46,14 @@ __all__ = [
 ]
 
 _ORDER_SHARE = 0.6
-"""Of the work, and of the time for a rewritten model, for its order: it was nearly made in that order already."""
+"""Share of the work, and of a rewritten model's time, for its order: it was nearly made in that order already."""
 
 
 _MOST_ORDERS, _FEW_ORDERS = 40, 8
 """Orders of one peak that a runtime's planner is asked about: of a model as it is, and of one that was rewritten."""
 
 _WORK_PER_OP = 1e-4
-"""Of `Limits.effort`, for planning an order of an op."""
+"""What `Limits.effort` is charged per op for planning an order."""
 
 
 class GivenUpError(Exception):

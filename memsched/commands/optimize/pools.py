@@ -14,7 +14,7 @@ from memsched.targets.pool_plan import PoolPlan
 __all__ = ["plan_pools"]
 
 _LEAST_SHARE = 0.25
-"""Of the time limit, which the placement gets even when the search for the order has used it up."""
+"""Share of the time limit that the placement gets even when the search for the order has used it up."""
 
 
 def plan_pools(plan: GraphPlan, target: Target, run: Run) -> PoolPlan | None:

@@ -24,7 +24,7 @@ from memsched.units import percent_of
 __all__ = ["RematRewrite"]
 
 _SEARCH_SHARE = 0.6
-"""Of the time that is left, for the search; orders and addresses of what it found take the rest."""
+"""Share of the time left for the search; orders and addresses of what it found take the rest."""
 
 
 class RematRewrite:

@@ -117,7 +117,7 @@ class Rewrite(Protocol[Part]):
 
     @property
     def share(self) -> float:
-        """Of what is left of the time, for orders and addresses of one model.
+        """The share of the time left for orders and addresses of one model.
 
         It is made in a good order, and more may follow.
         """

@@ -27,7 +27,7 @@ from memsched.planning.values import TargetModule
 __all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
 _PLACING_WORK = 0.05
-"""Of the limit of work, for the order and the addresses of one model: most are proven with far less."""
+"""Share of the limit of work for the order and the addresses of one model: most are proven with far less."""
 
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""

@@ -29,11 +29,11 @@ from memsched.units import Percentage
 __all__ = ["SessionCandidate", "SessionSource", "candidates"]
 
 _IN_PLACE_SHARE = 0.5
-"""Of the time, for rewrites of what is executed, where those of the model as given follow."""
+"""Share of the time for rewrites of what is executed, where those of the model as given follow."""
 
 _PARTS_OF_LIMIT = (1.0, 0.3)
-"""Of the time that rewrites may take, for pieces of the model as given: optimisation makes of few or many what no
-search for them foresees."""
+"""Shares of the permitted slowdown with which pieces of the model as given are tried: no search foresees what
+optimisation makes of few or of many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from memsched.units import percent_of
 __all__ = ["TileRewrite"]
 
 _SEARCH_SHARE = 0.45
-"""Of the time that is left, for the search for groups until the first are placed, if there are any by then."""
+"""Share of the time left for the search for groups until the first are placed, if there are any by then."""
 
 _WORK_SHARE = 0.6
-"""Of a limit of work, for the search for groups; placing what it found may take the rest."""
+"""Share of a limit of work for the search for groups; placing what it found may take the rest."""
 
 _PLACINGS = 2.0
 """Time that is set aside for the next placing while the search goes on, as a multiple of what the last one took."""

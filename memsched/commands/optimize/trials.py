@@ -36,23 +36,23 @@ from memsched.targets.model import Target
 __all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
 _LEAST_GAIN = 0.01
-"""Of what is required: less is not worth another run."""
+"""Share of what is required: a smaller gain is not worth another run."""
 
 _MOST_OPS = 1_500
 _MOST_BYTES = 100 << 20
-"""Of weights: larger files take too long to be written and read for a trial."""
+"""Most bytes of weights: larger files take too long to write and read for a trial."""
 
 _MOST_INPUTS = 20 * _MOST_OPS
 """Reads of tensors by all ops together, beyond which nothing is tried either."""
 
 _PIECES_EFFORT = 0.25
-"""Of the search for pieces, as `Limits.effort` counts it."""
+"""Effort of the search for pieces, as `Limits.effort` counts it."""
 
 _PIECES_OPS = 450
 """Larger graphs in pieces take longer to write, read and place than a trial may take."""
 
 _STATES = 20_000
-"""Of the search for an order, where only the file's was looked at."""
+"""Most states of the search for an order, where only the file's was looked at."""
 
 _REMAT_OPS = 300
 _REMAT_POLLS = 400

@@ -46,17 +46,17 @@ Balance = Literal["params", "macs", "memory", "time"]
 Scheduler = Literal["exact", "respect", "heuristic"]
 
 _DEFAULT = PipelineOptions(stages=1)
-"""What the command line has by default, too."""
+"""The defaults, which are those of the command line."""
 
 _DEFAULT_TARGET = "coral_edgetpu"
 _CUTTING_SHARE = 0.25
-"""Of the work, for the search for the cut, beside the orders of stages that it asks for."""
+"""Share of the work for the search for the cut, without the orders of stages that it asks for."""
 
 _SCHEDULING_SHARE = 0.5
-"""Of the time, or of the work, for stages; the rest orders the segments."""
+"""Share of the time, or of the work, for the stages; the rest orders the segments."""
 
 _ORDER_EFFORT = 1.0
-"""As `Limits.effort`, for the order of one stage that is looked at; nearly always it is proven in milliseconds."""
+"""What `Limits.effort` allows for the order of one stage; nearly always it is proven in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SegmentFile:
 
     @property
     def sha256(self) -> str:
-        """Of the file's bytes."""
+        """The SHA-256 of the file's bytes."""
         return hashlib.sha256(self.model).hexdigest()
 
 

@@ -34,25 +34,25 @@ from memsched.units import Percentage, parse_budget
 __all__ = ["RelayModel", "relay"]
 
 _ORDER_SHARE = 0.1
-"""Of the time, for the order of the whole model."""
+"""Share of the time for the order of the whole model."""
 
 _CUT_SHARE = 0.85
-"""Of the time or the work, orders included, for the stages; the rest optimizes those that were chosen."""
+"""Share of the time or the work, orders included, for the stages; the rest optimizes those that were chosen."""
 
 _SETTLED_SHARE = 0.95
-"""Of the time of the search, for the stages that were chosen too: what is under way then ends as soon as it can."""
+"""Share of the search's time after which what is under way ends as soon as it can, chosen stages included."""
 
 _MACS_PER_SECOND = 50e6
 """That a runtime's reference kernels do on a slow machine: how long verification takes is foreseen by them."""
 
 _RUNS_TO_VERIFY = 14
-"""As much work is it to verify stages as it is to run the model so often: inputs twice, in stages, which do more."""
+"""Verifying stages takes as long as so many runs of the model: each input runs twice, in stages, which do more."""
 
 _SECONDS_TO_END = 1.0
 """For starting a runtime, and for writing."""
 
 _MOST_TO_VERIFY = 0.4
-"""Of the time, for verification: where that is too little for all inputs it is done with fewer."""
+"""Largest share of the time for verification: where that is too little for all inputs, fewer are run."""
 
 _MOST_PLACES = 1_000
 """Where a model can be cut at more, those at which most is handed over are left out."""

@@ -24,7 +24,7 @@ from memsched.search.run import Run
 __all__ = ["RelayStageCosts", "StageFile"]
 
 _STAGE_SHARE = 0.04
-"""Of what is left of the time for a stage that is optimized while stages are looked for."""
+"""Share of the time left for one stage that is optimized while stages are looked for."""
 
 _PATIENCE = 3
 """Such a stage is ended after so many times its share, if it has not ended by then: others may give more."""
@@ -33,7 +33,7 @@ _LEAST_SECONDS = 2.0
 """For such a stage, where there is a limit of time: loops are found in less."""
 
 _MOST_STAGES = 20
-"""As many are optimized while stages are looked for, where work is limited and not the time."""
+"""How many are optimized while stages are looked for, where the work is limited and not the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
 
 COPY_ATTRIBUTE: Final = "__memsched_copy"
-"""Of a duplicated node: an attribute whose name begins so keeps ONNX Runtime from merging it with its original."""
+"""An attribute of a duplicated node whose name begins so keeps ONNX Runtime from merging it with its original."""
 
 _WINDOWED: Final = frozenset(
     {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}

@@ -12,7 +12,7 @@ Change = Literal["same", "smaller", "larger", "different", "came", "went", "fail
 FigureName = Literal[
     "required_bytes", "file_peak_bytes", "peak_bytes", "arena_bytes", "lower_bound_bytes", "extra_macs_percent"
 ]
-"""``required_bytes`` is what the runtime allocates: the whole arena, or a session."""
+"""Figures that are compared; ``required_bytes`` is what the runtime allocates: the whole arena, or a session."""
 Figure = Count | Amount
 
 

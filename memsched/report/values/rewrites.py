@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 TilingForm = Literal["pieces", "loop", "shared"]
-"""Pieces are ops of their own each; in a loop one body computes all; or an op for each shares the body."""
+"""Each piece is ops of its own; one loop's body computes all of them; or an op for each piece shares one body."""
 
 
 class GroupRow(Section, frozen=True, kw_only=True):

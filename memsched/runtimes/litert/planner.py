@@ -15,7 +15,7 @@ from dataclasses import dataclass
 __all__ = ["ALIGNMENT", "MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
 
 ALIGNMENT = 64
-"""Of every offset, bytes; sizes are not rounded up."""
+"""Bytes to which every offset is aligned; sizes are not rounded up."""
 
 MOST_REQUESTS = 5_000
 """Buffers up to which the planner is repeated: each looks at all before it."""

@@ -22,7 +22,7 @@ _GET_NODE = ctypes.CFUNCTYPE(
 _IN_FILE = 1
 _IN_ARENA = (2, 3)
 _ON_HEAP = 4
-"""Of tensors whose sizes are known in operation only, and of some that kernels keep."""
+"""The allocation type of tensors whose sizes are known only while the model runs, and of some that kernels keep."""
 _LEAST_ON_HEAP = 64
 """Bytes of a tensor on the heap that is worth counting: the arenas' alignment costs as much."""
 

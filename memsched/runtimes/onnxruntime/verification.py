@@ -55,7 +55,7 @@ _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
 _UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
 
 _FAR = 0.05
-"""Of an output's largest magnitude: farther apart than optimisations that differ can bring two models."""
+"""Share of an output's largest magnitude: farther apart than different optimisations can bring two models."""
 
 _PLAIN: Final = frozenset({"pins", "default"})
 """Guarantees that ask for nothing but what a session does by itself."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 __all__ = ["ALIGNMENT", "TflmRequest", "greedy_offsets", "head_bytes", "round_up"]
 
 ALIGNMENT = 16
-"""Of the arena and of every size in it, bytes."""
+"""Bytes to which the arena and every size in it are aligned."""
 
 _MOST_PAIRS = 5_000_000
 """Pairs that live at the same time up to which each buffer's are listed; above, every buffer looks at all others."""

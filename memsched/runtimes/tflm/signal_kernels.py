@@ -15,7 +15,7 @@ _WIDTHS: Mapping[int, int] = {0: 4, 2: 4, 7: 2}
 
 _FLOAT = 0
 _LONGEST_FFT = 1 << 24
-"""Of an option that a damaged file may state."""
+"""The longest that is computed with: a damaged file may state anything."""
 
 _FFT_FACTORS = 8 + 2 * 32 * 4
 """Bytes of a plan of KissFFT before its table: two integers, and pairs of factors."""
