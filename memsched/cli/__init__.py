@@ -1,1 +1,1 @@
-"""Floor 7: the command line."""
+"""The command line: one module per subcommand, what they share, and the entry."""

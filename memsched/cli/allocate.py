@@ -63,7 +63,7 @@ def command(**options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _AllocateFiles:
-    """The options that say where everything comes from and goes."""
+    """The options that name files: what is read and what is written."""
 
     buffers: str
     output: str | None
@@ -74,12 +74,12 @@ class _AllocateFiles:
 
 @dataclass(frozen=True, slots=True)
 class _AllocateOutputs:
-    """Where everything goes.
+    """Where the results go.
 
     Attributes:
         output: A path, or "-".
         report: A path; None for no file.
-        print_report: The report goes to standard output.
+        print_report: Whether the report goes to standard output.
     """
 
     output: str
@@ -88,7 +88,7 @@ class _AllocateOutputs:
 
 
 def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
-    """Return where addresses and report go.
+    """Return where the addresses and the report go.
 
     Raises:
         UsageError: Both would go to standard output, or into one file.
@@ -131,7 +131,7 @@ def _print(result: AllocateResult, display: Display, files: _AllocateOutputs) ->
 
 
 def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int:
-    """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
+    """Return the exit code; one that is not 0 is explained even with --quiet."""
     from memsched.report.allocation import verdict
 
     if interrupted:

@@ -1,4 +1,4 @@
-"""``memsched analyze``: what a model needs as it stands, and what needing less would cost."""
+"""``memsched analyze``: what a model needs as it stands, and what it would cost to need less."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(**options: Any) -> int:
 
 
 def _exit_code(report: OptimizeReport, quiet: bool) -> int:
-    """Return whether the budget is met; if not, print that even with --quiet."""
+    """Return whether the budget is met; if it is not, say so even with --quiet."""
     from memsched.report.console import budget_verdict
 
     if report.budget is None or report.budget.met:
@@ -80,7 +80,7 @@ def _exit_code(report: OptimizeReport, quiet: bool) -> int:
 
 
 def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
-    """Return the extension of the picture that is to be drawn; refuse what cannot work before anything costs time."""
+    """Return the extension of the picture to draw; refuse early what cannot work."""
     from memsched.formats.staging import check_writable, is_regular, same_file
     from memsched.report.frontier import PICTURES, check_drawing
 
@@ -99,10 +99,10 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
 def _analyze(
     model: str, asked: AnalyzeOptions, display: Display, *, read: bool
 ) -> tuple[AnalyzeResult, Callable[[], bool]]:
-    """Return the analysis, and what says whether the memory limit ended its search.
+    """Return the analysis, and what tells whether the memory limit ended its search.
 
     Args:
-        read: Anybody is told more than the exit code.
+        read: Whether more than the exit code is shown.
     """
     from memsched.commands.optimize.optimize import analyze
 

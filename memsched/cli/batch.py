@@ -1,4 +1,4 @@
-"""``memsched batch``: a whole zoo."""
+"""``memsched batch``: many models in one run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIST = "@"
 @click.command("batch", short_help="Optimise many models, and sum up.")
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option(
-    "-o", "--output", default="memsched_batch", show_default=True, metavar="DIR", help="For all that comes out."
+    "-o", "--output", default="memsched_batch", show_default=True, metavar="DIR", help="Folder for all results."
 )
 @click.option(
     "--list", "lists", multiple=True, metavar="FILE", help="Paths, one per line; the same as a PATH of @FILE."
@@ -34,14 +34,14 @@ _LIST = "@"
 @click.option(
     "--workers", type=int, default=1, show_default=True, metavar="N", help="Models at a time, each in its own process."
 )
-@click.option("--dask", metavar="ADDRESS", help="Use the cluster whose scheduler is there, such as tcp://host:8786.")
+@click.option("--dask", metavar="ADDRESS", help="Use the dask cluster with this scheduler, such as tcp://host:8786.")
 @click.option(
     "--retries",
     type=click.IntRange(0, 100),
     default=1,
     show_default=True,
     metavar="N",
-    help="Of a model whose process was killed, after all others.",
+    help="New attempts for a model whose process was killed, after all others.",
 )
 @options_of(BatchOptions)
 @output_options
@@ -71,7 +71,7 @@ def command(**options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _BatchRun:
-    """The options that say how models are run, and where all that comes out goes."""
+    """The options that say how models are run and where the results go."""
 
     output: str
     workers: int
@@ -91,7 +91,7 @@ def _paths(given: Sequence[str], lists: Sequence[str]) -> list[str]:
 
 
 def _check(wanted: BatchOptions, context: click.Context, *, cluster: bool) -> None:
-    """Refuse what no model can be run with."""
+    """Refuse options with which no model can be run."""
     from memsched.search.limits import Limits
     from memsched.search.memory_limit import check_memory_limit
 

@@ -29,7 +29,7 @@ _STYLES = {"done": "green", "budget_missed": "yellow", "failed": "red", "not_run
 
 
 def row_text(row: Row) -> str:
-    """Return in a line what became of a model, without its name."""
+    """Return a line on what became of a model, without its name."""
     if row.saved is None:
         return f"failed: {row.error}" if row.error else "not run"
     figures = row.saved.figures
@@ -114,7 +114,7 @@ class BatchDisplay:
 
     @staticmethod
     def _fitted(path: str, text: str, width: int) -> str:
-        """Return path and text in so many columns: the path is shortened first, to a quarter, then the text."""
+        """Return path and text in ``width`` columns: first the path is shortened, down to a quarter, then the text."""
         name = shortened(path, max(width - len(text) - 2, width // 4))
         return f"{name}  {shortened(text, width - len(name) - 2)}"
 

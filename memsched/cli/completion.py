@@ -1,4 +1,4 @@
-"""Completion in bash, zsh and fish: the script to source, and what values of parameters may be."""
+"""Completion in bash, zsh and fish: the script to source, and which values parameters may have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _print_script(ctx: click.Context, _param: click.Parameter, shell: str | None
 
 
 class _File(_Type):
-    """Text that is taken as it is, and completed as the name of a file."""
+    """Text that is taken as it is and completed as the name of a file."""
 
     name = "text"
 
@@ -65,7 +65,7 @@ class _TargetName(_Type):
 
 
 class _PermissionList(_Type):
-    """A list with commas of what may be done."""
+    """A comma-separated list of what may be done."""
 
     name = "text"
 
@@ -78,7 +78,7 @@ class _PermissionList(_Type):
 
 
 def add_completion(command: click.Command) -> None:
-    """Say of each parameter of ``command`` that takes any text what it is completed as; nothing else changes."""
+    """Set how each parameter of ``command`` that takes any text is completed; nothing else changes."""
     for parameter in command.params:
         metavar = parameter.metavar or ""
         if parameter.type is not click.STRING:

@@ -1,4 +1,4 @@
-"""What a command prints and how, and what ends its search: what all subcommands share, as values."""
+"""What a command prints, and what ends its search, as values that all subcommands share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Display:
         return make_console(stderr=stderr, no_color=self.no_color, quiet=self.quiet)
 
     def progress(self, *, enabled: bool = True) -> ProgressDisplay:
-        """Return the line that tells how a search goes."""
+        """Return the line that shows how a search is going."""
         from memsched.cli.terminal import ProgressDisplay
 
         return ProgressDisplay(self.console(stderr=True), enabled=enabled and not self.quiet, every=self.detailed)
@@ -52,11 +52,11 @@ class SearchEnd:
         self._interrupt, self._memory = interrupt, memory
 
     def stop(self) -> bool:
-        """Return whether the search shall end with the best result so far."""
+        """Return whether the search has to end with the best result so far."""
         return self._interrupt.stop() | self._memory.stop()
 
     def passed(self) -> None:
-        """Say that the search is over: from here on both end what is running."""
+        """Note that the search is over: from here on both end what is running."""
         self._interrupt.search_ended()
         self._memory.search_ended()
 
@@ -70,7 +70,7 @@ class SearchEnd:
 
 @contextlib.contextmanager
 def search_end(memory_limit: int | None) -> Iterator[SearchEnd]:
-    """Give what ends a search, while it runs.
+    """Provide what ends a search while it runs.
 
     Args:
         memory_limit: Bytes; None for none.

@@ -15,9 +15,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "optimize": (
         ("The best order, and a report beside it", "memsched optimize model.onnx"),
         ("Fit 256 KB on a microcontroller", "memsched optimize model.tflite --target tflm --budget 256KB"),
-        ("Layers in pieces, values again", "memsched optimize model.onnx --allow all"),
+        ("Layers in pieces, values computed again", "memsched optimize model.onnx --allow all"),
         ("Sizes that the model leaves open", "memsched optimize model.onnx --dim batch=1"),
-        ("The report alone, to a program", "memsched optimize model.onnx -o out.onnx --json -q | jq .result"),
+        ("The report alone, for a program", "memsched optimize model.onnx -o out.onnx --json -q | jq .result"),
     ),
     "analyze": (
         ("Peak, bound, tensors at the peak", "memsched analyze model.onnx"),
@@ -45,7 +45,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "batch": (
         ("All models of a folder", "memsched batch models -o optimized"),
         ("Two at a time, for 256 KB", "memsched batch models --workers 2 --budget 256KB -o optimized"),
-        ("Those that a file lists", "memsched batch @models.txt -o optimized"),
+        ("The models that a file lists", "memsched batch @models.txt -o optimized"),
         ("On a dask cluster", "memsched batch models --dask tcp://scheduler:8786 -o optimized"),
     ),
     "allocate": (
@@ -62,10 +62,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "distribute": (("One model per device", "memsched distribute model.onnx --cluster cluster.toml -o out"),),
     "targets": (
-        ("Which there are", "memsched targets"),
+        ("All that are built in", "memsched targets"),
         ("Start a target of your own", "memsched targets tflm > mychip.toml"),
     ),
-    "schema": (("The form of a report", "memsched schema report > report.schema.json"),),
+    "schema": (("The schema of a report", "memsched schema report > report.schema.json"),),
 }
 """By command: (what for, the line to type)."""
 

@@ -39,17 +39,17 @@ _COMMANDS = {
     "doctor": ("memsched.cli.doctor", "Where an ONNX Runtime process's memory goes, and which options help."),
     "verify": ("memsched.cli.verify", "Run two models and compare outputs and measured peaks."),
     "targets": ("memsched.cli.targets", "The built-in targets, or one in full."),
-    "schema": ("memsched.cli.schema", "The form of reports and other files, as JSON Schema."),
+    "schema": ("memsched.cli.schema", "JSON Schemas of reports and other files."),
 }
-"""Name to module and help: what `memsched --help` shows without importing any of them."""
+"""By name: module and help, so that `memsched --help` imports none of them."""
 
 
 class _InterruptedError(Exception):
-    """KeyboardInterrupt in a form that click does not print an empty line for."""
+    """KeyboardInterrupt in a form for which click prints no empty line."""
 
 
 class _NoCommandError(Exception):
-    """Nothing was asked for; holds the help."""
+    """No command was given; holds the help."""
 
 
 class _Commands(click.Group):
@@ -110,17 +110,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments`` (by default the process's) and return the exit code; never raises."""
     state = State(words=tuple(sys.argv[1:] if arguments is None else arguments))
     if arguments is None:
-        # A command makes few cycles and ends soon; looking for them doubles the time that large graphs take.
+        # A command makes few cycles and ends soon; collecting them doubles the time that large graphs take.
         gc.disable()
     for stream in (sys.stdout, sys.stderr):
-        # A tensor's name may hold what the terminal's encoding lacks; that is no reason to fail.
+        # A tensor's name may hold characters that the terminal's encoding lacks; that is no reason to fail.
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = _run(arguments, state)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has left, as `head` does; nothing may complain about it at exit either.
+        # The reader of our output has left, as `head` does; nothing may complain about it at exit either.
         _silence(sys.stdout)
         return 0
     except OSError as error:
@@ -157,7 +157,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
 
 
 def _said(error: MemschedError, arguments: Sequence[str]) -> str:
-    """Return the error's message; where sizes are unknown, with the whole command line to type next."""
+    """Return the error's message; where sizes are unknown, with the complete command line to type next."""
     if not isinstance(error, UnknownShapeError) or not error.options:
         return str(error)
     line = shlex.join(["memsched", *arguments, *error.options])
@@ -175,7 +175,7 @@ def _unexpected(error: Exception, state: State) -> int:
 
 
 def _unprinted(error: OSError) -> int:
-    """Say that standard output takes nothing more, and let nothing complain about it again at exit."""
+    """Report that standard output takes nothing more, and let nothing complain about it again at exit."""
     _silence(sys.stdout)
     return _fail(f"standard output cannot be written: {error.strerror or error}", 1)
 

@@ -1,4 +1,4 @@
-"""``memsched optimize``: from file to file."""
+"""``memsched optimize``: from a model's file to a better one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class _OptimizeFiles:
-    """The options that say where everything comes from and goes."""
+    """The options that name files: what is read and what is written."""
 
     model: str
     output: str | None
@@ -48,14 +48,14 @@ class _OptimizeFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """Where everything goes.
+    """Where the results go.
 
     Attributes:
         model: A path, or "-".
         report: A path; None for no file.
-        report_asked: The user named the report's file.
-        print_report: The report goes to standard output.
-        files: What was asked for.
+        report_asked: Whether the user named the report's file.
+        print_report: Whether the report goes to standard output.
+        files: The options as given.
     """
 
     model: str
@@ -79,7 +79,7 @@ class _Outputs:
 )
 @html_option
 @options_of(OptimizeOptions)
-@click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster whose scheduler is there instead.")
+@click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster with this scheduler instead.")
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
 def command(**options: Any) -> int:
@@ -103,7 +103,7 @@ def command(**options: Any) -> int:
 
 
 def _outputs(files: _OptimizeFiles) -> _Outputs:
-    """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    """Decide where the results go, and refuse early what cannot work."""
     from memsched.commands.results import check_outputs
     from memsched.formats.staging import is_regular
 
@@ -117,7 +117,7 @@ def _outputs(files: _OptimizeFiles) -> _Outputs:
         raise UsageError("model and report cannot both go to standard output: name a file with -o or --report")
     asked = report is not None and report != _STANDARD
     if not asked:
-        # Nothing is left behind unasked beside a stream or a device.
+        # Beside a stream or a device nothing is left behind unasked.
         streams = _STANDARD in {report, output} or not is_regular(output)
         report = None if streams else str(Path(output).with_suffix(".json"))
     check_outputs(
@@ -182,7 +182,7 @@ def _optimize(
 
 
 def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int:
-    """Return the exit code; one that is not 0 is explained even to those who asked for quiet."""
+    """Return the exit code; one that is not 0 is explained even with --quiet."""
     from memsched.report.console import budget_verdict
     from memsched.report.pools import pool_lines
 

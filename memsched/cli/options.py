@@ -52,7 +52,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
-    """Return bytes, or the percentage as it was written: only the model tells how many bytes that is."""
+    """Return bytes, or the percentage as it was written: only with the model is it known how many bytes that is."""
     if value is None:
         return None
     try:
@@ -66,7 +66,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return tensor names and shapes of "NAME:1,3,224,224" or "NAME:[1,3,224,224]"; names may hold colons.
 
     Raises:
-        UsageError: A text is neither, a dimension is no positive number, or a name comes twice.
+        UsageError: A text is neither, a dimension is not a positive number, or a name occurs twice.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -88,7 +88,7 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
     """Return dimension names and values of "NAME=8".
 
     Raises:
-        UsageError: A text is not of that form, a value is no number of elements, or a name comes twice.
+        UsageError: A text is not of that form, a value is not a number of elements, or a name occurs twice.
     """
     dims: dict[str, int] = {}
     for text in texts:
@@ -123,7 +123,7 @@ def parse_partitions(_ctx: click.Context, _param: click.Parameter, value: str) -
 
 
 def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Function]:
-    """Return what adds the options of a command, in their order: all of them, or those ``names``."""
+    """Return a decorator that adds the options of a command in their order: all of them, or only ``names``."""
     known = {field.name: field for field in dataclasses.fields(command)}
     fields = [known[name] for name in names or known]
     return lambda function: _add(function, *map(_declared, fields))
@@ -184,7 +184,7 @@ def check_limits(context: click.Context) -> None:
 
 
 def check_home(source: str, folder: str | None, files: str) -> None:
-    """Refuse a folder for several files that is none, or that nothing gives a name.
+    """Refuse a folder for several files that is not a folder, or that nothing gives a name.
 
     Args:
         files: What goes there, in words.
@@ -199,7 +199,7 @@ def check_home(source: str, folder: str | None, files: str) -> None:
 
 
 def check_frontier(ctx: click.Context) -> tuple[str, ...]:
-    """Return what may be done to the model; refuse options of a search that was not asked for.
+    """Return what may be done to the model; refuse options of a search that was not requested.
 
     Raises:
         UsageError: One of them was given without ``--frontier``.
@@ -229,12 +229,12 @@ def _percentage(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def _slowdown(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return the percentage; None where none is the limit."""
+    """Return the percentage; None where there is no limit."""
     return None if value == "none" else _percentage(ctx, param, value)
 
 
 def check_extra_work(ctx: click.Context) -> None:
-    """Refuse a limit of extra work where nothing is allowed that does any.
+    """Refuse a limit of extra work where nothing is allowed that does extra work.
 
     Raises:
         UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
@@ -264,7 +264,7 @@ def html_option(function: _Function) -> _Function:
 
 
 def output_options(function: _Function) -> _Function:
-    """Add the options that say what is printed and how."""
+    """Add the options that choose what is printed and how."""
     return _add(
         function,
         click.option(

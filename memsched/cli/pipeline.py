@@ -1,4 +1,4 @@
-"""``memsched pipeline``: a model for every accelerator of a row."""
+"""``memsched pipeline``: a model for each of several accelerators in a row."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command(**options: Any) -> int:
         )
         end.passed()
         if options["model"] == _STANDARD:
-            # Only now it is known which format a stream holds.
+            # Only now is it known which format a stream holds.
             names = _names(taken(_PipelineFiles, {**options, "model": f"model.{staged.module.format}"}))
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
@@ -76,7 +76,7 @@ def command(**options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _PipelineFiles:
-    """The options that say where everything comes from and goes."""
+    """The options that name files: what is read and what is written."""
 
     model: str
     output: str | None
@@ -86,7 +86,7 @@ class _PipelineFiles:
 
 
 def _names(files: _PipelineFiles) -> FileNames:
-    """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    """Decide where the results go, and refuse early what cannot work."""
     from memsched.commands.pipeline.report import file_names
     from memsched.formats.staging import check_new_files
 

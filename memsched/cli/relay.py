@@ -76,7 +76,7 @@ def command(**options: Any) -> int:
 
 
 def _names(source: str, folder: str | None, report: str | None) -> RelayNames:
-    """Decide where everything goes and refuse what cannot work, before anything costs time."""
+    """Decide where the results go, and refuse early what cannot work."""
     from memsched.commands.relay.report import relay_names
     from memsched.formats.staging import check_new_files
 

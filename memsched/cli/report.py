@@ -1,4 +1,4 @@
-"""``memsched report``: the page of a report that was written before."""
+"""``memsched report``: the page of a report that exists."""
 
 from __future__ import annotations
 

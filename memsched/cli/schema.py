@@ -1,4 +1,4 @@
-"""``memsched schema``: the form of the files that memsched writes and reads, for programs and editors."""
+"""``memsched schema``: JSON Schemas of the files that memsched writes and reads, for programs and editors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 __all__ = ["command"]
 
 
-@click.command("schema", short_help="The form of reports and other files, as JSON Schema.")
+@click.command("schema", short_help="JSON Schemas of reports and other files.")
 @click.argument("name", required=False)
 def command(name: str | None) -> int:
-    """List the files whose form is told, or print the JSON Schema (draft 2020-12) of NAME."""
+    """List the files that have a schema, or print the JSON Schema (draft 2020-12) of NAME."""
     from memsched.report.schema import SCHEMAS, json_schema
 
     if name is not None:

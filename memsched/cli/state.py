@@ -1,4 +1,4 @@
-"""What every subcommand shares: the console, how much to say."""
+"""What subcommands and the entry tell each other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["State"]
 
 @dataclass(slots=True)
 class State:
-    """What a subcommand tells the entry, and the entry it.
+    """What a subcommand tells the entry, and what the entry tells it.
 
     Attributes:
-        debug: An internal error shall show its traceback.
+        debug: Whether an internal error shows its traceback.
         words: The command line without the program's name.
     """
 

@@ -40,10 +40,10 @@ def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Consol
 
 
 class InterruptHandler:
-    """Turns the first Ctrl-C during a search into a polite request, and any other into `KeyboardInterrupt`.
+    """Turns the first Ctrl-C during a search into a polite request, and every later one into `KeyboardInterrupt`.
 
-    The search may be inside native code that lets no Python signal handler run, so `stop`, which it polls from
-    whatever thread, also looks at the pipe into which Python's C-level handler writes every signal at once.
+    The search may be inside native code in which no Python signal handler runs, so `stop`, which may be called from
+    any thread, also looks at the pipe into which Python's C-level handler writes every signal at once.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class InterruptHandler:
         os.set_blocking(self._writer, False)
 
     def stop(self) -> bool:
-        """Return whether the search shall end with the best result so far."""
+        """Return whether the search has to end with the best result so far."""
         self._searching = True
         with contextlib.suppress(OSError):
             if os.read(self._reader, 64):
@@ -63,7 +63,7 @@ class InterruptHandler:
         return self.requested
 
     def search_ended(self) -> None:
-        """From here on an interrupt ends what is running."""
+        """Let an interrupt end what is running from here on."""
         self._searching = False
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
@@ -74,7 +74,7 @@ class InterruptHandler:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM while inside; only the main thread can, elsewhere this does nothing."""
+        """Handle SIGINT and SIGTERM while inside; this works in the main thread alone and does nothing elsewhere."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -95,7 +95,7 @@ class InterruptHandler:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[InterruptHandler]:
-    """Give an installed `InterruptHandler`."""
+    """Provide an installed `InterruptHandler`."""
     interrupt = InterruptHandler()
     try:
         with interrupt.installed():
@@ -105,7 +105,7 @@ def interruptible() -> Iterator[InterruptHandler]:
 
 
 def start_live(console: Console, render: Callable[[], Any]) -> Live:
-    """Show on ``console`` what ``render`` returns, refreshed until it is stopped, and then removed."""
+    """Show on ``console`` what ``render`` returns, refreshed until stopped and then removed."""
     from rich.live import Live
 
     live = Live(console=console, get_renderable=render, refresh_per_second=_REFRESHES_PER_SECOND, transient=True)

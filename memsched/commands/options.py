@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
-"""What ``allow`` may name, all of it together with "all": whoever calls the model need not know."""
+"""What ``allow`` may name; "all" is all of it. The caller of the model need not know."""
 
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
@@ -90,7 +90,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """Return a field with its default, and with what the command line says of it."""
+    """Return a field with its default, and with what the command line says about it."""
     known = {"option": Shown(text, kind, flag, metavar, choices, least, most)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=known)
@@ -98,7 +98,7 @@ def option(
 
 
 def _said(of: type[Any], name: str, text: str | None = None, **values: Any) -> Any:
-    """Return the option ``name`` of a command as another command says it, in other words if ``text`` is given."""
+    """Return the option ``name`` of one command for another one, described by ``text`` if that is given."""
     known: dataclasses.Field[Any] = of.__dataclass_fields__[name]
     default = values.pop("default", known.default)
     metadata = {"option": dataclasses.replace(shown(known), help=text or shown(known).help, **values)}
@@ -108,14 +108,14 @@ def _said(of: type[Any], name: str, text: str | None = None, **values: Any) -> A
 
 
 def shown(field: dataclasses.Field[Any]) -> Shown:
-    """Return what the command line says of an option."""
+    """Return what the command line says about an option."""
     one: Shown = field.metadata["option"]
     return one
 
 
 @dataclass(frozen=True, slots=True)
 class _CommandOptions:
-    """What the function of a command is told."""
+    """The arguments of the function of a command."""
 
     def keywords(self) -> dict[str, Any]:
         """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
@@ -133,7 +133,7 @@ class _ModelOptions(_CommandOptions):
     """How a model is read and for which target, and what may be done to it."""
 
     target: str | None = option(
-        None, "Memory rules; default: the format's runtime's.", flag="--target", metavar="NAME|FILE.toml"
+        None, "Memory rules; by default of the format's runtime.", flag="--target", metavar="NAME|FILE.toml"
     )
     input_shapes: Mapping[str, tuple[int, ...]] = option(
         {}, "Shape of an input that the model leaves open.", "shapes", flag="--input-shape", metavar="NAME:1,3,224,224"
@@ -147,29 +147,29 @@ class _ModelOptions(_CommandOptions):
     )
     budget_for: Literal["arena", "activations"] | None = option(
         None,
-        "Targets tflm and its kin: what a budget is for, and what is made small: the whole arena (default), or its "
+        "Targets tflm and tflm-...: what a budget limits and what is minimised: the whole arena (default), or its "
         "planned part alone.",
         choices=("arena", "activations"),
     )
     allow: tuple[str, ...] = option(
         BY_DEFAULT,
-        "All that may be done, with commas between. reorder: permute operators; inplace: let outputs take dying "
-        "inputs' bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; "
-        "remat: compute values again instead of keeping them; all: all of these.",
+        "What may be done, separated by commas. reorder: permute operators; inplace: let outputs take dying inputs' "
+        "bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: "
+        "compute values again instead of keeping them; all: all of these.",
         "allow",
         metavar="LIST",
     )
 
 
 _WITH_IO: Final = (
-    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} io, which all does not hold: inputs and "
-    "outputs in the form that the layers have, quantised or with other axes, so that the caller has to change."
+    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} io, which all does not include: give "
+    "inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to change."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions(_ModelOptions):
-    """What `memsched.optimize` is told for every model of a batch; see there. JSON can hold all of it.
+    """The arguments of `memsched.optimize` for every model of a batch; see there. JSON can hold all of them.
 
     Attributes:
         allow: As ``--allow`` has it.
@@ -179,22 +179,22 @@ class BatchOptions(_ModelOptions):
     allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
     max_extra_macs: float = option(
         15.0,
-        "With tile or remat in --allow: multiply-accumulates that may come on top, in percent of the model's; for "
-        "remat bytes moved count as well.",
+        "With tile or remat in --allow: multiply-accumulates that may be added, in percent of the model's; for remat "
+        "bytes moved count as well.",
         "percentage",
         metavar="PCT",
     )
     max_slowdown: float | None = option(
         10.0,
-        "With tile or remat in --allow, for ONNX Runtime: time that may come on top, in percent as estimated; what its "
-        "session takes for each node more is weighed in, too. none: memory and --max-extra-macs alone decide.",
+        "With tile or remat in --allow, for ONNX Runtime: time that may be added, as estimated, in percent; what its "
+        "session takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )
-    time_limit: float | None = option(60.0, "For each search.", "number", metavar="SECONDS")
+    time_limit: float | None = option(60.0, "Limit of each search.", "number", metavar="SECONDS")
     effort: float | None = option(
         None,
-        "For each search, instead: work of about N seconds on an idle machine; the same result on every machine.",
+        "Limit each search by work instead, about N seconds of an idle machine: the same result on every machine.",
         "number",
         metavar="N",
     )
@@ -203,25 +203,25 @@ class BatchOptions(_ModelOptions):
     )
     solver: str = option(
         "auto",
-        "auto tries all in turn.",
+        "What finds the order; auto tries all in turn.",
         choices=("auto", "exact", "cpsat", "backtrack", "greedy", "file"),
     )
     partitions: int | Literal["auto"] = option(
         "auto",
-        "Order N stages of the graph apart, without a proof; 1: never.",
+        "Order N stages of the graph separately, without a proof; 1: never.",
         "partitions",
         metavar="N|auto",
     )
     order_guarantee: Literal["none", "session", "pins", "default"] = option(
         "session",
-        "ONNX: session options that honour the order are listed, pins in the model hold it in any session, "
-        "or the best default order is used.",
+        "ONNX: what makes the runtime keep the order: session options, which are listed; pins in the model, which hold "
+        "in any session; or default: the best order that it takes by default.",
         choices=("none", "session", "pins", "default"),
     )
     control_dependencies: bool = option(False, "TFLite: state the order for delegates too.", "flag")
     tflm_plan: bool | None = option(None, "As in optimize.", "switch")
     verify: bool = option(True, "Run both models and compare outputs.", "switch")
-    seed: int = option(0, "Of all that is random.", "number", metavar="N")
+    seed: int = option(0, "Seed of everything random.", "number", metavar="N")
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
@@ -233,18 +233,18 @@ class BatchOptions(_ModelOptions):
 
 @dataclass(frozen=True, slots=True)
 class OptimizeOptions(BatchOptions):
-    """What `memsched.optimize` is told: what a batch says of each model, and what is for one model alone."""
+    """The arguments of `memsched.optimize`: those that a batch gives for each model, and those for one model alone."""
 
     budget: int | str | None = _said(
         BatchOptions,
         "budget",
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when that is not enough.",
     )
-    time_limit: float | None = _said(BatchOptions, "time_limit", "For the search.")
+    time_limit: float | None = _said(BatchOptions, "time_limit", "Limit of the search.")
     effort: float | None = _said(
         BatchOptions,
         "effort",
-        "For the search, instead: work of about N seconds on an idle machine; the same result on every machine.",
+        "Limit the search by work instead, about N seconds of an idle machine: the same result on every machine.",
     )
     memory_limit: int | None = _said(
         BatchOptions,
@@ -254,19 +254,19 @@ class OptimizeOptions(BatchOptions):
     tflm_plan: bool | None = _said(
         BatchOptions,
         "tflm_plan",
-        "Targets tflm and its kin: write the tensors' offsets into the model, or do not; default: where that saves "
+        "Targets tflm and tflm-...: write the tensors' offsets into the model, or do not; by default where that saves "
         "memory.",
     )
     shapes_from_run: str | None = option(
         None,
-        "ONNX: take sizes that nothing states, such as those that depend on data, from one run on these inputs: a file "
-        "of numpy with an array for each, or the word random.",
+        "ONNX: take sizes that nothing states, such as those that depend on data, from one run on these inputs: a "
+        "numpy file with an array for each, or the word random.",
         metavar="FEEDS.npz|random",
     )
     session: Literal["default", "all", "extended", "basic"] | None = option(
         None,
-        "ONNX: write the graph that ONNX Runtime executes, ordered: as it optimises MODEL itself in a session without "
-        "options (default, all: for this kind of processor), or at level extended or basic (for any).",
+        "ONNX: write the graph that ONNX Runtime itself makes of MODEL, ordered: as in a session without options "
+        "(default, all: for this kind of processor), or at level extended or basic (for any).",
         choices=("default", "all", "extended", "basic"),
     )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
@@ -274,7 +274,7 @@ class OptimizeOptions(BatchOptions):
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions(_ModelOptions):
-    """What `memsched.analyze` is told; all but the model's options are for ``frontier``."""
+    """The arguments of `memsched.analyze`; all but the model's options are for ``frontier``."""
 
     budget: int | str | None = _said(
         _ModelOptions,
@@ -290,14 +290,14 @@ class AnalyzeOptions(_ModelOptions):
     max_extra_macs: float = _said(
         BatchOptions,
         "max_extra_macs",
-        "With --frontier: multiply-accumulates that may come on top; for remat bytes moved count as well.",
+        "With --frontier: multiply-accumulates that may be added, in percent; for remat bytes moved count as well.",
         default=50.0,
     )
-    time_limit: float | None = _said(BatchOptions, "time_limit", "With --frontier: for the search.")
+    time_limit: float | None = _said(BatchOptions, "time_limit", "With --frontier: limit of the search.")
     effort: float | None = _said(
         BatchOptions,
         "effort",
-        "With --frontier: for the search, instead: work of about N seconds on an idle machine; the same result on "
+        "With --frontier: limit the search by work instead, about N seconds of an idle machine: the same result on "
         "every machine.",
     )
     memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
@@ -305,7 +305,7 @@ class AnalyzeOptions(_ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions(_CommandOptions):
-    """What `memsched.commands.pipeline.pipeline.pipeline` is told."""
+    """The arguments of `memsched.commands.pipeline.pipeline.pipeline`."""
 
     stages: int = option(_REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
     scheduler: Literal["exact", "respect", "heuristic"] = option(
@@ -314,7 +314,7 @@ class PipelineOptions(_CommandOptions):
         choices=("exact", "respect", "heuristic"),
     )
     balance: Literal["params", "macs", "memory", "time"] = option(
-        "params", "What the largest stage shall have least of.", choices=("params", "macs", "memory", "time")
+        "params", "What the largest stage is to have least of.", choices=("params", "macs", "memory", "time")
     )
     cut_after: tuple[str, ...] = option(
         (), "End a stage with this operator: its readers come later.", "texts", flag="--cut-at", metavar="OP"
@@ -323,7 +323,7 @@ class PipelineOptions(_CommandOptions):
     children_together: bool = option(False, "Keep all readers of an operator in one stage.", "flag")
     skips: Literal["once", "through"] = option(
         "once",
-        "Tensors for later stages than the next: the host sends them once to each, or every stage hands them on.",
+        "How tensors reach later stages than the next: the host sends them once to each, or every stage hands them on.",
         choices=("once", "through"),
     )
     annotate: bool = option(True, "ONNX: write the whole model with the stage of every node, too.", "switch")
@@ -342,7 +342,7 @@ class PipelineOptions(_CommandOptions):
 
 @dataclass(frozen=True, slots=True)
 class RelayOptions(_CommandOptions):
-    """What `memsched.commands.relay.relay.relay` is told."""
+    """The arguments of `memsched.commands.relay.relay.relay`."""
 
     target: str | None = _said(
         _ModelOptions, "target", "Memory rules of a runtime that is given one block of memory.", default="tflm"
@@ -350,9 +350,7 @@ class RelayOptions(_CommandOptions):
     input_shapes: Mapping[str, tuple[int, ...]] = _said(_ModelOptions, "input_shapes")
     dims: Mapping[str, int] = _said(_ModelOptions, "dims")
     allow: tuple[str, ...] = _said(_ModelOptions, "allow")
-    stages: int | None = option(
-        None, "As many files at most; by default as many as help.", "count", metavar="N", least=1
-    )
+    stages: int | None = option(None, "Most files; by default as many as help.", "count", metavar="N", least=1)
     budget: int | str | None = _said(
         _ModelOptions,
         "budget",
@@ -362,10 +360,10 @@ class RelayOptions(_CommandOptions):
     max_extra_macs: float = _said(
         BatchOptions,
         "max_extra_macs",
-        "With tile or remat in --allow: multiply-accumulates that each stage may do on top, in percent of its own.",
+        "With tile or remat in --allow: multiply-accumulates that may be added to each stage, in percent of its own.",
     )
     time_limit: float | None = _said(
-        OptimizeOptions, "time_limit", "For all of it: the search leaves what running the stages will take."
+        OptimizeOptions, "time_limit", "Limit of the whole command: the search leaves time to run the stages."
     )
     effort: float | None = _said(OptimizeOptions, "effort")
     memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
@@ -378,18 +376,18 @@ class RelayOptions(_CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributeOptions(_CommandOptions):
-    """What `memsched.commands.distribute.distribute.distribute` is told."""
+    """The arguments of `memsched.commands.distribute.distribute.distribute`."""
 
     cluster: str = option(_REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml")
     method: Literal["auto", "genetic", "exact", "even", "single"] = option(
         "auto",
-        "How to look for a plan; even: equal shares; single: the fastest device alone.",
+        "How to find a plan; even: equal shares; single: the fastest device alone.",
         choices=("auto", "genetic", "exact", "even", "single"),
     )
     drop: tuple[str, ...] = option(
         (), "A device that has dropped out, by name.", "texts", flag="--without", metavar="DEVICE"
     )
-    home: str = option("0", "Who gets the outputs, by name or number.", metavar="DEVICE")
+    home: str = option("0", "The device that gets the outputs, by name or number.", metavar="DEVICE")
     input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
     dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
     time_limit: float | None = _said(OptimizeOptions, "time_limit")
@@ -401,16 +399,16 @@ class DistributeOptions(_CommandOptions):
 
 @dataclass(frozen=True, slots=True)
 class AllocateOptions(_CommandOptions):
-    """What `memsched.allocate_buffers` is told."""
+    """The arguments of `memsched.allocate_buffers`."""
 
     capacity: int | str | None = option(
         None,
-        "What there is, such as 1MB; the search ends when all fit, exit code 3 when they do not.",
+        "Room for the buffers, such as 1MB; the search ends when all fit, exit code 3 when they do not.",
         "size",
         metavar="SIZE",
     )
     minimize: bool = option(False, "Go on to the smallest height; without --capacity it is always sought.", "flag")
-    alignment: int = option(1, "Bytes; of the addresses of buffers that state none.", "number", metavar="N", least=1)
+    alignment: int = option(1, "Alignment in bytes of buffers that state none.", "number", metavar="N", least=1)
     time_limit: float | None = _said(OptimizeOptions, "time_limit")
     effort: float | None = _said(OptimizeOptions, "effort")
     memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
@@ -420,29 +418,29 @@ class AllocateOptions(_CommandOptions):
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions(_CommandOptions):
-    """What `memsched.verify` is told."""
+    """The arguments of `memsched.verify`."""
 
     runs: int = option(3, "Random inputs to compare on.", "number", metavar="N", least=1)
     rtol: float = option(0.0, "Relative tolerance of outputs.", "number", least=0)
     atol: float = option(0.0, "Absolute tolerance of outputs.", "number", least=0)
-    seed: int = _said(OptimizeOptions, "seed", "Of the inputs.", least=0, most=2**31 - 1)
+    seed: int = _said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
     input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
     dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
     runtime: Literal["onnxruntime", "litert", "tflm"] | None = option(
         None,
-        "Where both are run; by default in ONNX Runtime or LiteRT. tflm: TensorFlow Lite Micro, arenas measured.",
+        "Where to run both; by default ONNX Runtime or LiteRT. tflm: TensorFlow Lite Micro, which measures arenas.",
         choices=("onnxruntime", "litert", "tflm"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions(_CommandOptions):
-    """What `memsched.compare_reports` is told."""
+    """The arguments of `memsched.compare_reports`."""
 
     fail_percent: float | None = option(
         None,
-        "Exit with 3 where a peak, or what is required, grew by more than so many percent, a budget is missed that was "
-        "met, or a model fails that came through.",
+        "Exit with 3 where a peak, or what is required, grew by more than PCT percent, a budget is missed that was "
+        "met, or a model fails that did not.",
         "percentage",
         flag="--fail-on-regression",
         metavar="PCT",
@@ -451,18 +449,18 @@ class DiffOptions(_CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions(_CommandOptions):
-    """What `memsched.commands.doctor.diagnose` is told."""
+    """The arguments of `memsched.commands.doctor.diagnose`."""
 
     input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
     dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
     time_limit: float | None = _said(
-        OptimizeOptions, "time_limit", "No further session is opened after it; the best so far is told."
+        OptimizeOptions, "time_limit", "No further session is opened after it; the best so far is shown."
     )
-    effort: int | None = option(None, "Sessions to open, instead.", "count", metavar="N", least=1)
+    effort: int | None = option(None, "Number of sessions to open, instead.", "count", metavar="N", least=1)
     max_slowdown: float = option(
         10.0,
         "Processor time, in percent of a session without options, that a session worth choosing may take beyond it.",
         "percentage",
         metavar="PCT",
     )
-    seed: int = _said(OptimizeOptions, "seed", "Of the inputs.", least=0, most=2**31 - 1)
+    seed: int = _said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)

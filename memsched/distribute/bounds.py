@@ -15,7 +15,7 @@ __all__ = ["latency_bound"]
 
 
 def latency_bound(space: Space, cluster: Cluster) -> float:
-    """Return seconds that every plan takes at least."""
+    """Return seconds that no plan can beat."""
     lost = _lost(space, len(cluster.devices))
     totals = []
     for device in cluster.devices:
@@ -37,14 +37,14 @@ def latency_bound(space: Space, cluster: Cluster) -> float:
         result += done * min(
             share * (time.per_mac * op.macs + time.per_byte * made) for share, time in zip(shares, times, strict=True)
         )
-        # At least one device computes a part, and together they read every constant that is needed for anything.
+        # At least one device computes a part, and together they read every constant that anything needs.
         result += min(share * time.base for share, time in zip(shares, times, strict=True))
         result += done * min(share * time.per_byte * weights for share, time in zip(shares, times, strict=True))
     return result
 
 
 def _lost(space: Space, devices: int) -> list[float]:
-    """Return, per position, the most of an op's output that no device may need, as a fraction.
+    """Return per position the largest fraction of an op's output that possibly no device needs.
 
     Between the parts of two devices a reader with a stride longer than its kernel skips elements; in a fused block
     they need not be computed at all, nor what they alone depend on.
@@ -60,7 +60,7 @@ def _lost(space: Space, devices: int) -> list[float]:
 
 
 def _lost_through(space: Space, reader: int, tensor: int, lost: float, devices: int) -> float:
-    """Return the fraction of a tensor that a reader may not need when it leaves out ``lost`` of its own output."""
+    """Return the fraction of a tensor that a reader possibly does not need when ``lost`` of its output is left out."""
     worst = 0.0
     extents = space.extents[tensor]
     for division in space.divisions[reader].values():

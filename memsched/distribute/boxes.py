@@ -26,7 +26,7 @@ class Extents:
     """A tensor as boxes see it.
 
     Attributes:
-        shape: Of the tensor; empty where it is unknown.
+        shape: The tensor's shape; empty where it is unknown.
         channel_axis: Its axis of channels, -1 for none.
         row_axis: Its axis of rows, -1 for none.
         channels: Length of that axis, 1 for none.
@@ -79,7 +79,7 @@ class Extents:
 
 
 def layout_of(graph: Graph) -> Layout:
-    """Return where the format of a graph has its channels: TFLite's operators, all in capitals, have them last."""
+    """Return which axis holds the channels: the last one in TFLite, whose operators have names in capitals."""
     builtin = [op.type for op in graph.ops if "_" in op.type]
     last = bool(builtin) and all(kind == kind.upper() for kind in builtin)
     return "channels last" if last else "channels first"

@@ -1,4 +1,4 @@
-"""The independent check of a plan, with needs by region deduction on real regions instead of the planner's tables."""
+"""The independent check of a plan: what parts need is deduced from regions, not taken from the planner's tables."""
 
 from __future__ import annotations
 

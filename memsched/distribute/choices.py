@@ -31,7 +31,7 @@ class BoxTable:
     """Boxes per choice and device, [choice, device, 4].
 
     Attributes:
-        cut: Whether any box that is not empty is less than all channels, and than all rows.
+        cut: Whether any box that is not empty has less than all channels, and less than all rows.
     """
 
     boxes: Integers
@@ -61,12 +61,12 @@ class BoxTable:
 
 @dataclass(frozen=True, slots=True)
 class OpChoices:
-    """What there is to choose for the op at one position.
+    """The choices for the op at one position.
 
     Attributes:
         own: The part of its outputs that each device computes, per output.
         needs: What it needs, per tensor that the op reads.
-        seconds: Of computation, [choice, device].
+        seconds: Seconds of computation, [choice, device].
         weights: Bytes of constants, [choice, device].
         made: Bytes of all outputs, [choice, device].
     """
@@ -121,7 +121,7 @@ class OpChoices:
 
 
 def few_shares(space: Space, cluster: Cluster, position: int, profiles: Sequence[Sequence[float]]) -> list[Share]:
-    """Return shares worth trying: along every axis after each profile of weights; and every device alone."""
+    """Return shares worth trying: along every axis in proportion to each profile of weights; and every device alone."""
     op, count = space.order[position], len(cluster.devices)
     result: list[Share] = []
     axes: tuple[Axis, ...] = ("rows", "channels")
@@ -134,7 +134,7 @@ def few_shares(space: Space, cluster: Cluster, position: int, profiles: Sequence
 
 
 def all_shares(space: Space, position: int, devices: int, most: int) -> tuple[list[Share], bool]:
-    """Return all shares of the op at a position, and whether they are all.
+    """Return the shares of the op at a position, and whether they are all that exist.
 
     Where there would be more than ``most``, boundaries lie at multiples of more units.
     """

@@ -73,7 +73,7 @@ class Division:
     """One way of dividing an op's output.
 
     Attributes:
-        length: Of the axis; 1 for "whole".
+        length: The axis's length; 1 for "whole".
         unit: Boundaries are at multiples of it, and at the end.
         channels: Per activation that the op reads, each once: its channels that a part needs, a `Reach` or a range
             that every part needs.
@@ -117,7 +117,7 @@ class Division:
 
 
 def undivided(op: Op, extents: tuple[Extents, ...], weights: Iterable[int]) -> Division:
-    """Return the way in which one device computes all of an op: it needs all of its inputs."""
+    """Return the division in which one device computes all of an op and needs all of its inputs."""
     tensors = tuple(dict.fromkeys(op.inputs))
     return Division(
         *("whole", 1, 1, tensors),
@@ -132,7 +132,7 @@ def divide(
 ) -> Division | None:
     """Return the division of an op's output along ``axis``; None where its parts cannot be computed by themselves.
 
-    Not divided is an axis on which a part would compute a margin beside what is asked of it.
+    An axis is not divided if a part would have to compute a margin around what is asked of it.
 
     Args:
         weights: Bytes per position of the op's constants.
@@ -187,9 +187,9 @@ def _unit(rules: list[Rule], length: int) -> int:
 
 
 def _reaches(geometry: Geometry, position: int, output: int, unit: int) -> list[Reach | tuple[int, int]] | None:
-    """Return per axis of an operand what a part of the output's axis ``output`` needs; of other axes all.
+    """Return per axis of an operand what a part of the output's axis ``output`` needs; all of the other axes.
 
-    A slice's parts need of other axes what the slice takes, but the whole slice is executed as it is.
+    On other axes a slice's parts need what the slice takes; the whole slice, though, is executed as it is.
     """
     result: list[Reach | tuple[int, int]] = []
     made = geometry.shape[output]
@@ -248,7 +248,7 @@ def _reach(rule: Rule, length: int, out: int, unit: int) -> Reach | None:
 
 
 def _range(rule: Rule, length: int, out: int, start: int, stop: int) -> tuple[int, int] | None:
-    """Return what region deduction says of [start, stop) of a tensor that has this axis alone."""
+    """Return what region deduction says about [start, stop) of a tensor that has only this axis."""
     alone = Geometry((out,), {0: (length,)}, {0: (AxisMap(0, rule),)})
     found = deduce(alone, Op("axis", "", (0,), (1,), positions=(0,)), Region(((start, stop),)))
     if isinstance(found, Refusal):
@@ -262,7 +262,7 @@ def _range(rule: Rule, length: int, out: int, start: int, stop: int) -> tuple[in
 def _pieces_exist(op: Op, geometry: Geometry, output: int, division: Division) -> bool:
     """Whether every unit by itself is a piece that the operator can compute, with no margin around it.
 
-    Of a refusal that only some units give (a part of a Concat that is constant), no division is made.
+    Where only some units are refused (a constant part of a Concat), there is no division either.
     """
     whole = [(0, size) for size in geometry.shape]
     suspicious = any(

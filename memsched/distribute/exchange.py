@@ -25,7 +25,7 @@ __all__ = ["Boxes", "Exchange", "PlanRanges", "exchange", "hull_of", "joined", "
 
 @dataclass(slots=True)
 class Boxes:
-    """A box per plan and device; along an axis without ranges it is whole where it is ``there``."""
+    """A box per plan and device; along an axis without ranges it is whole where ``there`` says so."""
 
     there: Booleans
     channels: PlanRanges | None
@@ -57,11 +57,11 @@ class Exchange:
 
 
 def exchange(need: Boxes, holds: Sequence[Boxes], owner: Boxes | None, extents: Extents, mode: Mode) -> Exchange | None:
-    """Return what has to be sent so that every device has what it needs; None where that is nothing in any plan.
+    """Return what has to be sent so that every device has what it needs; None where no plan sends anything.
 
     Args:
         holds: What devices have already.
-        owner: Which part each device sends; None where all comes from outside.
+        owner: Which part each device sends; None where everything comes from outside.
     """
     if any(_within(need, held) for held in holds):
         return None
@@ -94,7 +94,7 @@ def span_of(low: Integers, high: Integers, there: Booleans) -> PlanRanges:
 
 
 def joined(parts: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
-    """Return the smallest ranges around ranges, of which those that are empty do not count."""
+    """Return the smallest ranges around ranges; empty ones do not count."""
     import numpy as np
 
     if len(parts) == 1:

@@ -1,8 +1,8 @@
-"""Blocks of ops without a synchronisation inside: halos are computed twice so that nobody waits for them.
+"""Blocks of ops without a synchronisation inside: halos are computed twice so that no device waits for them.
 
 A dynamic program over the order of execution cuts it into runs; what a run costs is what its slowest device takes for
-the run's transfers and all of its ops. While costs are compared, earlier ops count as synchronised one by one: what
-devices hold in addition because they computed it twice comes as a bonus when the whole plan is evaluated.
+the run's transfers and all of its ops. While costs are compared, earlier ops count as synchronised one by one: that
+devices hold more because they computed it twice shows only when the whole plan is evaluated.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def best_blocks(
     weights_price: float = 0.0,
     stop: Callable[[], bool] | None = None,
 ) -> Blocks | None:
-    """Return the runs of ops that cost least together with these shares; None where it was stopped.
+    """Return the runs of ops that together cost least with these shares; None if the search was stopped.
 
     Args:
-        longest: Ops in a run.
+        longest: Most ops in a run.
         weights_price: Seconds per byte of constants that a run makes a device hold: what keeps memory in bounds.
     """
     runs = _FusionCosts(space, shares, cluster)
@@ -114,7 +114,7 @@ class _FusionCosts:
         return [float(cost) for cost in total]
 
     def _links(self, start: int, asked: dict[int, Boxes], shape: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Return how long each device's link is busy, and that of who gives the inputs."""
+        """Return how long each device's link is busy, and that of the source of the inputs."""
         import numpy as np
 
         sent, received = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -139,7 +139,7 @@ class _FusionCosts:
 
 
 def _spread(boxes: Boxes, plans: int) -> Boxes:
-    """Return boxes of one plan for several."""
+    """Return the boxes of one plan, repeated for several."""
     import numpy as np
 
     def side(span: PlanRanges | None) -> PlanRanges | None:

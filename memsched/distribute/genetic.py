@@ -36,7 +36,7 @@ class Settings:
 
     Attributes:
         size: Plans in a population.
-        generations: At most; the time limit may end it before.
+        generations: Most generations; the time limit may end the search before.
         patience: Generations without a better plan after which it has converged.
     """
 
@@ -55,7 +55,7 @@ def evolve(
     settings: Settings | None = None,
     home: int = 0,
 ) -> tuple[Share, ...]:
-    """Return the best shares along ``axes`` that were found: never slower than the best of ``seeds`` that fits.
+    """Return the best shares found along ``axes``: never slower than the best of ``seeds`` that fits.
 
     Args:
         seeds: Plans of the first population, along the same axes; the rest of it is drawn.
@@ -103,7 +103,7 @@ def evolve(
             return rows.reshape(len(chromosomes), -1)
 
     class ShiftMutation(Mutation):  # type: ignore[misc]
-        """Moves the bounds of a few ops that follow each other, by the same fraction of each."""
+        """Moves the bounds of a few consecutive ops, each by the same fraction."""
 
         def _do(self, _: Any, chromosomes: Any, random_state: Any = None, **__: Any) -> Any:
             return coder.shifted(chromosomes, random_state)
@@ -129,7 +129,7 @@ def evolve(
             crossover=TwoPointCrossover(),
             mutation=ShiftMutation(),
             repair=SortingRepair(),
-            # Where there are few plans at all, the library would look for new ones without end.
+            # Where only few plans exist, the library would look for new ones without end.
             eliminate_duplicates=coder.plans > 100 * settings.size,
         ),
         ("n_gen", settings.generations),

@@ -1,4 +1,4 @@
-"""In which order a network is shared out: the order of its file, or the one that needs least memory.
+"""The order in which a network is shared out: that of its file, or the one that needs least memory.
 
 An order decides which tensors live at the same time, so how much every device holds of them. Source: "MemoriaNova",
 whose scheduler's order (BTSearch) is what its shares (GenEFlow) are looked for in. Here shares are looked for in the
@@ -41,7 +41,7 @@ class OrderAttempt:
     """What became of one order of execution.
 
     Attributes:
-        peak: Most bytes of activations that live at a time where one device computes everything.
+        peak: Most bytes of activations that are live at one time where one device computes everything.
         plan: The best found; None where none fits.
     """
 
@@ -75,14 +75,14 @@ def plan_in_best_order(
     weights: Mapping[int, Mapping[int, int]] | None = None,
     home: int = 0,
 ) -> OrderedPlan:
-    """Return the better of the plans that `search` finds in the file's order, and in the one that needs least memory.
+    """Return the better of the plans that `search` finds in the file's order and in the one that needs least memory.
 
     A plan that fits is better than none, then the faster, then the one with fewer steps, then the smaller; the file's
-    order wins ties. It is searched first and has all the time that it takes: no plan is worse than in it alone.
+    order wins ties. It is searched first, with all the time that it takes: the result is never worse than its plan.
 
     Args:
-        graph: As read; no tensor shares bytes with another on a device.
-        method: As for `search`, like the others.
+        graph: The graph as read; no tensor shares bytes with another on a device.
+        method: As for `search`, like the arguments after it.
 
     Raises:
         DistributionError: The network cannot be distributed.
@@ -122,7 +122,7 @@ def plan_in_best_order(
     best = min(plans, key=_rank)
     bounds = [one.lower_bound for one in plans]
     if better and len(plans) < 2:
-        # What was proven of one order says nothing of the other.
+        # What was proven about one order says nothing about the other.
         bounds.append(latency_bound(Space.of(graph, None, weights), cluster))
     return OrderedPlan(
         plan=replace(best, lower_bound=min(*bounds, best.latency)),
@@ -134,7 +134,7 @@ def plan_in_best_order(
 
 
 def _rank(plan: Distribution) -> tuple[float, int, int]:
-    """Plans that differ in rounding alone are equally fast."""
+    """Return what plans are compared by; plans whose latencies differ only by rounding are equally fast."""
     return float(f"{plan.latency:.9e}"), len(plan.steps), max(plan.memory)
 
 

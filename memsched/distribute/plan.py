@@ -59,7 +59,7 @@ def plan_in(
     method: str = "given",
     lower_bound: float = 0.0,
 ) -> Distribution:
-    """Return what `plan_of` does, for a space that is at hand."""
+    """Return what `plan_of` returns, for a space that exists already."""
     count = len(cluster.devices)
     for position, share in enumerate(shares):
         space.division(position, share)
@@ -116,7 +116,7 @@ def _parts(space: Space, shares: Sequence[Share], block: tuple[int, int]) -> lis
 
 
 def leaves(space: Space, position: int, stop: int) -> bool:
-    """Whether a result of the op is needed after the block that ends at ``stop``, or by nobody."""
+    """Whether a result of the op is needed after the block that ends at ``stop``, or nowhere."""
     return any(space.last[tensor] >= stop or not space.readers[tensor] for tensor in space.op(position).outputs)
 
 
@@ -126,7 +126,7 @@ def piece_seconds(
     """Return the seconds in which a device computes a part of an op; its work is in proportion to its output.
 
     Args:
-        needs: What the part reads, if the caller has it.
+        needs: What the part reads, if the caller knows it.
     """
     if part[0] >= part[1]:
         return 0.0
@@ -245,7 +245,7 @@ class _PlanState:
         return seconds, tuple(tuple(found) for found in computations)
 
     def _step_seconds(self, transfers: Sequence[Transfer], computing: Sequence[float]) -> float:
-        """Return how long the slowest takes, he who gives the network its inputs among them."""
+        """Return how long the slowest takes, the source of the network's inputs included."""
         router = self.cluster.router
         sent = [0] * (len(computing) + 1)
         received = [0] * len(computing)

@@ -38,7 +38,7 @@ class Evaluation:
         memory: The most bytes that each device holds, [plan, device].
         held: Bytes that each device holds while each op is computed, weights included, [plan, position, device].
         sent: Bytes that leave their senders, per plan; a broadcast counts once.
-        communication: Of the latency, the seconds that the links of the slowest devices are busy.
+        communication: The part of the latency in which the links of the slowest devices are busy.
     """
 
     latency: Floats
@@ -194,7 +194,7 @@ class _PopulationRun:
         self.quiet = True
 
     def _add(self, latency: Floats, communication: Floats, total: Integers, computing: Floats) -> None:
-        """Add a step: its slowest device, or who gives the inputs."""
+        """Add a step: its slowest device, or the source of the inputs."""
         import numpy as np
 
         if self.quiet:
@@ -216,7 +216,7 @@ class _PopulationRun:
     def _ranges(
         self, block: tuple[int, int]
     ) -> tuple[dict[int, tuple[Integers, Integers]], dict[int, list[Boxes]], dict[int, Boxes]]:
-        """Return per position the units that devices compute and what they need, and per tensor from outside all."""
+        """Return per position the units that devices compute, what they need, and all that they need from outside."""
         start, stop = block
         inner: dict[int, Boxes] = {}
         asked: dict[int, Boxes] = {}
@@ -235,7 +235,7 @@ class _PopulationRun:
             for tensor, box in zip(work.division.tensors, needs[position], strict=True):
                 found = inner if self.space.first[tensor] >= start else asked
                 found[tensor] = hull_of(found[tensor], box, self.space.extents[tensor]) if tensor in found else box
-        # In the order in which the literal planner sends, which no figure depends on.
+        # This is the order in which the literal planner sends; no figure depends on it.
         return ranges, needs, asked
 
     def _compute(self, position: int, units: tuple[Integers, Integers], needs: list[Boxes], *, alone: bool) -> Floats:
@@ -320,7 +320,7 @@ def needs_of(space: Space, work: OpWork, start: Integers, stop: Integers) -> lis
 def cost_of(
     space: Space, work: OpWork, units: tuple[Integers, Integers], needs: Sequence[Boxes]
 ) -> tuple[Booleans, Floats, Integers]:
-    """Return who computes a part of an op at all, the seconds of it, and the bytes of constants that it reads."""
+    """Return which devices compute a part of an op, its seconds, and the bytes of constants that it reads."""
     import numpy as np
 
     start, stop = units

@@ -1,8 +1,8 @@
 """A dynamic program over the ops in their order, which chooses one share for each.
 
-A state is what the future depends on: the choices for ops whose results are still needed, and for those that read
-them already (who holds what). Of states that agree in these the best is kept. On a chain that is one state per choice
-of the last op. Where there are more states than the width, the best are kept: a beam.
+A state is what the future depends on: the choices for ops whose results are still needed, and for the ops that have
+read them (who holds what). Of states that agree in these, the best is kept: on a chain one state per choice of the
+last op. Where there are more states than the width, the best are kept, as in a beam search.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class ProgramResult:
     """What the program found.
 
     Attributes:
-        shares: In order of execution.
-        latency: Seconds, of one step per op.
+        shares: One per op, in order of execution.
+        latency: Seconds, with one step per op.
         memory: Per device, bytes.
-        complete: No state was left out: nothing among the choices is faster.
+        complete: Whether no state was left out, so that nothing among the choices is faster.
     """
 
     shares: tuple[Share, ...]
@@ -73,11 +73,11 @@ def choose(
     follow: bool = True,
     stop: Callable[[], bool] | None = None,
 ) -> ProgramResult | None:
-    """Return the best combination of ``choices``, one list per position; None where nothing fits or it was stopped.
+    """Return the best combination of ``choices``, one list per position; None if nothing fits or it was stopped.
 
     Args:
         width: States that are kept.
-        price: Seconds per share of a device's memory that weights take: what makes memory scarce in advance.
+        price: Seconds per share of a device's memory that weights take, so that memory is spared from the beginning.
         fits: Leave out what exceeds a device's memory.
         follow: Give an op that works element by element the parts of its input, without a choice of its own.
     """
@@ -133,7 +133,7 @@ class _ShareProgram:
         most = states.weights + np.maximum(states.most, states.held)
         if self.fits:
             exceeding = (most > self.limits).any(axis=1)
-            # As in `_grow`: what was left out may have held less.
+            # As in `_grow`, what was left out may have held less.
             self.complete &= not exceeding.any()
             latency = np.where(exceeding, np.inf, latency)
         rank = (latency, most.max(axis=1)) if self.price == np.inf else (latency,)
@@ -155,7 +155,7 @@ class _ShareProgram:
     def _followed(self, position: int) -> Integers | None:
         """Return, per choice of the op before it, the choice that works on exactly the same parts; None for no such op.
 
-        An op that goes with its input element by element gains nothing by another division than its input's.
+        An op that works element by element gains nothing by another division than its input's.
         """
         import numpy as np
 
@@ -207,7 +207,7 @@ class _ShareProgram:
         if self.fits:
             exceeding = ((weights + most) > self.limits).any(axis=1)
             if exceeding.any():
-                # A state that was kept may have won over one that is slower so far but holds less.
+                # A state that was kept may have displaced one that is slower so far but holds less.
                 self.complete = False
             score = np.where(exceeding, np.inf, score)
         alive = {place: chosen for place, chosen in states.picks.items() if self.reach[place] > position}

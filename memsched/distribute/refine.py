@@ -51,7 +51,7 @@ def refined(
     home: int = 0,
     stop: Callable[[], bool],
 ) -> tuple[Share, ...]:
-    """Return shares along the same axes that are not slower and fit wherever the given ones do.
+    """Return shares along the same axes that are no slower, and that fit wherever the given ones do.
 
     A move shifts one boundary of a run of ops that have the same bounds. All moves are evaluated one by one, then the
     best of them together, half of these, and so on.

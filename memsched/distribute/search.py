@@ -1,4 +1,4 @@
-"""Looks for the plan of least latency: rules, the genetic search, dynamic programs; what fits and is fastest wins."""
+"""The search for the plan of least latency: rules, the genetic search, dynamic programs; the fastest that fits wins."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def search(
     """Return the fastest plan found that fits the memory of every device.
 
     Args:
-        run: When to end, with what there is.
+        run: Says when to end with the best found so far.
         method: "auto": rules, the dynamic program, fused blocks and local search. "genetic": GenEFlow. "exact": the
             dynamic program over all shares (of bounded granularity on long axes), one op per step. "even" and
             "single": the best even split, the best device alone.
-        order: Of execution; None for the graph's own.
+        order: The order of execution; None for the graph's own.
         weights: Per op the bytes of its constants by position, where the graph's shapes do not tell them.
         home: The device that gets the outputs.
         fuse: Permit "auto" blocks of ops without a synchronisation inside.
-        least_order: No order needs less memory than this one on one device: so what it needs there is proven.
+        least_order: Whether no order needs less memory than this one on one device, which proves what it needs there.
 
     Raises:
         DistributionError: The network cannot be distributed.
@@ -96,7 +96,7 @@ def search(
 
 @dataclass(frozen=True, slots=True)
 class _SearchGoal:
-    """What is looked for."""
+    """The plan that is looked for."""
 
     space: Space
     cluster: Cluster
@@ -113,7 +113,7 @@ class _SearchGoal:
     # Rules --------------------------------------------------------------------------------------------------------
 
     def single(self) -> list[Distribution]:
-        """Return every device alone; of devices that are alike one, at best the one that gets the outputs."""
+        """Return every device alone; of equal devices only one, preferably the one that gets the outputs."""
         count = len(self.cluster.devices)
         whole = ((0, len(self.space.order)),)
         chosen = rules.different_devices(self.cluster, self.home)
@@ -177,7 +177,7 @@ class _SearchGoal:
         return [replace(plan, lower_bound=plan.latency) if complete and found.complete else plan]
 
     def everything(self, *, fuse: bool) -> list[Distribution]:
-        """Return the plans of all rules, of the dynamic program, and what became of the best of them."""
+        """Return the plans of all rules and of the dynamic program, and what was made of the best of them."""
         single = self.single()
         plans = [*single, *(self.even() if not self.run.over() else ())]
         plans.extend(self.proportional() if not self.run.over() else ())
@@ -186,7 +186,7 @@ class _SearchGoal:
             found = self._chosen(scale)
             if found is not None:
                 plans.append(self.plan(found.shares, "program"))
-        # What promises most first: the time may end.
+        # The most promising comes first: the time may end.
         tried: set[tuple[Share, ...]] = set()
         if fuse:
             plans.extend(self._fused_best(plans, tried))
@@ -199,7 +199,7 @@ class _SearchGoal:
     def _smallest(self) -> list[Distribution]:
         """Return the plan of least memory that the dynamic program finds, at any latency; nothing for one device.
 
-        It is looked for although the time may be up: without it nothing can be said of what would do.
+        It is looked for even when the time is up: without it nothing can be said about what would do.
         """
         if len(self.cluster.devices) == 1:
             return []
@@ -221,7 +221,7 @@ class _SearchGoal:
         return []
 
     def _fastest(self, plans: Sequence[Distribution]) -> list[Distribution]:
-        """Return the plans that fit, the fastest first; of those with the same shares and blocks one."""
+        """Return the plans that fit, the fastest first, and only one of those with the same shares and blocks."""
         fitting = sorted((one for one in plans if self.fits(one.memory)), key=lambda one: one.latency)
         return list({(one.shares, _blocks_of(one)): one for one in reversed(fitting)}.values())[::-1]
 
@@ -237,7 +237,7 @@ class _SearchGoal:
         return None
 
     def _tables(self, stop: Callable[[], bool]) -> list[OpChoices]:
-        """Return what there is to choose from; nothing where it was stopped."""
+        """Return the choices; nothing if the search was stopped."""
         result: list[OpChoices] = []
         for position in range(len(self.space.order)):
             if stop():
@@ -246,7 +246,7 @@ class _SearchGoal:
         return result
 
     def few(self, position: int) -> list[Share]:
-        """Return shares worth trying: after the speeds of the fastest 2, 3, ... devices, and even ones."""
+        """Return shares worth trying: in proportion to the speeds of the fastest 2, 3, ... devices, and even ones."""
         count = len(self.cluster.devices)
         speeds = rules.speeds(self.space, position, self.cluster)
         fastest = sorted(range(count), key=lambda device: (-speeds[device], device != self.home, device))
@@ -283,14 +283,14 @@ class _SearchGoal:
         fitting = [one for one in plans if self.fits(one.memory)]
         if not fitting:
             raise self._too_small(plans)
-        # Of plans that differ in rounding alone, the one that synchronises least.
+        # Of plans that differ only by rounding, the one that synchronises least.
         found = min(fitting, key=lambda one: (float(f"{one.latency:.9e}"), len(one.steps)))
         if found.lower_bound:
             return found
         return replace(found, lower_bound=min(found.latency, latency_bound(self.space, self.cluster)))
 
     def _begins_with_its_inputs(self) -> bool:
-        """Whether all inputs have to be there first, whatever the order: one, and every op reads something."""
+        """Whether all inputs must be there first in every order: there is one, and every op reads something."""
         graph = self.space.graph
         return len(graph.inputs) <= 1 and all(op.inputs for op in graph.ops)
 

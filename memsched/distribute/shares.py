@@ -25,8 +25,8 @@ __all__ = [
 def most_parts(space: Space, position: int, memory: int) -> tuple[float, float]:
     """Return k_1 and k_2: into how many parts ``memory`` bytes allow an op to be divided, by rows and by channels.
 
-    Source: "MemoriaNova", section 3.3.1. Its table of memory calculations is not reproduced in its text; this is our
-    reading of it. By rows every device holds all weights: k_1 * weights + input + output <= memory. By channels every
+    Source: "MemoriaNova", section 3.3.1, whose text lacks its table of memory calculations; this is our reading of
+    it. By rows every device holds all weights: k_1 * weights + input + output <= memory. By channels every
     device holds the whole input: k_2 * input + weights + output <= memory.
     """
     division = space.divisions[position]["whole"]
@@ -39,12 +39,12 @@ def most_parts(space: Space, position: int, memory: int) -> tuple[float, float]:
 
 
 def axis_by_memory(space: Space, position: int, memory: int) -> Axis:
-    """Return the axis that permits more parts: channels if k_1 < k_2, else rows; the other where there is one alone.
+    """Return the axis that permits more parts: channels if k_1 < k_2, else rows; or the only axis there is.
 
     Source: "MemoriaNova", section 3.3.1.
 
     Args:
-        memory: Of all devices together, bytes.
+        memory: Bytes of all devices together.
     """
     found = space.divisions[position]
     rows, channels = most_parts(space, position, memory)
@@ -98,7 +98,7 @@ def proportional(space: Space, axes: Sequence[Axis], cluster: Cluster) -> tuple[
 
 
 def different_devices(cluster: Cluster, home: int) -> list[int]:
-    """Return one of all devices that are alike, at best the one that gets the outputs, ``home``."""
+    """Return one of each group of equal devices, preferably the one that gets the outputs, ``home``."""
     chosen: list[int] = []
     for device in (home, *(other for other in range(len(cluster.devices)) if other != home)):
         mine = replace(cluster.devices[device], name="")

@@ -31,8 +31,8 @@ class NoPlanFitsError(MemschedError):
 
     Attributes:
         needed: Per device the bytes of the plan that exceeds the memories least.
-        least: The memory that every device would need if all had the same, by the best plan found for that, bytes.
-        proven: Whether no plan at all can do with less.
+        least: The bytes that every device would need if all had the same memory, by the best plan found for that.
+        proven: Whether no plan at all needs less.
     """
 
     exit_code = 3
@@ -50,9 +50,9 @@ class Space:
 
     Attributes:
         order: Op indices; positions below are places in it.
-        extents: Per tensor.
+        extents: Per tensor its axes.
         divisions: Per position the ways of dividing the op; "whole" is always one.
-        geometries: Per position what region deduction knows of the op; None where it knows nothing.
+        geometries: Per position what region deduction knows about the op; None where it knows nothing.
         first: Per tensor the position of the op that makes it, -1 for inputs of the network.
         last: Per tensor the position of its last reader, the number of ops for outputs of the network, ``first``
             where nothing reads it.
@@ -77,7 +77,7 @@ class Space:
         """Return the space of ``graph``.
 
         Args:
-            order: Of execution; None for the graph's own.
+            order: The order of execution; None for the graph's own.
             weights: Per op the bytes of its constants by position. What it does not name follows from the shapes
                 that the graph states (`constant_bytes`).
 
@@ -111,10 +111,10 @@ class Space:
         return self.graph.ops[self.order[position]]
 
     def division(self, position: int, share: Share) -> Division:
-        """Return the way in which ``share`` divides its op.
+        """Return the division that ``share`` applies to its op.
 
         Raises:
-            UsageError: The op cannot be divided so, or the bounds are none.
+            UsageError: The op cannot be divided so, or the bounds are not valid.
         """
         op = self.op(position)
         division = self.divisions[position].get(share.axis)
@@ -144,15 +144,15 @@ class Space:
         return result
 
     def output_bytes(self, position: int, share: float = 1.0) -> float:
-        """Return the bytes of a part of all outputs of an op, ``share`` of them."""
+        """Return the bytes of the part ``share`` of all outputs of an op."""
         return share * sum(self.graph.tensors[tensor].size for tensor in self.op(position).outputs)
 
 
 def constant_bytes(graph: Graph, op: Op) -> dict[int, int]:
     """Return the bytes of an op's constants by position, as far as the graph tells their shapes.
 
-    Elements are taken to be as large as those of the op's output; beside outputs of 8 bits, vectors (biases) have
-    32.
+    Elements are taken to be as large as those of the op's output; beside outputs of 8 bits, those of vectors (biases)
+    have 32.
     """
     output = graph.tensors[op.outputs[0]] if op.outputs else None
     elements = math.prod(output.shape) if output is not None and output.shape else 0

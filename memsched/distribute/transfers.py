@@ -50,7 +50,7 @@ def parcels(
     running: dict[tuple[int, int, int, tuple[int, ...]], int] = {}
     for low, high in itertools.pairwise(channels):
         for top, bottom, source, targets in _column(low, high, rows, needs, holds, owners, mode):
-            # A box that goes on where the one before it ended is one parcel with it.
+            # A box that begins where the one before it ended is sent together with it.
             key = (top, bottom, source, targets)
             before = running.get(key)
             if before is not None and result[before].box[1] == low:

@@ -20,7 +20,7 @@ __all__ = ["most_parts_of", "violations"]
 
 
 def most_parts_of(population: Population) -> Integers:
-    """Return, per position, k_max: into how many parts the cluster's memory allows the op to be divided, at least 1.
+    """Return per position k_max, 1 or more: into how many parts the cluster's memory allows the op to be divided.
 
     Source: "MemoriaNova", sections 3.3.1 and 3.3.3.
     """

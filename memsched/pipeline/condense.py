@@ -33,16 +33,16 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """The groups of a network in a topological order, the one nearest to the layers' own.
+    """The groups of a network, in the topological order that is nearest to the layers' own.
 
     Attributes:
         groups: Per group its layers, ascending.
         group_of: Per layer its group.
         preds: Per group those that must not be in a later stage, ascending.
         strict: Pairs (before, after) of groups of which the second must be in a later stage.
-        uncuttable: Layers after which a cut was asked for, but which share a group with a reader.
+        uncuttable: Layers after which a cut was requested, but which share a group with a reader.
         flows: What groups hand to each other, by producer and readers.
-        through: Every stage between hands on what later ones need; else each that reads it receives it, once.
+        through: Whether every stage between hands on what later ones need; else each reader receives it, once.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -72,13 +72,13 @@ class Condensation:
     def alike(self, count: int) -> bool:
         """Whether all schedules of ``count`` stages cost the same.
 
-        With a group in every stage they differ in the order of stages alone: what is handed through them goes further
-        in one than in another, what is sent once does not.
+        With a group in every stage they differ only in the order of the stages: what is handed through goes further in
+        some orders than in others, what is sent once does not.
         """
         return count == 1 or (count == len(self.groups) and not self.through)
 
     def levels(self) -> list[int]:
-        """Return the earliest stage of each group that cuts asked for leave."""
+        """Return the earliest stage that the requested cuts leave each group."""
         cuts = set(self.strict)
         result: list[int] = []
         for group, befores in enumerate(self.preds):
@@ -91,7 +91,7 @@ class Loads:
     """What a stage costs by the groups in it: the sum of ``weights``, and each of ``shared`` once.
 
     Attributes:
-        weights: Per group.
+        weights: Per group its weight.
         shared: Pairs (size, groups): counted once in each stage that holds one of the groups.
     """
 
@@ -109,7 +109,7 @@ class Loads:
         return result
 
     def floor(self, count: int) -> int:
-        """Return what the largest of ``count`` stages costs at least: the largest group, or an even share of all."""
+        """Return a lower bound of what the largest of ``count`` stages costs: the largest group, or an even share."""
         alone = list(self.weights)
         for size, groups in self.shared:
             for group in groups:
@@ -119,7 +119,7 @@ class Loads:
 
 
 def condense(network: Network, constraints: Constraints) -> Condensation:
-    """Return the groups of ``network`` under ``constraints``; linear, but for cycles, whose search is near it."""
+    """Return the groups of ``network`` under ``constraints``, in linear time but for the search for cycles."""
     count = len(network.layers)
     preds = _preds(network)
     unions = _Unions(count)
@@ -179,7 +179,7 @@ def macs_of(network: Network, condensed: Condensation) -> Loads:
 
 
 def _preds(network: Network) -> list[tuple[int, ...]]:
-    """Return per layer those that must not be in a later stage: as it says, and producers of what it reads."""
+    """Return per layer those that must not be in a later stage: those it names, and the producers of what it reads."""
     result = [set(layer.preds) for layer in network.layers]
     for value in network.values:
         if value.producer >= 0:

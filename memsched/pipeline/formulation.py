@@ -28,8 +28,8 @@ class Solution:
     """What CP-SAT found.
 
     Attributes:
-        stages: Per group; None when nothing was found.
-        bound: No schedule has less of what was minimised.
+        stages: Per group its stage; None when nothing was found.
+        bound: The least that any schedule can have of what was minimised.
     """
 
     stages: list[int] | None
@@ -47,10 +47,10 @@ def least_peak(
     deadline: float,
     effort: float | None = None,
 ) -> Solution:
-    """Return the least cost of the largest stage, known to be from ``low`` to ``high``, with groups' stages.
+    """Return the least cost of the largest stage, which is between ``low`` and ``high``, and the groups' stages.
 
     Args:
-        effort: In CP-SAT's own measure, about seconds of an idle machine.
+        effort: Limit in CP-SAT's own measure, about seconds of an idle machine.
     """
     model = _StageModel(condensed, hint)
     unit = math.gcd(*loads.weights, *[size for size, _ in loads.shared]) or 1
@@ -70,7 +70,7 @@ def least_communication(
     deadline: float,
     effort: float | None = None,
 ) -> Solution:
-    """Return the least communication where no stage costs more than ``limit``, with groups' stages.
+    """Return the least communication where no stage costs more than ``limit``, and the groups' stages.
 
     Args:
         effort: As for `least_peak`.
@@ -112,7 +112,7 @@ class _StageModel:
             self.model.add(sum(self._in(group, stage) for group in range(len(condensed.groups))) >= 1)
 
     def limit(self, loads: Loads, unit: int, most: cp_model.LinearExprT) -> None:
-        """No stage costs more than ``most`` units."""
+        """Require that no stage costs more than ``most`` units."""
         for stage in range(self._count):
             terms = [self._in(group, stage) * (weight // unit) for group, weight in enumerate(loads.weights) if weight]
             for size, groups in loads.shared:

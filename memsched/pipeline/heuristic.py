@@ -46,7 +46,7 @@ def schedule(network: Network, constraints: Constraints) -> StageSchedule:
 
 
 def cutting_order(condensed: Condensation) -> tuple[list[int], set[int]]:
-    """Return a topological order of groups of which runs can be stages, and the places in it where one must end."""
+    """Return a topological order of groups whose runs can be stages, and the places in it where a stage must end."""
     levels = condensed.levels()
     order = sorted(range(len(levels)), key=lambda group: (levels[group], group))
     return order, {place for place in range(1, len(order)) if levels[order[place]] != levels[order[place - 1]]}

@@ -1,4 +1,4 @@
-"""Whether a network can be cut into so many stages under so many demands, and what would be possible if not.
+"""Whether a network can be cut into a number of stages under the given demands, and what would be possible if not.
 
 Groups of layers that belong together form a DAG. Every number of stages is possible from the most cuts in a row that
 were asked for, plus one, up to the number of groups: each stage of more than one group can be cut once more.
@@ -73,7 +73,7 @@ def _contradiction(network: Network, constraints: Constraints, layer: int) -> st
 
 
 def _row(network: Network, constraints: Constraints, condensed: Condensation, levels: Sequence[int]) -> list[int]:
-    """Return layers with a cut after each, one after the other, as many as any row has."""
+    """Return the longest row of layers one after the other that each have a cut after them."""
     cuts = set(condensed.strict)
     asked = set(constraints.cut_after)
     group = max(range(len(levels)), key=lambda each: (levels[each], -each))
@@ -103,7 +103,7 @@ def _reads(network: Network, condensed: Condensation, layer: int, group: int) ->
 
 
 def _grouped(network: Network, constraints: Constraints, condensed: Condensation) -> str:
-    """Return how many groups of layers there are and what binds them, where any are bound."""
+    """Return how many groups of layers there are and what binds them, if anything does."""
     if len(condensed.groups) == len(network.layers):
         return ""
     reasons = [

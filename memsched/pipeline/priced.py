@@ -1,7 +1,7 @@
-"""Stage schedules where the cost of a stage is no sum over its layers: exact in small networks, else by refinement.
+"""Stage schedules where a stage's cost is not a sum over its layers: exact in small networks, else by refinement.
 
 Where all places to cut can be listed and priced, the dynamic program over them is exact. Elsewhere it runs over some
-places of one topological order, then over those near the cuts it chose, until all that are next to each other were
+places of one topological order, then over those near the cuts that it chose, until all of their neighbours have been
 looked at.
 """
 
@@ -56,7 +56,7 @@ def solve(
         starts: Schedules that are known.
         most_places: With at most so many places to cut, all stages between them are priced.
         most_prices: Most stages that are priced.
-        deadline: On the clock of `time.monotonic`.
+        deadline: A time of `time.monotonic`.
     """
     known = [(dearest(price, stages, count), condensed.communication(stages), tuple(stages)) for stages in starts]
     best = min(known)

@@ -1,4 +1,4 @@
-"""What a stage costs where that is no sum over its layers: seconds by the simulator, or peak activation memory."""
+"""What a stage costs where that is not a sum over its layers: seconds by the simulator, or peak activation memory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class MemoryPrice:
 
     Attributes:
         exact: Whether every price so far is the least peak of the stage, not only the least known.
-        loads: Nothing: what is live in a stage is no sum over its groups.
+        loads: Nothing: what is live in a stage is not a sum over its groups.
     """
 
     slack = 0

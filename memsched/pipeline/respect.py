@@ -31,7 +31,7 @@ def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DE
     Deterministic, unless the time limit is met: nothing is drawn, and sums have one order on one kind of processor.
 
     Args:
-        limits: When its time is up, layers that the policy has not reached follow in their own order.
+        limits: When the time is up, layers that the policy has not reached follow in their own order.
 
     Raises:
         UsageError: No schedule respects ``constraints``.
@@ -64,10 +64,10 @@ def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DE
 
 
 def cut_order(condensed: Condensation, loads: Loads, order: Sequence[int], count: int) -> list[int]:
-    """Return the stage of each group for ``order``, under the cuts that were asked for.
+    """Return the stage of each group for ``order``, under the requested cuts.
 
-    Where no cut of the order itself has all of these, groups are taken by the earliest stage that such cuts leave
-    them, equals as in the order: then one has. More than ``MOST_STAGES`` stages are split evenly, the order aside.
+    Where the order itself cannot be cut at all of these, groups are sorted by the earliest stage that the cuts leave
+    them, equals as in the order: then it can. More than ``MOST_STAGES`` stages are split evenly, whatever the order.
     """
     levels = condensed.levels()
     tried = () if count > MOST_STAGES else (order, sorted(order, key=levels.__getitem__))

@@ -44,7 +44,7 @@ class _StageCosts:
 
 
 def best_cut(condensed: Condensation, loads: Loads, order: Sequence[int], count: int) -> list[int] | None:
-    """Return the stage of each group where ``order`` is cut into ``count`` runs; None if cuts asked for forbid it.
+    """Return the stage of each group where ``order`` is cut into ``count`` runs; None if requested cuts forbid it.
 
     Of equally good cuts, the one whose last stage begins earliest, then the one before it.
 
@@ -95,7 +95,7 @@ def _runs(condensed: Condensation, loads: Loads, order: Sequence[int], places: S
     """
     import numpy as np
 
-    # Sizes beyond what 60 bits hold are compared coarsely instead of overflowing.
+    # Sizes that 60 bits cannot hold are compared coarsely instead of overflowing.
     total = sum(loads.weights) + sum([size * len(groups) for size, groups in loads.shared])
     traffic = sum([flow.size * (MOST_STAGES if condensed.through else len(flow.readers)) for flow in condensed.flows])
     less, fewer = (max(0, amount.bit_length() - 58) for amount in (total, traffic))

@@ -30,7 +30,7 @@ def asap_levels(parents: Sequence[Sequence[int]]) -> list[int]:
 def embed(parents: Sequence[Sequence[int]], memory: Sequence[int]) -> NDArray[float32]:
     """Return a row of ``WIDTH`` numbers per node (RESPECT, section III-A).
 
-    The paper hashes operator names to ids. A hash says nothing of another network, so an id here is the node's
+    The paper hashes operator names to ids. A hash says nothing about another network, so an id here is the node's
     place in the given topological order: it is unique as a hash is, and means the same in every network. Everything
     is a ratio, so that a policy trained on 30 nodes reads 800: ids are divided by the number of nodes, levels by the
     depth, and memory is the logarithm of 1 + bytes / mean bytes. A parent that does not exist has level 0 and id -1.

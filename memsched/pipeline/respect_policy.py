@@ -35,14 +35,14 @@ def policy_order(
 ) -> list[int]:
     """Return all nodes in the order in which the trained policy takes them, greedily.
 
-    Nodes that are out, and nodes with a parent that is not, are masked. Where a single node is ready there is nothing
-    to point at: the decoder reads it together with those after it, which saves calls and changes nothing.
+    Nodes that were taken, and nodes with a parent that was not, are masked. Where a single node is ready there is no
+    choice: the decoder reads it together with those after it, which saves calls and changes nothing.
 
     Args:
-        parents: Per node those that it needs, all of smaller index.
+        parents: Per node those that it needs, all with smaller indices.
         memory: Bytes of parameters per node.
-        deadline: Of `time.monotonic`: from then on, the ready node of the least index is taken.
-        parents_first: Whether nodes wait for their parents; else only nodes that are out are masked, as in RESPECT.
+        deadline: A time of `time.monotonic`, after which the ready node with the least index is taken.
+        parents_first: Whether nodes wait for their parents; else only taken nodes are masked, as in RESPECT.
         models: Sessions of another policy's encoder and decoder, instead of those of the shipped one.
 
     Raises:

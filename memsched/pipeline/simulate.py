@@ -17,13 +17,13 @@ __all__ = ["Simulation", "StageTime", "cached", "simulate", "stage_time"]
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """One inference in one stage; bytes, and seconds of each part of the work.
+    """One inference in one stage: bytes, and the seconds of each part of the work.
 
     Attributes:
         on_cache: Parameters that stay on the accelerator.
         off_cache: Parameters that are sent to it for every inference.
         receives: Values that come from outside the stage, inputs of the network included.
-        sends: Values that others need of it, outputs of the network included.
+        sends: Values that others need from it, outputs of the network included.
         activations: Peak of activation memory; 0 where it was not stated.
         input: Seconds to receive values.
         parameters: Seconds to receive off-cache parameters.
@@ -74,7 +74,7 @@ def simulate(
 
     Args:
         skips: How values reach a stage that is not the next one.
-        activations: Per stage its peak of activation memory, bytes, to be shown beside the rest.
+        activations: Per stage its peak activation memory, bytes, shown beside the rest.
     """
     parts = figures(network, schedule.stages, schedule.count, skips)
     peaks = activations or (0,) * len(parts)
@@ -91,8 +91,8 @@ def simulate(
 def cached(sizes: Iterable[int], capacity: int) -> tuple[int, int]:
     """Return the bytes of parameters that stay on the accelerator, and those that do not.
 
-    As the vendor's compiler does, parameters are taken in the order in which layers run, and each stays, as a whole,
-    if it fits into what is left: the first come, first served.
+    As in the vendor's compiler, parameters are taken in the order in which layers run, first come, first served: each
+    stays, as a whole, if it fits into what is left.
     """
     kept = left_out = 0
     for size in sizes:
@@ -106,7 +106,7 @@ def cached(sizes: Iterable[int], capacity: int) -> tuple[int, int]:
 def stage_time(
     on_cache: int, off_cache: int, macs: int, receives: int, sends: int, rules: PipelineRules, activations: int = 0
 ) -> StageTime:
-    """Return the seconds of a stage that holds, computes and moves so much."""
+    """Return the seconds of a stage from what it holds, computes and moves."""
     link = rules.link_bytes_per_second
     return StageTime(
         on_cache=on_cache,

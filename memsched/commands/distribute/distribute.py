@@ -50,10 +50,10 @@ _AGAIN = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RuleBaseline:
-    """What the cluster's model says of a plan by rule, whether or not it fits.
+    """What the cluster's model says about a plan by rule, whether or not it fits.
 
     Attributes:
-        memory: Per device, bytes.
+        memory: Bytes per device.
     """
 
     latency: float
@@ -63,7 +63,7 @@ class RuleBaseline:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is known of the file of one device and step.
+    """What is known about the file of one device and step.
 
     Attributes:
         weights: Bytes of its constants.
@@ -76,7 +76,7 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class DeviceModels:
-    """The models of all devices and steps; each file is made when it is asked for, and always the same."""
+    """The models of all devices and steps; each file is made on demand, and always with the same bytes."""
 
     steps: tuple[tuple[StepModel | None, ...], ...]
     writer: PartWriter
@@ -86,7 +86,7 @@ class DeviceModels:
         """Return the file of a device's model in a step.
 
         Raises:
-            ModelError: A constant cannot be read, or what is exchanged is no tensor.
+            ModelError: A constant cannot be read, or what is exchanged is not a tensor.
         """
         model = self.steps[device][step]
         if model is None:
@@ -98,7 +98,7 @@ class DeviceModels:
         return part.data
 
     def facts_of(self, device: int, step: int) -> FileFacts:
-        """Return what is known of a file."""
+        """Return what is known about a file."""
         if (device, step) not in self.facts:
             self.file(device, step)
         return self.facts[device, step]
@@ -123,11 +123,11 @@ class DistributedNetwork:
         dropped: Names of the devices that have dropped out.
         ordered: The order of execution that the plan is for, and what became of the other one.
         single: The fastest device by itself, in the plan's order.
-        memory: Per device the bytes in use at most while the plan runs, as ONNX Runtime will show them: beside what the
-            plan counts, what the runtime cuts out and joins.
+        memory: Per device the most bytes in use while the plan runs, as ONNX Runtime will show them: what the plan
+            counts, and what the runtime cuts out and joins beside it.
         even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
         executed: The run, where there was one.
-        interrupted: The search was ended early by ``stop``.
+        interrupted: Whether ``stop`` ended the search early.
     """
 
     module: Module
@@ -169,14 +169,14 @@ def distribute(
         cluster: A TOML file, the name of a built-in cluster, or a value.
         method: How to search; "even" and "single" are rules.
         time_limit: Seconds for the search; None for no limit.
-        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
-            the same on every machine.
+        effort: Work for the search instead of a time limit, in about the seconds that an idle machine takes: the
+            result is then the same on every machine.
         workers: Processes that search side by side.
         drop: Names or numbers of devices of the cluster that have dropped out.
         home: Name or number of the device that gets the outputs.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
         dims: Values of symbolic dimensions, by name.
-        stop: Polled often; True ends the search with the best plan so far.
+        stop: Called often; True ends the search with the best plan so far.
 
     Raises:
         ModelError: The file is no ONNX model, or a state or a body makes it impossible to share it out.
@@ -203,7 +203,7 @@ def distribute(
 def replan(
     earlier: DistributedNetwork, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None
 ) -> DistributedNetwork:
-    """Plan again for the devices that are left after those in ``drop`` have dropped out, too.
+    """Plan again for the devices that are left once those in ``drop`` have dropped out as well.
 
     Where the device that should get the outputs has dropped out, the first that is left gets them.
 
@@ -251,7 +251,7 @@ def _planned(
         memory = _memory(followed, models)
         if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
             break
-        # What the runtime copies beside the plan is kept free for it.
+        # Room is kept for what the runtime copies beside the plan.
         needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
         if search.limits.time_limit is not None:
             search = search.again(search.until(_AGAIN).limits)
@@ -290,7 +290,7 @@ def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[Res
 
 
 def _memory(followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
-    """Return per device the bytes in use at most: its weights, what it holds, and what the runtime has beside that."""
+    """Return per device the most bytes in use: its weights, what it holds, and what the runtime has beside that."""
     return tuple(
         activations_of(followed, device, steps)
         + sum(models.facts_of(device, step).weights for step, model in enumerate(steps) if model is not None)
@@ -299,7 +299,7 @@ def _memory(followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
 
 
 def _less_memory(cluster: Cluster, left: Cluster, memory: Sequence[int], planned: Sequence[int]) -> Cluster:
-    """Return ``left`` with room on each device of ``cluster`` that is exceeded, for what was not planned."""
+    """Return ``left`` with room for what was not planned on each device of ``cluster`` that was exceeded."""
     devices = tuple(
         dataclasses.replace(now, memory=max(1, min(now.memory, device.memory - (used - counted))))
         if used > device.memory
@@ -320,7 +320,7 @@ def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFits
 
 
 def _less_reading(run: Run) -> Run:
-    """Return a run that leaves time for what follows a search: two or three times as long as reading has taken."""
+    """Return a run that leaves time for what follows a search: two or three times what reading took."""
     limit = run.limits.time_limit
     if limit is None:
         return run
@@ -354,7 +354,7 @@ def _without(cluster: Cluster, drop: Sequence[str | int]) -> tuple[Cluster, tupl
 
 
 def _number(cluster: Cluster, wanted: str | int) -> int:
-    """Return the number of a device that is named, or numbered."""
+    """Return the number of a device that is given by name or number."""
     names = [device.name for device in cluster.devices]
     if wanted in names:
         return names.index(str(wanted))

@@ -34,7 +34,7 @@ class DistributedRun:
         equal: Whether all outputs are equal bit for bit.
         max_abs_error: Largest difference of any element.
         relative_error: Largest difference of any output by that output's largest magnitude.
-        activations: Bytes that the one session had in use at most, inputs included; None where it does not say.
+        activations: Most bytes that the one session had in use, inputs included; None where it does not say.
     """
 
     run: ClusterRun
@@ -57,14 +57,14 @@ def execute(
     """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
 
     Args:
-        models: Per device what it computes in each step.
+        models: What each device computes in each step.
         part: (device, step) -> that model's file.
         patience_seconds: The longest that loading, or one step, may take.
         on_start: Called with the ids of the processes once they run.
 
     Raises:
         VerificationError: The model does not run, or the plan does not.
-        ModelError: An input, or what has to be sent, is of a type that numpy has not.
+        ModelError: An input, or what has to be sent, has a type that numpy does not have.
         InternalError: The bytes at the sockets are not those of the plan.
     """
     feeds = _feeds([followed.graph.tensors[tensor] for tensor in followed.graph.inputs], seed, module.path)

@@ -1,7 +1,7 @@
 """A plan for several devices, followed step by step: what each device holds, and from what it makes what it needs.
 
-What a device receives of a tensor is put together with what it has of it, at once, where both make up a region
-without gaps: then nothing has to be joined while something is computed, and nothing is held twice.
+Where what a device receives of a tensor and what it has of it make up a region without gaps, they are put together at
+once: then nothing has to be joined while something is computed, and nothing is held twice.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class DeviceOp:
 
     Attributes:
         piece: How the op runs; None for the op as it is.
-        axis: Of a concatenation of which only some inputs are needed; None for any other op.
-        reads: Per input how it is made of the device's pieces; `PartSlice.part` is the number of a piece.
+        axis: The axis of a concatenation of which only some inputs are needed; None for any other op.
+        reads: Per input how it is made from the device's pieces; `PartSlice.part` is the number of a piece.
         made: Numbers of the pieces that it makes, one per output.
     """
 
@@ -64,8 +64,8 @@ class Holder:
     Attributes:
         pieces: All that it ever holds.
         last: Per piece the step and half of its last use; before its birth where there is none.
-        runs: Per step.
-        outside: Numbers of pieces that are used after the half of a step in which they come to be.
+        runs: What is computed in each step.
+        outside: Numbers of pieces that are used after the half of a step in which they come into being.
         gathered: Per piece that is put together from others how that is done; `PartSlice.part` is a piece's number.
         used_by: Per piece the pieces that are put together from it, -1 for any other use.
     """
@@ -90,7 +90,7 @@ class Holder:
         return len(self.pieces) - 1
 
     def find(self, tensor: int, region: Region, when: tuple[int, int]) -> Cover | None:
-        """Return how ``region`` is made of the pieces held, and note their use; None where something is missing."""
+        """Return how ``region`` is made from the pieces held, and note their use; None where something is missing."""
         found = self._covered(tensor, region)
         if found is not None:
             self._use(found, when, -1)
@@ -147,14 +147,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPlan:
-    """A plan with everything resolved.
+    """A plan in which everything is resolved to pieces.
 
     Attributes:
         sent: Per step and transfer how its source makes it; the results' transfers are the last step's. None for
             what the caller sends.
         received: Per step and transfer the number of the piece that it becomes at each target, in their order.
         outputs: How the home device makes each output of the network.
-        names: Of all ops.
+        names: The names of all ops.
     """
 
     graph: Graph

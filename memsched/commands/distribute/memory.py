@@ -27,7 +27,7 @@ def activations_of(followed: ResolvedPlan, device: int, models: Sequence[StepMod
     """Return the bytes that a device has in use at most, its weights excluded.
 
     Args:
-        models: Of its steps.
+        models: The models of its steps.
     """
     program = program_of(followed, device, models)
     pieces = {piece.key: (piece.tensor, piece.region) for piece in followed.devices[device].pieces}

@@ -62,7 +62,7 @@ def file_name(path: str, device: int, step: int) -> str:
 
 
 def report_of(distributed: DistributedNetwork) -> Report[DistributionReport]:
-    """Return the plan with everything that is known of it."""
+    """Return the plan with everything that is known about it."""
     plan, graph, gathers = distributed.plan, distributed.module.graph, _gathers(distributed)
     return Report(
         DistributionReport(
@@ -306,10 +306,10 @@ def _ranges(region: Region) -> tuple[Span, ...]:
 
 
 def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, str]:
-    """Return the files of an earlier plan in ``folder`` with their SHA-256, which may be replaced or removed.
+    """Return the files of an earlier plan in ``folder``, which may be replaced or removed, with their SHA-256.
 
     Raises:
-        OutputError: It is no folder, its parent does not exist, or it holds files that no plan in it names, and
+        OutputError: It is not a folder, its parent does not exist, or it holds files that no plan in it names and
             ``force`` is not given.
     """
     path = Path(folder)
@@ -337,7 +337,7 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
 
 
 def _is_temporary(name: str) -> bool:
-    """Return whether a run that was killed left this file behind, or another one is about to rename it."""
+    """Return whether a killed run left this file behind, or another run is about to rename it."""
     return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
 
 

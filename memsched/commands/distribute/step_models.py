@@ -61,7 +61,7 @@ class _StepModelBuilder:
         self._cuts: dict[tuple[int, Region], int] = {}
         self._tensor_names: set[str] = set()
         self._op_names: set[str] = set()
-        # A helper of an op's name would be taken for that op.
+        # A helper with an op's name would be taken for that op.
         self._given_names = names
 
     def model(self, runs: Sequence[DeviceOp]) -> StepModel:
@@ -69,7 +69,7 @@ class _StepModelBuilder:
         for run in runs:
             self._run(run)
         made = [number for run in runs for number in run.made]
-        # Where nobody needs anything, the ops are executed for their own sake.
+        # Where nothing that the ops make is needed, they are executed for their own sake.
         used = [number for number in made if number in self._holder.outside] or made
         graph = Graph(
             name=self._title,
@@ -253,7 +253,7 @@ def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel |
             (followed.graph.tensors[tensor].name, _made(followed, holder, tensor, found))
             for tensor, found in followed.outputs
         )
-        # What the outputs are made of is held to the very end.
+        # What the outputs are made from is held to the very end.
         steps[-1] = replace(steps[-1], done=())
     return DeviceProgram(tuple(steps), outputs)
 
@@ -287,7 +287,7 @@ def _sends(followed: ResolvedPlan, step: int, transfers: Sequence[Transfer], dev
 
 
 def _arriving(holder: Holder) -> dict[int, int]:
-    """Return the received pieces that are only ever a part of another, and that one: they are received in its place."""
+    """Return the received pieces that are used only as a part of one other, which is received in their place."""
     result = {}
     for number, users in holder.used_by.items():
         piece = holder.pieces[number]

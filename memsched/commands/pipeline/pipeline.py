@@ -88,8 +88,8 @@ class StagedModel:
     Attributes:
         baseline: The even split that the vendor's compiler makes, for comparison; None where it is not possible.
         annotated: The whole model with the stage of every node written into it (ONNX only).
-        verification: Of all segments run in a row against the whole model; None when that was not asked for.
-        interrupted: The search was ended early by ``stop``.
+        verification: The segments run in a row against the whole model; None when that was not requested.
+        interrupted: Whether ``stop`` ended the search early.
     """
 
     module: Module
@@ -180,19 +180,19 @@ def pipeline(
     """Cut a model into ``stages`` models for as many accelerators in a row, and run them against the whole.
 
     Args:
-        scheduler: "exact" is proven, "respect" learned, "heuristic" the vendor's even split.
-        balance: What the largest stage shall have least of; the learned scheduler and the heuristic know "params".
-        cut_after: Names of operators after which a stage ends: no operator of their own stage reads what they make.
+        scheduler: "exact" is proven, "respect" is learned, "heuristic" is the vendor's even split.
+        balance: What the largest stage is to have least of; the learned scheduler and the heuristic know "params".
+        cut_after: Names of operators after which a stage ends: nothing in their own stage reads what they make.
         never_cut: Names of operators whose readers stay in their stage.
         children_together: All readers of an operator's outputs are in one stage.
         skips: How tensors reach later stages than the next: sent once by the host, or handed through.
         target: Name or TOML file of an accelerator that states its pipeline; the Coral Edge TPU by default.
         reorder: Permute the operators of each segment; ``in_place``, ``tile`` and ``remat`` as for `optimize`.
-        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
-            the same on every machine.
+        effort: Work for the search instead of a time limit, in about the seconds that an idle machine takes: the
+            result is then the same on every machine.
         verify: Run segments and whole model and compare the outputs.
         annotate: Write the stage of every node into the whole model as well (ONNX only).
-        stop: Polled often; True ends the search with the best found so far.
+        stop: Called often; True ends the search with the best found so far.
 
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
@@ -221,7 +221,7 @@ def pipeline(
         share = run.within(_SCHEDULING_SHARE - _CUTTING_SHARE)
     cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
     schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, cutting, cost)
-    # Of the search for the cut only the orders of stages count what they do: it gets the other half whole.
+    # Only the orders of stages count what the search for the cut does: it gets the other half whole.
     if effort is not None:
         run.spend(_CUTTING_SHARE * effort)
     check_stages(network, schedule, constraints)
@@ -311,7 +311,7 @@ def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> S
     """Return what says how much memory a stage needs, its operators in their best order as in the segment's file.
 
     Args:
-        graph: As read, without the target's rules.
+        graph: The graph as read, without the target's rules.
     """
     readers, values = readers_of(graph), _values_of(graph)
 
@@ -334,7 +334,7 @@ def _stage_memory(graph: Graph, target: Target, run: Run, *, reorder: bool) -> S
 def _as_measured(schedule: StageSchedule, segments: Sequence[SegmentFile], *, rewriting: bool) -> StageSchedule:
     """Return ``schedule``, balanced by memory, with the peak that the segments have, and claims that hold for it.
 
-    Layers in pieces, or computed again, may make another cut better: nothing is proven of those.
+    Layers in pieces, or computed again, may make another cut better: nothing is proven about those.
     """
     peak = max(segment.plan.schedule.peak for segment in segments)
     if peak == schedule.objective and not rewriting:
@@ -375,7 +375,7 @@ def _segment(
     options = format_of(module).segment_options(module, segment)
     read = load_module(data, module.path, options)
     prepared = prepare(read, target, in_place=in_place)
-    # Of the time that is left, or of all the work.
+    # A share of the time that is left, or of all the work.
     share = 1 / (count if request.run.limits.time_limit is None else count - index)
     final = find(read, data, prepared, options, request.within(share), None, permitted)
     written = write_model(

@@ -37,7 +37,7 @@ class FileNames:
 
     Attributes:
         segments: One per stage.
-        annotated: The whole model with the stage of every node; None for formats that have no place for that.
+        annotated: The whole model with the stage of every node; None for formats that cannot hold that.
         report: None for no file.
     """
 

@@ -1,7 +1,7 @@
 """Runs a network that is shared out to several devices: one process per device, connected over the loopback interface.
 
-The processes move in step: this one says when a step begins, and it begins when all have ended the one before. A
-process that dies or does not answer in time ends the run; none is left behind, whatever happens here.
+The processes move in step: this one says when a step begins, which is when all have ended the one before. A process
+that dies or does not answer in time ends the run; none is left behind, whatever happens here.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class DeviceRun:
     """What the process of one device measured. Sizes are bytes.
 
     Attributes:
-        sent: Elements that its sockets took, once for every receiver.
-        sent_once: The same, what several receive counted once, as a broadcast sends it.
-        received: Elements that came.
+        sent: Bytes of elements that its sockets took, once for every receiver.
+        sent_once: The same with what several receive counted once, as a broadcast sends it.
+        received: Bytes of elements that came.
         headers: What its sockets took beside them.
         activations: Most in use at one time: arrays that it held, and what the runtime had beside them; None where
             the runtime does not say.
         resident_start: The process before it loaded any model; None where the system does not say.
-        resident_loaded: With all its models loaded.
-        resident_peak: At most while it ran.
+        resident_loaded: The process with all its models loaded.
+        resident_peak: The process at its largest while it ran.
         seconds: Per step, from the signal to begin until it was done.
     """
 
@@ -73,8 +73,8 @@ class ClusterRun:
     Attributes:
         outputs: By name.
         given: Bytes of inputs that were sent to the devices, once for every receiver.
-        given_once: The same, what several receive counted once.
-        seconds: Of all steps, without starting and loading.
+        given_once: The same with what several receive counted once.
+        seconds: Seconds of all steps, without starting and loading.
         runtime: Name and version.
     """
 
@@ -99,16 +99,16 @@ def run_cluster(
     """Run the programs, one process each, and return what comes out and what was measured.
 
     Args:
-        programs: Per device; all have the same number of steps.
+        programs: One per device; all have the same number of steps.
         given: Per step what this process sends; keys are names of ``feeds``.
         model: (device, step) -> the ONNX model that the device runs in that step.
-        threads: Per session.
+        threads: Threads of each session.
         patience_seconds: The longest that loading, or one step, may take.
         on_start: Called with the ids of the processes once they run.
 
     Raises:
         ClusterRunError: A process died, reported an error or did not answer in time.
-        ModelError: A type of element is none that numpy has.
+        ModelError: An element type is one that numpy does not have.
         OutputError: There is no room for temporary files.
     """
     _check_types(programs)
@@ -205,7 +205,7 @@ class _Team:
             process, channel = start_process(_WORKER, folder=place, log=log)
         self._processes.append(process)
         self._control.append(channel)
-        # In a thread, as a program may be longer than what is taken unread: all start at once, none is waited for.
+        # In a thread, as a program may be longer than what a pipe takes unread: all start at once, none has to wait.
         briefing = threading.Thread(target=_brief, args=(channel, request), daemon=True)
         self._briefings.append(briefing)
         briefing.start()
@@ -295,7 +295,7 @@ class _Team:
             raise ClusterRunError(f"{doing}: {who} did not answer within {self._patience:g} s")
 
     def _fail(self, doing: str) -> None:
-        """Say which process has ended; a connection was lost, so one has or soon will."""
+        """Say which process has ended: a connection was lost, so one has or soon will."""
         until = time.monotonic() + 2.0
         while time.monotonic() < until:
             self._check(until, doing)

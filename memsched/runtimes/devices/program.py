@@ -57,7 +57,7 @@ class Receive:
     """Transfer number ``transfer`` of the step comes from ``source`` into the elements ``place`` of the array ``key``.
 
     Attributes:
-        shape: Of that array.
+        shape: The shape of that array.
     """
 
     transfer: int

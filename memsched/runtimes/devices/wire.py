@@ -51,7 +51,7 @@ def listen() -> socket.socket:
 
 
 def introduce(port: int, token: bytes, number: int, timeout: float | None) -> socket.socket:
-    """Connect to a process and say who calls."""
+    """Connect to a process and say which one this is."""
     connection = socket.create_connection((HOST, port), timeout)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(_HELLO.pack(token, number))
@@ -62,8 +62,8 @@ def meet(listener: socket.socket, token: bytes) -> tuple[int, socket.socket]:
     """Return the next process that connects, with its number.
 
     Raises:
-        TimeoutError: Nobody came within the listener's time.
-        LostError: Whoever came does not say the secret.
+        TimeoutError: Nothing connected within the listener's time.
+        LostError: What connected does not know the secret.
     """
     connection, _ = listener.accept()
     connection.settimeout(_GREETING_SECONDS)
@@ -150,13 +150,13 @@ def elements_of(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
 
 
 def _stretches(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the first axis from which on the elements lie in one stretch, and the bytes of such a stretch."""
+    """Return the first axis from which on elements are contiguous, and the bytes of such a stretch."""
     first = next(axis for axis in range(array.ndim + 1) if _contiguous_from(array, axis))
     return first, array.itemsize * int(np.prod(array.shape[first:], dtype=np.int64))
 
 
 def _contiguous_from(array: np.ndarray[Any, Any], axis: int) -> bool:
-    """Whether the axes from ``axis`` on lie in one stretch."""
+    """Whether the axes from ``axis`` on are contiguous."""
     expected = array.itemsize
     for size, stride in zip(array.shape[axis:][::-1], array.strides[axis:][::-1], strict=True):
         if size > 1 and stride != expected:
@@ -166,7 +166,7 @@ def _contiguous_from(array: np.ndarray[Any, Any], axis: int) -> bool:
 
 
 def _at(array: np.ndarray[Any, Any], index: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return a part of an array as a view of it, where it has no axes, too."""
+    """Return a part of an array as a view of it, even of an array without axes."""
     place: tuple[Any, ...] = (*index, ...)
     part: np.ndarray[Any, Any] = array[place]
     return part

@@ -1,6 +1,6 @@
 """The process of one device: ``python -m memsched.runtimes.devices.worker NUMBER``.
 
-It does its program step by step, each when the parent says so. It ends at once when the parent is gone.
+It executes its program step by step, each when the parent says so. It ends at once when the parent is gone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _KIB: Final = 1024
 
 
 def main(channel: Channel) -> None:
-    """Do what the process that started this one says."""
-    # Ctrl-C reaches the whole group of processes; the parent decides what becomes of it.
+    """Do what the process that started this one asks for."""
+    # Ctrl-C reaches the whole group of processes; the parent decides what follows from it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = _Parent(channel)
     request = parent.wait()
@@ -109,7 +109,7 @@ class _Inbox:
             return self._arrays[key]
 
     def take(self, step: int, receives: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the arrays of a step when all of it has come.
+        """Return the arrays of a step once all of it has come.
 
         Raises:
             LostError: A connection was closed before.
@@ -255,7 +255,7 @@ def _made_of(value: Mapping[str, Any], held: Mapping[str, np.ndarray[Any, Any]])
 
 
 def _index(ranges: Sequence[Sequence[int]]) -> tuple[Any, ...]:
-    """Return what indexes a part of an array: always a view of it, where it has no axes, too."""
+    """Return what indexes a part of an array: always a view of it, even of an array without axes."""
     return (*(slice(start, stop) for start, stop in ranges), ...)
 
 
@@ -285,7 +285,7 @@ def _open_session(onnxruntime: Any, model: str | bytes, threads: int, number: in
 
 
 def _resident_bytes(*, peak: bool = False) -> int | None:
-    """Return what this process has in memory now, or had at most; None where the system does not say."""
+    """Return what this process has in memory now, or had at its peak; None where the system does not say."""
     wanted = "VmHWM:" if peak else "VmRSS:"
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
@@ -295,7 +295,7 @@ def _resident_bytes(*, peak: bool = False) -> int | None:
 
 
 def _restart_peak() -> None:
-    """Forget what was in memory at most so far, where the system can: loading needs models twice for a moment."""
+    """Reset the peak of this process's memory, where the system can: loading needs models twice for a moment."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
@@ -334,5 +334,5 @@ def reference(request: Mapping[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     main(Channel.inherited(sys.argv[1]))
     sys.stdout.flush()
-    # Threads that still read have nothing more to say.
+    # Threads that still read have nothing more to report.
     os._exit(0)
