@@ -28,6 +28,8 @@ def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -
         f"  while it plans, at least:  about {room.bits_32:,} B on 32 bit, {room.bits_64:,} B on 64 bit",
         f"  resolver size {len(calls)}: {', '.join(calls)}",
     ]
+    if section.resource_variables:
+        lines.append(f"  MicroResourceVariables of {section.resource_variables}, from the interpreter's allocator")
     if section.unsupported_operators:
         lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section.unsupported_operators)}")
     if section.kept:

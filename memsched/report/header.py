@@ -197,6 +197,16 @@ def _resolver(firmware: FirmwareSection, name: str) -> list[str]:
         *([f" * TensorFlow Lite Micro does not have {comment_text(', '.join(lacking))}."] if lacking else ()),
         " */",
         f"#define {name}_RESOLVER_SIZE {len(calls)}",
+        *_variables(firmware, name),
+    ]
+
+
+def _variables(firmware: FirmwareSection, name: str) -> list[str]:
+    if not firmware.resource_variables:
+        return []
+    return [
+        "/* For MicroResourceVariables::Create, with the allocator that MicroInterpreter is given. */",
+        f"#define {name}_RESOURCE_VARIABLES {firmware.resource_variables}",
     ]
 
 

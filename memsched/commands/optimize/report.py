@@ -328,6 +328,7 @@ def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
             for graph, operator, kind, size in needs.kept
         ),
         unknown_kernels=needs.unknown,
+        resource_variables=needs.variables,
         file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
         file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),
     )

@@ -224,6 +224,7 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
         kept: What stays for each operator; the rest of the persistent part is the interpreter's own, and for constants,
             inputs and outputs. Absent in reports of older versions.
         unknown_kernels: Operators whose kernels' own needs are not known: no figure counts them.
+        resource_variables: For so many the firmware creates MicroResourceVariables, from the interpreter's allocator.
     """
 
     resolver_calls: tuple[str, ...]
@@ -237,3 +238,4 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
     file_planning_bytes_estimate: ByPointer
     kept: tuple[KeptRow, ...] = ()
     unknown_kernels: tuple[str, ...] = ()
+    resource_variables: int = 0

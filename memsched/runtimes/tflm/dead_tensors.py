@@ -43,7 +43,8 @@ def _unnamed(subgraph: FileSubgraph) -> list[int]:
     named = {*subgraph.inputs, *subgraph.outputs}
     for operator in subgraph.operators:
         named.update(operator.inputs, operator.outputs, operator.intermediates)
-    return [number for number, tensor in enumerate(subgraph.tensors) if number not in named and needs_memory(tensor)]
+    count = len(subgraph.tensors)
+    return [number for number in range(count) if number not in named and needs_memory(subgraph, number)]
 
 
 def drop_dead_tensors(data: bytes) -> tuple[bytes, tuple[DeadTensor, ...]]:

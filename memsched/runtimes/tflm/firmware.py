@@ -12,6 +12,7 @@ from memsched.formats.tflite.reader import TfliteNative
 from memsched.runtimes.tflm.kernels import scratch_requests
 from memsched.runtimes.tflm.persistent import Estimate, assumptions, estimates, least_kept, unknown_kernels
 from memsched.runtimes.tflm.resolver import Resolver, resolver
+from memsched.runtimes.tflm.resource_variables import variables
 
 __all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
 
@@ -34,6 +35,7 @@ class FirmwareNeeds:
         estimates: Bytes by bits of a pointer.
         unknown: Operators whose kernels' own needs are not known and not in the estimates.
         assumptions: What must hold for the estimates.
+        variables: Resource variables: what `MicroResourceVariables::Create` is given; 0 where none are needed.
         kept: Per subgraph and operator its type and the bytes that stay for it and what it makes, on 32 bit.
     """
 
@@ -43,6 +45,7 @@ class FirmwareNeeds:
     assumptions: tuple[str, ...]
     unknown: tuple[str, ...]
     kept: tuple[tuple[int, int, str, int], ...]
+    variables: int = 0
 
 
 def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:
@@ -50,8 +53,10 @@ def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:
     if not isinstance(module.native, TfliteNative):
         return None
     model = module.native.model
-    lacking = unknown_kernels(model, kernels)
+    lacking, named = unknown_kernels(model, kernels), len(variables(model))
     assumed = [*assumptions(kernels), *_versions(model)]
+    if named:
+        assumed.append(f"MicroResourceVariables of {named}, created from the allocator that the interpreter is given")
     if lacking:
         assumed.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
     return FirmwareNeeds(
@@ -61,6 +66,7 @@ def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:
         tuple(assumed),
         lacking,
         tuple(_kept(model)),
+        named,
     )
 
 

@@ -130,7 +130,7 @@ class _Finder:
         self._overwrite(index, graph, number, operator, output)
 
     def _planned(self, key: Key) -> bool:
-        return key[1] >= 0 and needs_memory(self._model.subgraphs[key[0]].tensors[key[1]])
+        return key[1] >= 0 and needs_memory(self._model.subgraphs[key[0]], key[1])
 
     def _size(self, key: Key) -> int:
         return tensor_bytes(self._model.subgraphs[key[0]].tensors[key[1]])

@@ -21,6 +21,8 @@ from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
+from memsched.runtimes.tflm.plan import needs_memory
+from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
 __all__ = [
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 _ASSUMPTIONS = (
-    "TensorFlow Lite Micro of October 2026, {}; no compression, resource variables or profiler",
+    "TensorFlow Lite Micro of October 2026, {}; no compression or profiler",
     "one MicroInterpreter with the default planner in an arena that begins and ends at multiples of 16",
 )
 
@@ -57,13 +59,16 @@ class _Widths:
     quantization: int
     request: int
     record: int
+    variables: int
+    variable: int
 
 
 # SingleArenaBufferAllocator, GreedyMemoryPlanner, MicroAllocator, MicroBuiltinDataAllocator; then TfLiteEvalTensor,
-# NodeAndRegistration, TfLiteTensor, TfLiteAffineQuantization, ScratchBufferRequest and AllocationInfo.
+# NodeAndRegistration, TfLiteTensor, TfLiteAffineQuantization, ScratchBufferRequest, AllocationInfo,
+# MicroResourceVariables and the record of one of them.
 _WIDTHS = {
-    64: _Widths(8, (72, 72, 72, 16), 24, 64, 64, 24, 16, 32),
-    32: _Widths(4, (36, 44, 36, 8), 12, 32, 40, 12, 12, 24),
+    64: _Widths(8, (72, 72, 72, 16), 24, 64, 64, 24, 16, 32, 16, 40),
+    32: _Widths(4, (36, 44, 36, 8), 12, 32, 40, 12, 12, 24, 12, 20),
 }
 
 _REQUESTS_OF_ONE_KERNEL = 12
@@ -92,7 +97,8 @@ _DATA: Mapping[str, tuple[int, int]] = {
         "NOT_EQUAL": 32, "PAD": 56, "PADV2": 56, "PRELU": 28, "QUANTIZE": 32, "REDUCE_ALL": 44, "REDUCE_MAX": 44,
         "REDUCE_MIN": 44, "RELU": 28, "RELU6": 8, "RSQRT": 28, "SELECT_V2": 1, "SPACE_TO_BATCH_ND": 4,
         "SPACE_TO_DEPTH": 20, "SQUARED_DIFFERENCE": 112, "STRIDED_SLICE": 84, "SUB": 52, "SUM": 44, "SVDF": 36,
-        "TANH": 16, "UNIDIRECTIONAL_SEQUENCE_LSTM": 688, "WHILE": 8, DETECTION_POSTPROCESS: 112,
+        "TANH": 16, "UNIDIRECTIONAL_SEQUENCE_LSTM": 688, "VAR_HANDLE": 4, "WHILE": 8,
+        "CUSTOM:CIRCULAR_BUFFER": 8, DETECTION_POSTPROCESS: 112,
     }.items()},
     "BATCH_MATMUL": (32, 16),
     "CONCATENATION": (40, 24),
@@ -108,7 +114,7 @@ _NAMES_WITHOUT_DATA = """
     ARG_MAX ARG_MIN BATCH_TO_SPACE_ND BROADCAST_ARGS BROADCAST_TO CAST CEIL COS EXP EXPAND_DIMS FILL FLOOR FLOOR_DIV
     FLOOR_MOD LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR MAXIMUM MINIMUM NEG PACK RESHAPE RESIZE_BILINEAR
     RESIZE_NEAREST_NEIGHBOR REVERSE_V2 ROUND SHAPE SIN SLICE SPLIT SPLIT_V SQRT SQUARE SQUEEZE TRANSPOSE UNPACK
-    ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX
+    ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX ASSIGN_VARIABLE READ_VARIABLE
 """
 _WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
 
@@ -116,7 +122,8 @@ _RECORDER = 232
 """Bytes that a RecordingMicroAllocator, as the package tflite-micro has it, takes more than a firmware's, on 64 bit."""
 
 _COMPRESSION: Mapping[str, int] = {
-    "CONCATENATION": 40, "CONV_2D": 8, "DEPTHWISE_CONV_2D": 8, "FULLY_CONNECTED": 8, "TRANSPOSE_CONV": 8,
+    "ASSIGN_VARIABLE": 4, "CONCATENATION": 40, "CONV_2D": 8, "DEPTHWISE_CONV_2D": 8, "FULLY_CONNECTED": 8,
+    "TRANSPOSE_CONV": 8,
 }  # fmt: skip
 """Bytes that kernels' own data has more in that package, which is built with compression."""
 
@@ -172,8 +179,8 @@ def estimates(model: FileModel, kernels: str = "") -> dict[int, Estimate]:
     """
     counts = _quantization_counts(model)
     requests = _requests(model, kernels)
-    tensors = [tensor for subgraph in model.subgraphs for tensor in subgraph.tensors]
-    planned = sum(not tensor.has_data and not tensor.variable for tensor in tensors) + requests
+    tensors = [(graph, number) for graph in model.subgraphs for number in range(len(graph.tensors))]
+    planned = sum(needs_memory(graph, number) for graph, number in tensors) + requests
     found = {}
     for bits, widths in _WIDTHS.items():
         room = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.record * (len(tensors) + requests)
@@ -202,6 +209,9 @@ def _until_planning(
         tail.take(_RECORDER, widths.pointer)
     for size in widths.interpreter:
         tail.take(size, widths.pointer)
+    named = len(variables(model))
+    for size in (widths.variables, widths.variable * named) if named else ():
+        tail.take(size)
     record = 2 * widths.pointer + (_COMPRESSED_SUBGRAPH if recorded else 0)
     tail.take(record * len(model.subgraphs), widths.pointer)
     for subgraph in model.subgraphs:
@@ -215,17 +225,17 @@ def _until_planning(
     for subgraph in model.subgraphs:
         for operator in subgraph.operators:
             _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0, built.data)
-            _init_signal(tail, model, operator, bits)
+            _init_signal(tail, model, subgraph, operator, bits)
     for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
         for operator in subgraph.operators:
             _prepare(tail, subgraph, operator, of_subgraph, bits)
             for size in built.kept(model, subgraph, operator) or ():
                 tail.take(size)
+    for size in assigned_bytes(model):
+        tail.take(size)
     tail.take(widths.pointer * requests, widths.pointer)
-    for subgraph in model.subgraphs:
-        for tensor in subgraph.tensors:
-            if tensor.variable:
-                tail.take(tensor.size)
+    for tensor in (tensor for subgraph in model.subgraphs for tensor in subgraph.tensors if tensor.variable):
+        tail.take(tensor.size)
     return tail
 
 
@@ -301,13 +311,15 @@ def _init(
     others: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> None:
     known = others.get(operator.type) or _DATA.get(operator.type)
-    if known is not None:
-        tail.take(known[0 if bits == 64 else 1] + more)
+    if known is not None or more:
+        tail.take((known or (0, 0))[0 if bits == 64 else 1] + more)
 
 
-def _init_signal(tail: _ArenaTail, model: FileModel, operator: FileOperator, bits: int) -> None:
+def _init_signal(tail: _ArenaTail, model: FileModel, graph: FileSubgraph, operator: FileOperator, bits: int) -> None:
     if operator.type in SIGNAL_KERNELS:
-        for size in signal_data(operator.type, custom_integers(model, operator), bits):
+        data = operator_tensor(graph, operator, 0)
+        shape = () if data is None else data.shape
+        for size in signal_data(operator.type, custom_integers(model, operator), shape, bits):
             tail.take(size)
 
 

@@ -17,7 +17,7 @@ from functools import cache
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
-from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import element_types
 from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
 
@@ -63,8 +63,12 @@ def _widths() -> Mapping[str, int]:
     return {name: max(1, bits // 8) for name, bits in element_types().values()} | {"resource": 4}
 
 
-def needs_memory(tensor: FileTensor) -> bool:
-    """Return whether a tensor lies in the planned part of the arena, wherever it is used."""
+def needs_memory(graph: FileSubgraph, number: int) -> bool:
+    """Return whether a tensor of a subgraph lies in the planned part of the arena, wherever it is used."""
+    tensor = graph.tensors[number]
+    if tensor.dtype == "resource" and any(op.type == "VAR_HANDLE" and number in op.outputs for op in graph.operators):
+        # var_handle.cc: its kernel keeps the handle, and says so before anything is planned.
+        return False
     return not tensor.has_data and not tensor.variable and tensor_bytes(tensor) > 0
 
 
@@ -134,7 +138,7 @@ def wanted_buffers(model: FileModel, scratch: Scratch) -> tuple[BufferRequest, .
     wanted = []
     for index, subgraph in enumerate(model.subgraphs):
         for number, tensor in enumerate(subgraph.tensors):
-            if needs_memory(tensor):
+            if needs_memory(subgraph, number):
                 first, last = times.of.get((index, number), (-1, -1))
                 wanted.append(BufferRequest(index, number, -1, round_up(tensor_bytes(tensor)), first, last))
     for (index, number), sizes in sorted(scratch.items()):

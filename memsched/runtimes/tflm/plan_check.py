@@ -84,7 +84,7 @@ def _check_variables(model: FileModel, keys: list[_Key], planned: Mapping[_Key, 
 def _check_offsets(model: FileModel, planned: Mapping[_Key, int], inner: set[_Key]) -> None:
     for key, offset in planned.items():
         tensor = model.subgraphs[key[0]].tensors[key[1]]
-        if not needs_memory(tensor):
+        if not needs_memory(model.subgraphs[key[0]], key[1]):
             continue
         width = max(1, tensor_bytes(tensor) // max(1, math.prod(tensor.shape)))
         # What lies inside another tensor begins at one of its elements.

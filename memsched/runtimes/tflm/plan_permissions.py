@@ -103,7 +103,7 @@ class PlanPermissions:
                 if not operator.outputs or operator.outputs[0] < 0 or not operator.inputs or operator.inputs[0] < 0:
                     continue
                 if operator.type == "CONCATENATION" and self.joins(index, operator):
-                    found |= {(index, one) for one in operator.inputs if needs_memory(graph.tensors[one])}
+                    found |= {(index, one) for one in operator.inputs if needs_memory(graph, one)}
                 elif (operator.type, "slice", 0) in self._parts and self.view_begin(index, operator) is not None:
                     found.add((index, operator.outputs[0]))
         return found

@@ -91,7 +91,7 @@ class _Replay:
     # Tensors and their bytes.
 
     def _planned(self, key: _Key) -> bool:
-        return key[1] >= 0 and needs_memory(self._model.subgraphs[key[0]].tensors[key[1]])
+        return key[1] >= 0 and needs_memory(self._model.subgraphs[key[0]], key[1])
 
     def _size(self, key: _Key) -> int:
         return tensor_bytes(self._model.subgraphs[key[0]].tensors[key[1]])

@@ -6,11 +6,12 @@ import memsched
 from memsched.formats.tflite.metadata import OFFLINE_PLAN, with_metadata
 from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.schema import operator_types
+from memsched.report.header import arena_header
 from memsched.report.schema import json_schema
 from memsched.runtimes.tflm.firmware import firmware_needs
 from memsched.runtimes.tflm.plan import encode_plan
 from memsched.runtimes.tflm.resolver import BUILTIN, resolver
-from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.formats.tflite_builder import MODELS, O, Sub, T, build, options
 from tests.runtimes.tflm.loop_models import LoopModel, looped
 from tests.small_models import branches as onnx_branches
 
@@ -52,6 +53,24 @@ def test_scratch_is_listed_with_its_operator() -> None:
     assert needs is not None
     (entry,) = needs.scratch
     assert (entry.type, entry.requests) == ("MEAN", (5120, 16, 8))
+
+
+def test_the_header_tells_for_how_many_variables_there_must_be_room() -> None:
+    handles = [
+        O("VAR_HANDLE", [], [number], options("VarHandleOptions", sharedName=name))
+        for number, name in ((2, b"a"), (3, b"b"), (4, b"a"))
+    ]
+    tensors = [T("x"), T("y"), *(T(f"h{number}", (), "RESOURCE") for number in range(3))]
+    assigned = [O("ASSIGN_VARIABLE", [number, 0], []) for number in (2, 3, 4)]
+    data = build(Sub(tensors, [*handles, *assigned, O("NEG", [0], [1])], [0], [1]))
+    needs = firmware_needs(memsched.load(data))
+    assert needs is not None
+    assert needs.variables == 2
+    assert "MicroResourceVariables of 2" in needs.assumptions[-1]
+    report = memsched.optimize(data, target="tflm", verify=False).report
+    assert "#define NET_RESOURCE_VARIABLES 2\n" in arena_header(report.values, "net.tflite")
+    whole = memsched.optimize(MODELS / "hello_world_int8.tflite", target="tflm", verify=False).report
+    assert "RESOURCE_VARIABLES" not in arena_header(whole.values, "net.tflite")
 
 
 def test_kernels_without_figures_are_named_among_the_assumptions() -> None:

@@ -163,7 +163,7 @@ def test_the_enumeration_and_the_replay_agree_where_an_output_may_lie(seed: int,
     offsets, end = {}, 4096
     for index, graph in enumerate(model.subgraphs):
         for number, tensor in enumerate(graph.tensors):
-            if needs_memory(tensor):
+            if needs_memory(graph, number):
                 offsets[index, number] = end
                 end += -(-tensor.size // 16) * 16
     offsets |= dict.fromkeys(XP, 2048) | dict.fromkeys(Y, 2048 + 16 * place)
