@@ -1,4 +1,4 @@
-"""The check of a model whose border was changed: what the caller is told to do is what the model did there, no more.
+"""The check of a model whose border was changed: the caller is told to do exactly what the model did there.
 
 It follows the operators of the model as given from each input and output that changed, and shares no code with the
 search that found them.
@@ -30,7 +30,7 @@ def check_border(before: Graph, after: Graph, borders: Sequence[Border]) -> None
 
     Raises:
         InternalError: Another operator is missing or changed, an operator is left out that something else needs, or
-            an input or output is another tensor than is told.
+            an input or output is not the tensor that the caller is told.
     """
     gone = [step.op for border in borders for step in border.steps]
     if len(set(gone)) != len(gone):
@@ -103,7 +103,7 @@ def check_interface(borders: Sequence[Border], given: Interface, written: Interf
     """Check the inputs and outputs that a written file states against those of the model as given.
 
     Raises:
-        InternalError: One is neither as it was nor as is told.
+        InternalError: One is neither as it was nor as the caller is told.
     """
     for side, was, now in (("input", given.inputs, written.inputs), ("output", given.outputs, written.outputs)):
         told = {border.place: border.written for border in borders if border.side == side}

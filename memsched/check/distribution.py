@@ -1,6 +1,6 @@
 """An independent check of plans for several devices, region by region; it shares no code with what makes plans.
 
-What a part of an op needs, and the constants that it reads, are asked of the caller: they follow from the operator.
+The caller says what a part of an op needs, and which constants it reads: both follow from the operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ConstantBytes = Callable[[int, Region], int]
 
 
 def check_distribution(graph: Graph, plan: Distribution, needs: Needs, constant_bytes: ConstantBytes) -> None:
-    """Check that ``plan`` computes ``graph``: who computes what, from what, sent by whom, held in how much memory.
+    """Check that ``plan`` computes ``graph``: which device computes what from what, sent by which, in how much memory.
 
     Raises:
         InternalError: It does not, or its memory is not what it claims.

@@ -1,4 +1,4 @@
-"""The independent checker of packings: every claim about addresses recomputed from the definitions of `packing`.
+"""The independent checker of packings: it recomputes every claim about addresses from the definitions of `packing`.
 
 It shares no code with the allocators, so that one mistake cannot hide in both.
 """
@@ -56,7 +56,7 @@ def _check_address(index: int, block: Block, offset: int) -> None:
 
 
 def _rectangles(index: int, block: Block, offset: int) -> list[_Rectangle]:
-    """Return what a block occupies, without overlaps of its own parts: its union of bytes between changes."""
+    """Return what a block occupies, as the union of its parts' bytes between changes, so that none overlap."""
     result: list[_Rectangle] = []
     times = sorted({time for part in block.parts for time in (part.begin, part.end)})
     coming = sorted(block.parts, key=lambda part: part.begin, reverse=True)

@@ -16,7 +16,7 @@ __all__ = ["check_pool_plan"]
 def check_pool_plan(graph: Graph, schedule: Schedule, plan: PoolPlan) -> None:
     """Check that every buffer of ``schedule`` lies in exactly one pool and shares its bytes there with nothing.
 
-    The pools laid one above the other are one arena, which the checker of allocations knows to judge.
+    The pools, one above the other, make one arena, which the checker of allocations can judge.
 
     Raises:
         InternalError: A buffer in no pool or in two, an overlap, a pool that is too small, or figures that disagree.

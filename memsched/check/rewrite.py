@@ -22,9 +22,9 @@ _CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
 def check_rewrite(before: Graph, after: Graph) -> None:
     """Check that ``after`` is ``before`` with some ops replaced by pieces, copies and what joins them.
 
-    Every op that is neither untouched nor a piece or copy of an op of ``before`` must be a helper, which has no
-    multiply-accumulates; every piece must be as large as its region says; what every op makes is read, unless nothing
-    read it before; the interface stays.
+    Every op is unchanged, a piece or copy of an op of ``before``, or a helper, which has no multiply-accumulates;
+    every piece is as large as its region says; what an op makes is read, unless nothing read it before; the interface
+    stays the same.
 
     Raises:
         InternalError: It is not.
@@ -57,7 +57,7 @@ def check_rewrite(before: Graph, after: Graph) -> None:
 
 
 def _unread(graph: Graph) -> list[Op]:
-    """Return the ops of which nothing is read, neither by an op nor as an output of the graph."""
+    """Return the ops of which nothing is used, neither by an op nor as an output of the graph."""
     used = {*graph.outputs, *graph.variables, *(tensor for op in graph.ops for tensor in op.inputs)}
     return [op for op in graph.ops if op.outputs and used.isdisjoint(op.outputs)]
 
@@ -102,7 +102,7 @@ def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None
 
 
 def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
-    """Check that a loop runs ops of ``before`` once each, on tiles that cover what they make, for what it is handed."""
+    """Check that a loop runs ops of ``before`` once each, on tiles that cover what they make, from what it is given."""
     name = loop.names[loop.output]
     makers = {before.tensors[tensor].name: number for number, op in enumerate(before.ops) for tensor in op.outputs}
     made = {after.tensors[tensor].name for tensor in op.outputs}
@@ -134,7 +134,7 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
 
 
 def _check_tiles(graph: Graph) -> None:
-    """Check that of loops whose tiles have an op each every tile is computed once, by ops that agree."""
+    """Check that, where each tile of a loop has an op of its own, every tile is computed once, by ops that agree."""
     loops: dict[str, list[Loop]] = {}
     reads: dict[str, set[tuple[int, ...]]] = {}
     for op in graph.ops:
@@ -154,7 +154,7 @@ def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: 
     """Check that ``found``, read from a written file, is ``planned`` executed in ``order``.
 
     Args:
-        named: The format stores names of ops.
+        named: Whether the format stores names of ops.
 
     Raises:
         InternalError: An op or tensor is missing, added, out of order or different.

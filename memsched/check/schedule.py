@@ -57,7 +57,7 @@ def check_schedule(graph: Graph, schedule: Schedule) -> CheckedSchedule:
 
 
 def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
-    """Return per op its step, after checking that ``order`` executes every op once and after its inputs."""
+    """Return the step of each op, after checking that ``order`` executes every op once and after its inputs."""
     steps = [-1] * len(graph.ops)
     if len(order) != len(graph.ops):
         raise InternalError(f"the order has {len(order)} steps for {len(graph.ops)} ops")
@@ -78,7 +78,7 @@ def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
 
 
 def _storage_tensors(graph: Graph) -> list[tuple[int, ...]]:
-    """Return per tensor the tensors whose bytes it lies in: itself, or those that it is a view of."""
+    """Return per tensor the tensors in whose bytes it lies: itself, or those that it is a view of."""
     sources: list[tuple[int, ...]] = [(t,) for t in range(len(graph.tensors))]
     variables = set(graph.variables)
     for op in graph.ops:
@@ -359,8 +359,8 @@ def _check_overlap(allocation: Allocation) -> None:
 def check_reordering(before: Graph, after: Graph) -> None:
     """Check that ``after`` computes what ``before`` does: the same ops on the same tensors, in another order.
 
-    Ops and tensors are compared by name; in-place and view permissions may differ, and what an op was made from,
-    which no file says.
+    Ops and tensors are compared by name; in-place and view permissions may differ, and so may what an op was made
+    from, which no file says.
 
     Raises:
         InternalError: An op is missing, added or reads or writes something else.

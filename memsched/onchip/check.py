@@ -80,7 +80,7 @@ class _GroupCheck:
     # What ops read ----------------------------------------------------------------------------------------------------
 
     def _reads(self, step: int, op: int) -> None:
-        """Check that every piece finds all it needs in its inputs' buffers, and that these are live."""
+        """Check that every piece finds all that it needs in its inputs' buffers, and that these are live."""
         layer, group = self._network.layers[op], self._group
         for tensor in (*layer.reads, *layer.writes):
             buffer = self._of.get(tensor)

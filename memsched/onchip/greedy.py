@@ -1,4 +1,4 @@
-"""The paper's way of forming groups: a group grows layer by layer while some tile of its last layer's output fits.
+"""The paper's way to form groups: a group grows layer by layer as long as some tile of its last layer's output fits.
 
 Source: "Deep Fusion", section 3.3, Figure 6. Beyond the flowchart: where no piece of the plane
 fits because of the weights, the channels are cut as well, and a layer only joins if that moves no more bytes than
@@ -49,7 +49,7 @@ def singles(network: OnChipNetwork, machine: Machine, policy: Policy) -> list[On
 
 
 def finished(network: OnChipNetwork, machine: Machine, first: int, last: int, policy: Policy) -> OnChipGroup:
-    """Return ops [first, last] as a group; one that is unknown, or that never fits, moves everything once."""
+    """Return ops [first, last] as a group; one that is unknown or never fits moves everything once."""
     found = fitted(network, machine, first, last, policy)
     if found is not None:
         return _group(machine, *found)
@@ -81,7 +81,7 @@ def candidate(span: GroupSpan, tile: Tile) -> GroupCandidate | None:
 def fitted(
     network: OnChipNetwork, machine: Machine, first: int, last: int, policy: Policy
 ) -> tuple[GroupCandidate, tuple[OnChipBuffer, ...]] | None:
-    """Return ops [first, last] in the largest pieces that fit, or None."""
+    """Return ops [first, last] in the largest pieces that fit; None where none do."""
     span = GroupSpan(network, first, last)
     sequence = list(_shrinking(span))
     if span.weights <= machine.capacity:

@@ -21,7 +21,7 @@ _SLICE_BYTES = 64 * 1024
 
 
 class GroupSpan:
-    """Ops [first, last] as a group: its tensors, and what cutting it costs."""
+    """Ops [first, last] as a group: its tensors, and the cost of cutting it."""
 
     def __init__(self, network: OnChipNetwork, first: int, last: int) -> None:
         self.network, self.first, self.last = network, first, last
@@ -67,7 +67,7 @@ class GroupSpan:
 
     @property
     def uncut(self) -> tuple[int, ...]:
-        """Inputs that each channel piece needs whole."""
+        """The inputs that each channel piece needs whole."""
         return self.layers[0].reads if self.layers[0].channels == "head" else ()
 
     def most_channels(self) -> int:
@@ -227,7 +227,7 @@ class GroupCandidate:
         return plane * one.element * -(-one.channels // self.tile.channels)
 
     def _last(self, tensor: int) -> int:
-        """Inputs that all channel pieces of a plane's piece share stay to its end."""
+        """Whether an input stays to the end of a piece of the plane because all its channel pieces share it."""
         shared = self.tile.channels > 1 and self.tile.weights == "step" and tensor in self.span.uncut
         return len(self.span.layers) - 1 if shared else self.span.last_use[tensor]
 

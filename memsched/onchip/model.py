@@ -1,4 +1,4 @@
-"""What a plan of on-chip memory consists of: pieces, buffers with addresses, groups, and what they cost."""
+"""The parts of a plan of on-chip memory: pieces, buffers with addresses, groups, and what they cost."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Tile:
 
     Attributes:
         rows: Pieces of the plane's rows.
-        columns: Of its columns.
-        channels: Of the channels.
+        columns: Pieces of its columns.
+        channels: Pieces of the channels.
         weights: "resident": the weights of a channel piece are loaded once and stay while all pieces of the plane are
             computed. "step": each layer's weights are loaded when a piece comes to it, whole or some filters at a
             time, and stay no longer.
@@ -89,8 +89,8 @@ class OnChipGroup:
     Attributes:
         ops: Indices into the graph, consecutive.
         tile: How the group is cut.
-        buffers: What lies where. Empty where ``refusal`` says why the op is not planned: then it counts as loading
-            its inputs and weights and storing its outputs once.
+        buffers: What lies where; empty where ``refusal`` says why the op is not planned: then it counts as loading its
+            inputs and weights once and storing its outputs once.
     """
 
     ops: tuple[int, ...]
@@ -112,9 +112,9 @@ class OnChipPlan:
 
     Attributes:
         groups: In order of execution.
-        names: Per op of the graph its name.
-        before: Every layer by itself: its inputs and weights loaded, its outputs stored.
-        once: As ``before``, if each operand moved once, whole, regardless of what fits on chip.
+        names: The name of each op of the graph.
+        before: The cost of every layer by itself: its inputs and weights are loaded, its outputs stored.
+        once: The same if each operand moved once, whole, regardless of what fits on chip.
         seconds: See `traffic.Machine.seconds`.
         capacity: Bytes of on-chip memory.
         method: How the groups were chosen.

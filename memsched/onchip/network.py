@@ -1,4 +1,4 @@
-"""What plans of on-chip memory ask of a graph: bytes, floating-point operations, and which layers can be cut how.
+"""What plans of on-chip memory need to know about a graph: bytes, operations, and how each layer can be cut.
 
 Feature maps have four axes and lie on chip as batch, rows, columns, channels, as in the paper's Figure 5, whatever
 the order in the file: "Deep Fusion", section 3.2.
@@ -41,12 +41,12 @@ class Map:
     """A tensor as it lies on chip.
 
     Attributes:
-        rows: Of the plane; 1 where the tensor is no feature map.
-        columns: Of the plane.
-        channels: Per point of the plane; all elements where the tensor is no feature map.
+        rows: Rows of the plane; 1 where the tensor is not a feature map.
+        columns: Columns of the plane.
+        channels: Channels at each point of the plane; all elements where the tensor is not a feature map.
         batch: Planes.
         element: Bytes of one element, at least 1.
-        axes: The graph tensor's axes (batch, rows, columns, channels); empty where it is no feature map.
+        axes: The graph tensor's axes (batch, rows, columns, channels); empty where it is not a feature map.
     """
 
     rows: int
@@ -63,7 +63,7 @@ class Map:
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Bytes of the whole tensor."""
         return self.batch * self.rows * self.columns * self.point
 
     def length(self, axis: int) -> int:
@@ -76,12 +76,12 @@ class OnChipLayer:
     """An op with what it costs.
 
     Attributes:
-        reads: Activations, each once.
+        reads: The activations that it reads, each once.
         weights: Bytes of its constants.
         filters: Parts that the weights can be loaded in, one output channel each; 1 where they cannot be.
         flops: Two per multiply-accumulate; otherwise one per output element, and per element of a pooling window.
-        view: It moves nothing (Reshape, Flatten, Dropout at inference).
-        spatial: Its rows and columns can be cut.
+        view: Whether it moves nothing (Reshape, Flatten, Dropout at inference).
+        spatial: Whether its rows and columns can be cut.
         channels: "head": an output channel needs all input channels. "follow": it needs its own only. "whole": its
             channels cannot be cut.
         refusal: Why it cannot be cut at all; None where it can.
@@ -129,12 +129,12 @@ class OnChipNetwork:
         self._needed: dict[tuple[int, int, int, int], tuple[Range, tuple[Range | None, ...]] | None] = {}
 
     def leaves(self, tensor: int, last: int) -> bool:
-        """Return whether something after op ``last``, the caller or nobody reads ``tensor``."""
+        """Return whether ``tensor`` is read after op ``last``, or by the caller, or not at all."""
         readers = self.readers.get(tensor, ())
         return tensor in self._kept or not readers or readers[-1] > last
 
     def written(self, tensors: Sequence[int], first: int) -> tuple[int, ...]:
-        """Return those of the tensors leaving a group from op ``first`` on that are stored: of views only one."""
+        """Return which of the tensors that leave a group from op ``first`` on are stored: of views only one."""
         found: dict[int, int] = {}
         for tensor in tensors:
             root = self._root[tensor]
@@ -153,7 +153,7 @@ class OnChipNetwork:
         return self._needed[key]
 
     def _simple(self, op: int, axis: int, start: int, stop: int) -> tuple[Range, tuple[Range | None, ...]] | None:
-        """Return it by the rules of nearly all layers, without a whole `PieceNeeds`; None leaves it to `deduce`."""
+        """Return the same by the rules of nearly all layers, without a `PieceNeeds`; None leaves it to `deduce`."""
         result = []
         if stop - start == self.maps[self.layers[op].writes[0]].length(axis):
             return None
@@ -187,7 +187,7 @@ class OnChipNetwork:
         return self._rules[key]
 
     def likeness(self, op: int, entry: int, axis: int, made: Range, given: Range) -> tuple[int, ...]:
-        """Return what the pieces of an axis have in common whose `firsts` are equal when counted from ``given``."""
+        """Return a key that pieces of an axis share if their `firsts` are equal when counted from ``given``."""
         lengths = (made[1] - made[0], given[1] - given[0])
         rules = self._rules_of(op, entry, axis) if self.layers[op].spatial else ()
         if len(rules) == 1 and isinstance(rules[0], Window):
@@ -215,8 +215,8 @@ class OnChipNetwork:
     def firsts(self, op: int, entry: int, axis: int, start: int, stop: int) -> list[int] | None:
         """Return per row or column [start, stop) of the output the first of read ``entry`` that it needs.
 
-        None where an element cannot be computed by itself; a row that needs nothing of it counts as needing what
-        the next one does.
+        None where an element cannot be computed by itself; a row that needs nothing of it counts as needing what the
+        next one needs.
         """
         tensor, rules = self.layers[op].reads[entry], self._rules_of(op, entry, axis)
         if len(rules) == 1 and isinstance(rules[0], Window):

@@ -55,7 +55,7 @@ def optimal(
     """Return the cheapest groups, in order.
 
     Args:
-        deadline: On the clock of `time.monotonic`; what was not reached by then is grouped greedily.
+        deadline: A time of `time.monotonic`; what was not reached by then is grouped greedily.
     """
     return _OptimalCut(network, machine, policy, objective, deadline).run()
 
@@ -69,7 +69,7 @@ class _OptimalCut:
         self._starts = [self._begins(op) for op in range(len(network.layers))]
 
     def _begins(self, op: int) -> bool:
-        """Whether an op may begin a group: not if it may write over its only input, which nobody else reads."""
+        """Whether an op may begin a group: not if it may write over its only input, which nothing else reads."""
         layer = self._network.layers[op]
         if not op or len(layer.reads) != 1 or not self._network.elementwise(op, 0):
             return True
@@ -109,7 +109,7 @@ class _OptimalCut:
         return groups[::-1] + rest
 
     def group(self, first: int, last: int, found: _CutPoint | None) -> OnChipGroup:
-        """Return a group cut as was found best."""
+        """Return a group, cut in the best way found."""
         span = GroupSpan(self._network, first, last)
         chosen = candidate(span, found.tile) if found is not None else None
         buffers = self._place(chosen) if chosen is not None else None

@@ -1,9 +1,9 @@
 """Which bytes of on-chip memory may be shared: by lifetime, and within one layer by local independence.
 
-Source: "Deep Fusion", section 3.2. The intuitive reuse lets data share memory whose lifetimes do
-not meet. The deep reuse lets a layer's output grow over the part of its input that is used up: a layer computes its
-output point by point in the order of the memory (rows, then columns, all channels of a point at once), reads what a
-point needs before it writes the point, and what no later point needs may be overwritten.
+Source: "Deep Fusion", section 3.2. The intuitive reuse lets data share memory if their lifetimes do not meet. The deep
+reuse lets a layer's output grow over the part of its input that is used up: a layer computes its output point by point
+in the order of the memory (rows, then columns, all channels of a point at once), reads what a point needs before it
+writes the point, and may overwrite what no later point needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def distance(axes: Sequence[tuple[Sequence[int], int, int]], point: int) -> int 
         point: Bytes of one output point.
 
     Returns:
-        None where the output has one point only: then nothing of the input is used before anything is written.
+        None where the output has only one point: then nothing of the input is used before anything is written.
 
     The bound is the maximum, over points p and axes l, of the end of p minus the lowest address needed by the points
     that agree with p before axis l and lie behind it there. Each axis adds its own maximum.

@@ -36,7 +36,7 @@ def plan(
         method: "greedy": the groups of "Deep Fusion". "optimal": the best cut into groups, never a worse
             one than the greedy.
         policy: "separate": everything in a group has bytes of its own. "reuse": by lifetime and local independence.
-        objective: What the best cut is best in; the other decides between equals.
+        objective: What the best cut minimises; the other decides between equals.
 
     Raises:
         TargetError: The target has no on-chip memory.

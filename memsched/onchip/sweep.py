@@ -1,4 +1,4 @@
-"""Shape transfer along one axis of a group, op by op from its last to its first, for all pieces at once.
+"""What a group's pieces need along one axis, op by op from its last to its first, for all pieces at once.
 
 Rows and columns do not depend on each other: the region of a piece is the product of its ranges. A group that grows at
 its front only adds to what is known already.
@@ -23,7 +23,7 @@ class AxisSweep:
     """The ranges on ``axis`` (0 rows, 1 columns) that ``count`` pieces of a group ending with op ``last`` need.
 
     Attributes:
-        ranges: Per tensor and piece what must be there, of tensors given from outside as well.
+        ranges: Per tensor and piece what must be there, tensors from outside included.
         refused: The op that cannot be computed in these pieces; None while all can.
     """
 

@@ -1,4 +1,4 @@
-"""What moving and computing costs in time, and the traffic of a network without any fusion.
+"""The time that moving and computing take, and the traffic of a network without any fusion.
 
 The model is the paper's roofline: a group takes as long as the slower of its transfers and its computation, which
 overlap; groups follow each other. ``"sum"`` is the other extreme, in which a group first moves and then computes.
@@ -38,7 +38,7 @@ class Machine:
 
     @staticmethod
     def of(target: Target, overlapping: Overlapping = "overlap") -> Machine:
-        """Return what ``target`` says.
+        """Return the machine that ``target`` describes.
 
         Raises:
             TargetError: The target has no on-chip memory.
@@ -56,7 +56,7 @@ class Machine:
         )
 
     def seconds(self, cost: Cost) -> float:
-        """Return how long a group takes, in seconds; what the target has no figure for takes no time."""
+        """Return the seconds that a group takes; what the target has no figure for takes no time."""
         moving = cost.traffic / self.bandwidth if self.bandwidth else 0.0
         computing = cost.flops / self.speed if self.speed else 0.0
         return moving + computing if self.overlapping == "sum" else max(moving, computing)

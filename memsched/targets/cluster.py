@@ -99,7 +99,7 @@ class Router:
 
     Attributes:
         bandwidth: Bytes per second of each link, in each direction.
-        latency: Seconds that a device waits once in a step in which it sends or receives anything.
+        latency: Seconds that a device waits, once, in a step in which it sends or receives anything.
         mode: "broadcast": what several devices need leaves its sender once. "point-to-point": once for each.
     """
 
@@ -122,10 +122,10 @@ class Cluster:
 
 
 def without(cluster: Cluster, device: int) -> Cluster:
-    """Return the cluster after ``device`` has dropped out; devices after it move up by one.
+    """Return the cluster after ``device`` has dropped out; the devices after it move up by one.
 
     Raises:
-        UsageError: There is no such device, or no other.
+        UsageError: There is no such device, or it is the only one.
     """
     count = len(cluster.devices)
     if not 0 <= device < count:
@@ -159,8 +159,8 @@ class RouterTable(Rules, frozen=True):
     """What connects the devices.
 
     Attributes:
-        bandwidth_bytes_per_second: Of each device's link, in each direction.
-        latency_seconds: That a device waits once in a step in which it sends or receives anything.
+        bandwidth_bytes_per_second: Bandwidth of each device's link, in each direction.
+        latency_seconds: How long a device waits, once, in a step in which it sends or receives anything.
         mode: Whether what several devices need leaves its sender once, or once for each.
     """
 
@@ -174,9 +174,9 @@ class DeviceTable(Rules, frozen=True, kw_only=True):
 
     Attributes:
         count: Devices that are alike.
-        memory_bytes: For weights, parts of tensors and what is being computed; also as text such as "1536MB".
+        memory_bytes: Memory for weights, parts of tensors and what is being computed; also as text such as "1536MB".
         compute: The name of a profile, or one of its own: operator type, or "default", to the seconds that it takes.
-        speed: Times the profile's.
+        speed: Speed, as a multiple of the profile's.
     """
 
     name: Name | None = None
@@ -190,7 +190,7 @@ class ClusterTable(Rules, frozen=True, kw_only=True):
     """A cluster of memsched distribute, as its TOML file holds it.
 
     Attributes:
-        name: By default the file's.
+        name: The cluster's name; by default the file's.
         compute: Profiles that devices name: operator type, or "default", to the seconds that it takes.
     """
 
@@ -245,7 +245,7 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
     """Return the cluster that a file's text describes; ``path`` is what messages call it.
 
     Raises:
-        ClusterError: It describes none.
+        ClusterError: It does not describe one.
     """
     try:
         values = parse_toml(text)

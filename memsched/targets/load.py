@@ -40,8 +40,8 @@ def load_target(name_or_path: str) -> Target:
     """Return the built-in target of that name, or the one that a .toml file describes.
 
     Raises:
-        TargetError: An unknown name, an unreadable file, or a key that is unknown, of the wrong type or in
-            contradiction to another.
+        TargetError: The name is unknown, the file is unreadable, or a key is unknown, of the wrong type or contradicts
+            another.
     """
     if name_or_path in builtin_targets():
         path = _FOLDER / f"{name_or_path}.toml"
@@ -137,7 +137,7 @@ def _contradiction(target: Target) -> str | None:
 
 
 def _wrong_pool(pools: Sequence[Pool]) -> str | None:
-    """Return which pool breaks that costs rise and only the last may have no size; None where none does."""
+    """Return which pool breaks the rules that costs rise and only the last may lack a size; None where none does."""
     for number, pool in enumerate(pools):
         where, before = f"[[pools]] number {number + 1}: ", pools[:number]
         if not pool.name or pool.name in {other.name for other in before}:

@@ -59,13 +59,13 @@ class ViewRule(Rules, frozen=True):
     Attributes:
         ops: Operator names of either format.
         input: The operator's position of that input.
-        after: Only where one of these ops makes that input, and all else that the two ops read is constant: the
+        after: Only where one of these ops makes that input, and everything else that the two ops read is constant: the
             runtime makes one op of them.
         before: Only where one of these ops alone reads the first output: the runtime makes one op of the two, which
             reads that input instead, whatever its size.
-        sole_reader: Only where nothing else reads that input, which is no output of the model either.
-        constant: Of the other input "any", "channels": one value for each channel, or "scalar": a single one without
-            dimensions; "zero_pads": the op puts zeros around all axes but the first two.
+        sole_reader: Only where nothing else reads that input, and it is not an output of the model.
+        constant: What the other input is: "any", "channels": one value for each channel, or "scalar": a single value
+            without dimensions; "zero_pads": the op puts zeros around all axes but the first two.
         match: "bytes", or "type": of the same shape and element type.
     """
 
@@ -143,11 +143,11 @@ class PipelineRules(Rules, frozen=True):
     """Accelerators in a row, one per stage of a network.
 
     Attributes:
-        parameter_cache_bytes: Of each accelerator's own memory, for parameters; what does not fit is sent to it for
-            every inference.
-        parameter_bits: Of one parameter as the accelerator holds it; 0 where it is as the model says.
-        link_bytes_per_second: Between the host and one accelerator, as far as transfers reach it.
-        ops_per_second: Nominal; two per multiply-accumulate.
+        parameter_cache_bytes: Memory of each accelerator for parameters; what does not fit is sent to it for every
+            inference.
+        parameter_bits: Bits of one parameter as the accelerator holds it; 0 where it is as the model says.
+        link_bytes_per_second: Bandwidth between the host and one accelerator that transfers really reach.
+        ops_per_second: Nominal operations per second, two per multiply-accumulate.
         utilisation: The share of ``ops_per_second`` that networks reach, above 0 and at most 1.
     """
 
@@ -162,9 +162,9 @@ class PriceRule(Rules, frozen=True):
     """What one more operator costs, however little it does.
 
     Attributes:
-        bytes_per_op: Of the process: the runtime's own structures for it.
-        macs_per_op: Its time before it computes anything, in the multiply-accumulates that take as long.
-        macs_per_byte: The time that it takes to read or write a byte, likewise.
+        bytes_per_op: Memory of the process for the runtime's own structures.
+        macs_per_op: Its time before it computes anything, in multiply-accumulates that take as long.
+        macs_per_byte: Its time to read or write a byte, likewise.
     """
 
     bytes_per_op: Size
@@ -173,39 +173,39 @@ class PriceRule(Rules, frozen=True):
 
 
 class Target(Rules, frozen=True):
-    """The memory rules that a report's figures hold for.
+    """The memory rules for which a report's figures hold.
 
     Attributes:
         name: Shown in reports.
         description: One sentence.
         runtime: Which installed runtime can verify the figures; "" where none can.
-        planner: Whose planner lays tensors where the model brings no memory plan: "tflm" is TensorFlow Lite Micro's,
+        planner: Whose planner places tensors where the model brings no memory plan: "tflm" is TensorFlow Lite Micro's,
             for which a plan can be written; "" is none that is known here.
         kernels: Whose kernels need memory of their own that no file shows: "litert" is LiteRT's, without delegates; for
             TensorFlow Lite Micro's planner those of CMSIS-NN for processors without DSP instructions, with them
             ("cmsis-nn-dsp") or with vectors ("cmsis-nn-mve"), those of ESP-NN, or of it for the ESP32-S3; "" is none
             that is known here, and for that planner the reference kernels.
-        pointer_bits: Of the processor, on which depends what TensorFlow Lite Micro keeps for each operator.
+        pointer_bits: Bits of the processor's pointers: what TensorFlow Lite Micro keeps per operator depends on them.
         budget_for: What decides, for TensorFlow Lite Micro: "arena", all that an interpreter is given; "activations",
             the planned part alone.
         alignment_bytes: Every buffer's offset is a multiple of it, a power of two.
-        align_parts: Part views must lie on multiples of it as well; where one would not, it is no part view.
-        default_order: The order the runtime takes when it is not told: the file's, or ONNX Runtime's own.
+        align_parts: Whether part views must lie on multiples of it as well; where one would not, it is not one.
+        default_order: The order that the runtime takes when it is not told one: the file's, or ONNX Runtime's own.
         inputs: Whose bytes graph inputs are: "arena": counted until their last reader; "kept": counted to the
             end; "caller": not counted.
         overwrite_inputs: Whether an op may write in place of a graph input.
-        outputs_own: Graph outputs are never views and never written in place.
+        outputs_own: Whether graph outputs are never views and never written in place.
         weights: Whether constants lie in flash, which costs nothing here, or in RAM.
-        reuse_equal_shapes: The runtime hands a dead buffer on only to a tensor of the identical shape.
-        dead_tensors_allocated: Tensors that no op names are given memory too.
+        reuse_equal_shapes: Whether the runtime hands a dead buffer on only to a tensor of the identical shape.
+        dead_tensors_allocated: Whether tensors that no op names are given memory too.
         int4_bytes_per_element: 0.5, or 1 where 4-bit types are not packed.
         most_join_inputs: Tensors that one concatenation can join, 2 or more; None for any number.
         loops: How groups of layers may be written as loops: "while": by an operator WHILE whose body updates slices in
             place; "if": by an operator IF for each tile, all of which have one body; "" not at all.
-        pads_over_inputs: Ops that write their output from its first byte to its last, each after what they read of
-            their first input before: the output may begin before that input, where it dies, and end over it.
-        on_chip_bytes: Of an accelerator's memory, to which data is moved from DRAM; 0 where there is none.
-        bandwidth_bytes_per_second: Between DRAM and on-chip memory; 0 where it is not known.
+        pads_over_inputs: Ops that write their output from its first byte to its last, each byte after the part of their
+            first input that it needs was read: the output may begin before that input, where it dies, and end over it.
+        on_chip_bytes: An accelerator's memory, into which data is moved from DRAM; 0 where there is none.
+        bandwidth_bytes_per_second: Bandwidth between DRAM and on-chip memory; 0 where it is not known.
         flops_per_second: Floating-point operations, two per multiply-accumulate; 0 where it is not known.
         pools: The memories that buffers may lie in, the cheapest first; none where there is one memory for all.
         pipeline: Accelerators in a row; None where there are none.

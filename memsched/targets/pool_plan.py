@@ -22,10 +22,10 @@ class PoolPlan:
         allocations: One per pool; none when nothing was found.
         bytes_accessed: Per pool the bytes written and read in it.
         traffic: Bytes accessed x the cost of their pool, summed.
-        lower_bound: No placement of this schedule's buffers costs less.
+        lower_bound: What no placement of this schedule's buffers can undercut.
         greedy_traffic: What the greedy placement costs; None when it found none.
         dearest_traffic: What it costs with every buffer in the last pool.
-        status: As of `PoolPacking`.
+        status: The status of the `PoolPacking`.
     """
 
     pools: tuple[Pool, ...]

@@ -1,4 +1,4 @@
-"""Tables of TOML files as typed values: what they may hold, and in a line what is wrong with one."""
+"""Tables of TOML files as typed values: what they may hold, and a line on what is wrong with one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = {
 
 
 class BadTableError(ValueError):
-    """A table does not hold what it must; the message says where in the file, and why, in a line."""
+    """A table does not hold what it must; the message says in a line where in the file, and why."""
 
 
 def read_table(values: dict[str, Any], kind: type[_Kind]) -> _Kind:
@@ -47,7 +47,7 @@ def read_table(values: dict[str, Any], kind: type[_Kind]) -> _Kind:
 
 
 def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
-    """Return ``value`` with every size that is written as text in bytes."""
+    """Return ``value`` with every size that is written as text converted to bytes."""
     if isinstance(value, str) and any((note.extra or {}).get("unit") == "bytes" for note in notes_of(kind)):
         try:
             return parse_size(value) if len(value) <= _LONGEST_SIZE else value
@@ -63,7 +63,7 @@ def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _worded(fault: Fault) -> str:
-    """Return in a line where a table is wrong, and why."""
+    """Return a line on where a table is wrong, and why."""
     if fault.reason == "missing":
         return f"{_where(fault.path)}key '{fault.key}' is missing"
     if fault.reason == "unknown":
@@ -103,7 +103,7 @@ def _bounds(fault: Fault, shown: str) -> str:
 
 
 def _key(path: tuple[str | int, ...]) -> str:
-    """Return the key that a path ends in, and where it is."""
+    """Return the key in which a path ends, and where that is."""
     end = max((place for place, step in enumerate(path) if isinstance(step, str)), default=0)
     return f"{_where(path[:end])}key '{path[end]}'"
 

@@ -29,7 +29,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return the values that TOML text states.
 
     Raises:
-        ValueError: It is no TOML, or none that a person would write; the message says in one line what is wrong.
+        ValueError: It is not TOML, or not TOML that a person would write; the message says in one line what is wrong.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > _LONGEST_LINE:
@@ -74,5 +74,5 @@ def _names(value: object) -> bool:
 
 
 def _value(value: object) -> str:
-    # JSON's strings are TOML's but for this: no half characters, and one more that is escaped.
+    # JSON's strings are TOML's, with two exceptions: TOML has no half surrogates, and escapes one more character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
