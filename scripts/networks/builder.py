@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto, TensorProto
 
 __all__ = ["FUSED_INTO", "IR_VERSION", "OPSET", "Builder", "Value"]
@@ -27,10 +29,11 @@ _Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A float32 tensor of the network."""
+    """A tensor of the network, float32 where it is not of integers."""
 
     name: str
     shape: tuple[int, ...]
+    integers: bool = False
 
     @property
     def channels(self) -> int:
@@ -70,9 +73,9 @@ class Builder:
 
     # Values and ops ------------------------------------------------------------------------------------------------
 
-    def input(self, name: str, *shape: int) -> Value:
-        """Add a graph input."""
-        value = Value(name, shape)
+    def input(self, name: str, *shape: int, integers: bool = False) -> Value:
+        """Add a graph input, of int64 where it is of integers."""
+        value = Value(name, shape, integers)
         self._inputs.append(value)
         return value
 
@@ -125,6 +128,13 @@ class Builder:
             self._constants[name] = helper.make_tensor(name, _INT64, [len(values)], list(values))
         return name
 
+    def integer(self, name: str, value: int) -> str:
+        """Return the name of an int64 constant without dimensions, which is stored once."""
+        from onnx import helper
+
+        self._constants.setdefault(name, helper.make_tensor(name, _INT64, [], [value]))
+        return name
+
     def floats(self, name: str, shape: Sequence[int], low: float, high: float) -> str:
         """Return the name of a constant of random values, which is stored once."""
         from onnx import helper
@@ -138,6 +148,13 @@ class Builder:
     def own_floats(self, shape: Sequence[int], low: float, high: float) -> str:
         """Return the name of a new constant of random values."""
         return self.floats(self._unique("weights"), shape, low, high)
+
+    def array(self, name: str, values: NDArray[np.float32]) -> str:
+        """Return the name of a constant of these values, which is stored once."""
+        from onnx import numpy_helper
+
+        self._constants.setdefault(name, numpy_helper.from_array(values, name))
+        return name
 
     def scalar(self, name: str, value: float) -> str:
         """Return the name of a constant without dimensions."""
@@ -374,4 +391,4 @@ def _window_attributes(kernel: _Pair, stride: int, pads: Sequence[int]) -> dict[
 def _info(value: Value) -> Any:
     from onnx import helper
 
-    return helper.make_tensor_value_info(value.name, _FLOAT, value.shape)
+    return helper.make_tensor_value_info(value.name, _INT64 if value.integers else _FLOAT, value.shape)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from scripts.networks.amoebanet import amoebanet_a
 from scripts.networks.bifpn import bifpn_d0
 from scripts.networks.darts import darts
+from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.googlenet import googlenet
+from scripts.networks.gpt2 import gpt2_6
 from scripts.networks.hrnet import hrnet_w18_small_v1, hrnet_w18_small_v2, hrnet_w32
 from scripts.networks.inception_resnet_v2 import inception_resnet_v2
 from scripts.networks.inception_v3 import inception_v3
@@ -19,15 +21,20 @@ from scripts.networks.nasnet import nasnet_a
 from scripts.networks.pnasnet import pnasnet5_mobile
 from scripts.networks.randwire import randwire1, randwire2, randwire3
 from scripts.networks.resnet import resnet18, resnet50
+from scripts.networks.sd_unet import sd_unet
+from scripts.networks.swin import swin_t
 from scripts.networks.transformer import transformer
+from scripts.networks.unet_512 import unet_512
 from scripts.networks.unetpp import unetpp
 from scripts.networks.vgg16 import vgg16
 from scripts.networks.vgg19 import vgg19
+from scripts.networks.whisper import whisper_tiny_encoder
+from scripts.networks.yolov8n import yolov8n
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["CLASSIFIERS", "FURTHER", "NAMES", "PUBLISHED", "SHARED", "STAGED", "build"]
+__all__ = ["CLASSIFIERS", "EXPORTED", "FURTHER", "NAMES", "PUBLISHED", "SHARED", "STAGED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -72,6 +79,19 @@ STAGED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType({"incep
 SHARED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType({"vgg16": vgg16, "mobilenet_v2": mobilenet_v2})
 """Networks of the literature on devices that share one model that are not among the others; not stored either."""
 
+EXPORTED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
+    {
+        "yolov8n": yolov8n,
+        "efficientnet_b0": efficientnet_b0,
+        "unet_512": unet_512,
+        "swin_t": swin_t,
+        "whisper_tiny_encoder": whisper_tiny_encoder,
+        "gpt2_6": gpt2_6,
+        "sd_unet": sd_unet,
+    }
+)
+"""Networks that people run, operator for operator as PyTorch's exporter writes them; not stored either."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -86,4 +106,4 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return {**CLASSIFIERS, **STAGED, **SHARED, **FURTHER}[name]()
+    return {**CLASSIFIERS, **STAGED, **SHARED, **EXPORTED, **FURTHER}[name]()

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from scripts.networks.builder import Builder, Value
+from scripts.networks.layers import silu
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -31,19 +32,19 @@ _STAGES: Final = (
 def efficientnet_b0() -> ModelProto:
     """Return the network for classes of ImageNet."""
     net = Builder("efficientnet_b0")
-    x = _swish(net, net.conv(net.input("input", 1, 3, 224, 224), 32, 3, 2))
+    x = silu(net, net.conv(net.input("input", 1, 3, 224, 224), 32, 3, 2))
     for expansion, channels, repeats, stride, kernel in _STAGES:
         for repeat in range(repeats):
             x = _block(net, x, expansion, channels, stride if repeat == 0 else 1, kernel)
-    x = _mean(net, _swish(net, net.conv(x, 1280, 1)))
+    x = _mean(net, silu(net, net.conv(x, 1280, 1)))
     x = net.node("Flatten", [x], (1, math.prod(x.shape)), axis=1)
     return net.model(net.classifier(x, 1000))
 
 
 def _block(net: Builder, x: Value, expansion: int, channels: int, stride: int, kernel: int) -> Value:
-    y = _swish(net, net.conv(x, x.channels * expansion, 1)) if expansion > 1 else x
-    y = _swish(net, net.depthwise(y, kernel, stride))
-    squeezed = _swish(net, net.conv(_mean(net, y), max(1, x.channels // 4), 1))
+    y = silu(net, net.conv(x, x.channels * expansion, 1)) if expansion > 1 else x
+    y = silu(net, net.depthwise(y, kernel, stride))
+    squeezed = silu(net, net.conv(_mean(net, y), max(1, x.channels // 4), 1))
     gate = net.unary("Sigmoid", net.conv(squeezed, y.channels, 1))
     y = net.conv(net.node("Mul", [y, gate], y.shape), channels, 1)
     return net.add(x, y) if x.shape == y.shape else y
@@ -51,7 +52,3 @@ def _block(net: Builder, x: Value, expansion: int, channels: int, stride: int, k
 
 def _mean(net: Builder, x: Value) -> Value:
     return net.node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1))
-
-
-def _swish(net: Builder, x: Value) -> Value:
-    return net.node("Mul", [x, net.unary("Sigmoid", x)], x.shape)

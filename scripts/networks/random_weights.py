@@ -21,6 +21,9 @@ __all__ = ["randomised"]
 _LEARNED = {"Add", "BatchNormalization", "Conv", "ConvTranspose", "Gemm", "LayerNormalization", "MatMul", "Mul"}
 """Operators whose constants are learned; those of others say what is to be done."""
 
+_MADE = {"ConstantOfShape", "Expand"}
+"""Operators that make weights of constants; their last input is the shape."""
+
 
 def randomised(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """Return ``model`` with random float32 weights, of a size that keeps magnitudes from layer to layer."""
@@ -36,7 +39,11 @@ def randomised(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             # Scales, variances and biases stay near what they are.
             drawn = value + 0.01 * draws.standard_normal(value.shape)
             one.CopyFrom(numpy_helper.from_array(drawn.astype(np.float32), one.name))
-    shaped = {node.output[0]: known[node.input[0]] for node in graph.node if node.op_type == "ConstantOfShape"}
+    shaped = {
+        node.output[0]: known[node.input[-1]]
+        for node in graph.node
+        if node.op_type in _MADE and all(name in known for name in node.input)
+    }
     kept = [node for node in graph.node if node.output[0] not in shaped]
     del graph.node[:]
     graph.node.extend(kept)

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from scripts.networks.builder import Builder, Value
+from scripts.networks.layers import gelu, layer_norm, linear
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -27,45 +28,27 @@ def transformer() -> ModelProto:
     net = Builder("transformer")
     x = net.input("embeddings", 1, _POSITIONS, _WIDTH)
     for _ in range(_LAYERS):
-        x = _normalised(net, net.add(x, _attention(net, x)))
-        inner = _gelu(net, _linear(net, x, _INNER))
-        x = _normalised(net, net.add(x, _linear(net, inner, _WIDTH)))
+        x = layer_norm(net, net.add(x, _attention(net, x)))
+        inner = gelu(net, linear(net, x, _INNER))
+        x = layer_norm(net, net.add(x, linear(net, inner, _WIDTH)))
     return net.model(x)
-
-
-def _linear(net: Builder, x: Value, width: int) -> Value:
-    shape = (*x.shape[:-1], width)
-    product = net.node("MatMul", [x, net.weight((x.shape[-1], width), x.shape[-1])], shape)
-    return net.node("Add", [product, net.bias(width)], shape)
 
 
 def _attention(net: Builder, x: Value) -> Value:
     depth = _WIDTH // _HEADS
     shape = (1, _HEADS, _POSITIONS, depth)
-    queries = _heads(net, _linear(net, x, _WIDTH), (0, 2, 1, 3), shape)
-    keys = _heads(net, _linear(net, x, _WIDTH), (0, 2, 3, 1), (1, _HEADS, depth, _POSITIONS))
-    values = _heads(net, _linear(net, x, _WIDTH), (0, 2, 1, 3), shape)
+    queries = _heads(net, linear(net, x, _WIDTH), (0, 2, 1, 3), shape)
+    keys = _heads(net, linear(net, x, _WIDTH), (0, 2, 3, 1), (1, _HEADS, depth, _POSITIONS))
+    values = _heads(net, linear(net, x, _WIDTH), (0, 2, 1, 3), shape)
     scores = net.node("MatMul", [queries, keys], (1, _HEADS, _POSITIONS, _POSITIONS))
     scaled = net.node("Div", [scores, net.scalar("root_of_depth", math.sqrt(depth))], scores.shape)
     mixed = net.node("MatMul", [net.node("Softmax", [scaled], scaled.shape, axis=-1), values], shape)
     joined = net.node("Transpose", [mixed], (1, _POSITIONS, _HEADS, depth), perm=[0, 2, 1, 3])
     flat = net.node("Reshape", [joined, net.integers("joined", x.shape)], x.shape)
-    return _linear(net, flat, _WIDTH)
+    return linear(net, flat, _WIDTH)
 
 
 def _heads(net: Builder, x: Value, order: tuple[int, ...], shape: tuple[int, ...]) -> Value:
     split = (1, _POSITIONS, _HEADS, _WIDTH // _HEADS)
     parts = net.node("Reshape", [x, net.integers("heads", split)], split)
     return net.node("Transpose", [parts], shape, perm=list(order))
-
-
-def _normalised(net: Builder, x: Value) -> Value:
-    scale = net.floats(f"norm_scale_{_WIDTH}", [_WIDTH], 0.8, 1.2)
-    return net.node("LayerNormalization", [x, scale, net.bias(_WIDTH)], x.shape, axis=-1)
-
-
-def _gelu(net: Builder, x: Value) -> Value:
-    scaled = net.node("Div", [x, net.scalar("root_of_two", math.sqrt(2))], x.shape)
-    raised = net.node("Add", [net.unary("Erf", scaled), net.scalar("one", 1)], x.shape)
-    product = net.node("Mul", [x, raised], x.shape)
-    return net.node("Mul", [product, net.scalar("half", 0.5)], x.shape)

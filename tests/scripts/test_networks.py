@@ -19,7 +19,8 @@ from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from scripts.networks import __main__ as command
-from scripts.networks.catalogue import FURTHER, NAMES, PUBLISHED, build
+from scripts.networks.catalogue import EXPORTED, FURTHER, NAMES, PUBLISHED, build
+from scripts.networks.random_weights import randomised
 from scripts.networks.randwire import SEEDS, random_cell, watts_strogatz
 from scripts.networks.table import lowered
 from scripts.networks.topology import load_topology
@@ -56,6 +57,12 @@ PARAMETERS = {
     "pnasnet5_mobile": 5.1,
     "transformer": 85.0,
     "inception_resnet_v2": 55.9,
+    "yolov8n": 3.15,
+    "efficientnet_b0": 5.3,
+    "unet_512": 7.76,
+    "swin_t": 28.3,
+    "whisper_tiny_encoder": 8.2,
+    "gpt2_6": 82.0,
 }
 MULTIPLICATIONS = {"nasnet_a": 564, "pnasnet5_mobile": 588, "randwire1": 583, "randwire2": 583, "randwire3": 583}
 
@@ -152,7 +159,7 @@ def test_nothing_else_is_stored() -> None:
     assert sum(path.stat().st_size for path in STORED.iterdir()) < 3_000_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *EXPORTED])
 def test_is_valid_and_states_every_shape(name: str) -> None:
     network = model(name)
     onnx.checker.check_model(network, full_check=True)
@@ -173,6 +180,23 @@ def test_runs_in_onnx_runtime(name: str) -> None:
     if name in {"darts", "hrnet_w18_small_v1", "bifpn_d0", "lstm_unrolled"}:
         other = run(session, 2)
         assert all(not np.array_equal(before, after) for before, after in zip(outputs, other, strict=True))
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_runs_with_random_weights_in_a_session_without_options(name: str) -> None:
+    network = randomised(model(name), 0)
+    assert not {node.op_type for node in network.graph.node} & {"ConstantOfShape", "Expand"}
+    session = session_of(network, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    source = np.random.default_rng(1)
+    feeds = {
+        item.name: source.integers(0, 4, item.shape)
+        if item.type == "tensor(int64)"
+        else source.standard_normal(item.shape).astype(np.float32)
+        for item in session.get_inputs()
+    }
+    (output,) = session.run(None, feeds)
+    assert np.isfinite(output).all()
+    assert output.std() > 0.01
 
 
 @pytest.mark.parametrize("name", ["darts", "randwire2"])
@@ -225,6 +249,16 @@ def test_the_other_networks_have_their_shapes() -> None:
         "unetpp": [(1, 1, 256, 256)] * 4,
         "transformer": [(1, 128, 768)],
         "lstm_unrolled": [(1, 32, 128), (1, 1, 128)],
+    }
+    exported = {name: [value.type.tensor_type.shape.dim for value in model(name).graph.output] for name in EXPORTED}
+    assert {name: [tuple(dim.dim_value for dim in shape) for shape in shapes] for name, shapes in exported.items()} == {
+        "yolov8n": [(1, 84, 8400)],
+        "efficientnet_b0": [(1, 1000)],
+        "unet_512": [(1, 1, 512, 512)],
+        "swin_t": [(1, 1000)],
+        "whisper_tiny_encoder": [(1, 1500, 384)],
+        "gpt2_6": [(1, 1, 50_257)],
+        "sd_unet": [(1, 4, 64, 64)],
     }
     # Nodes of the nested U: five depths and ten on the skips, two convolutions each, and four heads.
     assert sum(op.type == "Conv" for op in graph("unetpp").ops) == 2 * 15 + 4
