@@ -1,7 +1,7 @@
 """From an op of either format to a description of what each part of its output needs.
 
-The rules per operator lie in `windows`, `movement` and `values`, the words they use in `rules`. An operator without a
-rule is refused.
+The rules per operator lie in `windows`, `movement`, `indices` and `values`, the words they use in `rules`. An operator
+without a rule is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from memsched.graph.model import Graph
-from memsched.regions import movement, values, windows
+from memsched.regions import indices, movement, values, windows
 from memsched.regions.rules import (
     ChannelGroups,
     Geometry,
@@ -31,7 +31,12 @@ from memsched.regions.rules import (
 
 __all__ = ["COVERED", "describe", "has_windows"]
 
-_RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {**windows.RULES, **movement.RULES, **values.RULES}
+_RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
+    **windows.RULES,
+    **movement.RULES,
+    **indices.RULES,
+    **values.RULES,
+}
 
 COVERED: Final = tuple(sorted(_RULES))
 """The operators that have a rule, as `Op.type` names them."""

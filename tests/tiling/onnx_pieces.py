@@ -128,7 +128,8 @@ def piece_of(layer: Layer, op: Op, needed: PieceNeeds, region: Region) -> Layer:
         elif name in layer.data:
             assert entry is not None
             if entry.region is not None:
-                piece.give(layer.data[name][tuple(slice(start, stop) for start, stop in entry.region.ranges)])
+                part = layer.data[name][tuple(slice(start, stop) for start, stop in entry.region.ranges)]
+                piece.give(np.asarray(part))  # a scalar's part is no array
         else:
             array = _constant(layer, position, layer.constants[name], needed.weights)
             if array is not None:

@@ -197,9 +197,35 @@ def others(r: R) -> Layer:
     return Layer(kind, [data], shape, "SoftmaxOptions" if kind == "SOFTMAX" else "", {})
 
 
+def gather(r: R) -> Layer:
+    """GATHER with and without shared axes, GATHER_ND."""
+    shape = shape_of(r, r.randint(1, 4), 1, 5)
+    seed = np.random.default_rng(r.randrange(1 << 30))
+    if r.random() < 0.4:
+        depth, outer = r.randint(1, len(shape)), shape_of(r, r.randint(1, 2), 1, 3)
+        columns = [seed.integers(0, size, outer) for size in shape[:depth]]
+        places = np.stack(columns, -1).astype(np.int32)
+        return Layer(
+            "GATHER_ND", _drawn(r, whole_numbers(r, shape), places), (*outer, *shape[depth:]), "GatherNdOptions"
+        )
+    axis = r.randrange(len(shape))
+    shared = r.randint(0, axis)
+    more = shape_of(r, r.randint(1, 2), 1, 4)
+    numbers = seed.integers(0, shape[axis], (*shape[:shared], *more)).astype(np.int32)
+    made = (*shape[:axis], *more, *shape[axis + 1 :])
+    stated = {"axis": axis, "batchDims": shared}
+    return Layer("GATHER", _drawn(r, whole_numbers(r, shape), numbers), made, "GatherOptions", stated)
+
+
+def _drawn(r: R, *arrays: Array) -> list[tuple[bool, Array]]:
+    """Return operands, each an activation or a constant, one an activation at the least."""
+    one = r.randrange(len(arrays))
+    return [(at == one or r.random() < 0.5, array) for at, array in enumerate(arrays)]
+
+
 KINDS: tuple[tuple[Callable[[R], Layer], int], ...] = (
     (conv, 6), (pool, 4), (transpose_conv, 3), (pad, 2), (resize, 4), (elementwise, 2), (concat, 2), (mean, 2),
-    (blocks, 1), (slice_, 2), (others, 3),
+    (blocks, 1), (slice_, 2), (others, 3), (gather, 2),
 )  # fmt: skip
 
 
