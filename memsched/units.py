@@ -1,4 +1,4 @@
-"""Sizes as people write them ("256KB", "1.5MiB") to bytes and back, and shares. K, M and G are powers of 1024."""
+"""Sizes as people write them ("256KB", "1.5MiB") to bytes and back, shares, counts. K, M and G are powers of 1024."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from memsched.errors import UsageError
 
-__all__ = ["Percentage", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ = ["Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
 
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)
@@ -73,3 +73,8 @@ def format_size(size_bytes: int) -> str:
 def percent_of(part: int, total: int) -> float:
     """Return ``part`` in percent of ``total``, to three places; 0 of nothing."""
     return round(100 * part / total, 3) if total else 0.0
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not 1."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

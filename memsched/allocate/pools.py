@@ -136,7 +136,6 @@ def place_in_pools(
     *,
     alignment: int,
     run: Run,
-    storage: Storage | None = None,
 ) -> PoolPlan:
     """Return addresses in ``pools`` for the buffers of ``schedule`` with the least weighted traffic found.
 
@@ -144,7 +143,7 @@ def place_in_pools(
         alignment: Every offset and size is a multiple of it, bytes.
         run: When to end, with the best placement so far.
     """
-    storage = storage or Storage.of(graph)
+    storage = Storage.of(graph)
     wanted = buffers(graph, schedule, storage)
     packed = blocks_of(wanted, alignment)
     moved = traffic_of(graph, schedule, wanted, storage)

@@ -19,8 +19,8 @@ from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
+from memsched.report.sessions import measured_row
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
-from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED, MeasuredSession, MemorySplit, SessionPoint
 
@@ -106,11 +106,11 @@ def diagnose(
             elif required:
                 raise ModelError(f"{files[file]}: a session without options does not run: {shown}")
             else:
-                failed.append(f"{options_text(_row(file, point))}, file {file}: {shown}")
+                failed.append(f"{options_text(measured_row(file, point))}, file {file}: {shown}")
     best = pareto([(one.found.process, one.ratio()) for one in found])
     rows = tuple(
         DoctorRow(
-            session=_row(one.file, one.point, one.found),
+            session=measured_row(one.file, one.point, one.found),
             cpu_ratio=round(one.ratio(), 3),
             pareto=number in best,
             split=None if one.found.split is None else _split(one.found.split),
@@ -221,24 +221,6 @@ _CHOICES: Final = 3
 
 def _process(row: DoctorRow) -> int:
     return row.session.process_bytes or 0
-
-
-def _row(file: _File, point: SessionPoint, found: MeasuredSession | None = None) -> SessionRow:
-    return SessionRow(
-        file=file,
-        level=point.level,
-        execution_order=point.order,
-        mem_reuse=point.reuse,
-        mem_pattern=point.pattern,
-        arena=point.arena,
-        shrinkage=point.shrinkage,
-        prepacking=point.prepacking,
-        threads=point.threads,
-        measured_bytes=None if found is None else found.requested,
-        process_bytes=None if found is None else max(0, found.process),
-        first_run_bytes=None if found is None else max(0, found.first_run),
-        cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
-    )
 
 
 def _split(found: MemorySplit) -> SplitSection:

@@ -34,14 +34,12 @@ def best_blocks(
     cluster: Cluster,
     *,
     longest: int,
-    weights_price: float = 0.0,
     stop: Callable[[], bool] | None = None,
 ) -> Blocks | None:
     """Return the runs of ops that together cost least with these shares; None if the search was stopped.
 
     Args:
         longest: Most ops in a run.
-        weights_price: Seconds per byte of constants that a run makes a device hold: what keeps memory in bounds.
     """
     runs = _FusionCosts(space, shares, cluster)
     count = len(shares)
@@ -50,7 +48,7 @@ def best_blocks(
     for start in range(count):
         if stop is not None and stop():
             return None
-        costs = runs.costs(start, min(count, start + longest), weights_price)
+        costs = runs.costs(start, min(count, start + longest))
         for stop_at, cost in enumerate(costs, start + 1):
             if best[start] + cost < best[stop_at] * (1 - 1e-12):
                 best[stop_at], begin[stop_at] = best[start] + cost, start
@@ -85,7 +83,7 @@ class _FusionCosts:
             for tensor in space.op(position).outputs:
                 self.owned[tensor] = slab(share.axis, bounds[:, :-1], bounds[:, 1:], there)
 
-    def costs(self, start: int, most: int, weights_price: float) -> list[float]:
+    def costs(self, start: int, most: int) -> list[float]:
         """Return the seconds of the runs [start, end) for the ends from start + 1 to ``most``."""
         import numpy as np
 
@@ -93,7 +91,7 @@ class _FusionCosts:
         shape = (len(ends), len(self.cluster.devices))
         inner: dict[int, Boxes] = {}
         asked: dict[int, Boxes] = {}
-        computing, weights = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        computing = np.zeros(shape)
         for position in range(most - 1, start - 1, -1):
             work = self.population.work(position)
             shown = np.array([leaves(self.space, position, int(end)) and position < end for end in ends])[:, None]
@@ -103,14 +101,13 @@ class _FusionCosts:
             parts.extend(units_of(inner[tensor], work) for tensor in outputs)
             units = joined(parts)
             needs = needs_of(self.space, work, *units)
-            _, seconds, constants = cost_of(self.space, work, units, needs)
+            _, seconds, _ = cost_of(self.space, work, units, needs)
             computing += seconds
-            weights += constants
             for tensor, box in zip(work.division.tensors, needs, strict=True):
                 found = inner if self.space.first[tensor] >= start else asked
                 found[tensor] = hull_of(found[tensor], box, self.space.extents[tensor]) if tensor in found else box
         links, outside = self._links(start, asked, shape)
-        total = np.maximum((links + computing + weights_price * weights).max(axis=1), outside)
+        total = np.maximum((links + computing).max(axis=1), outside)
         return [float(cost) for cost in total]
 
     def _links(self, start: int, asked: dict[int, Boxes], shape: tuple[int, int]) -> tuple[Floats, Floats]:

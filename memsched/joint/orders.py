@@ -22,6 +22,7 @@ _Pairs = tuple[tuple[int, int], ...]
 
 _SIZES = (4, 8, 16, 32, 64)
 _RELUCTANCE = (0.0, 0.5, 1.0)
+_MOST_WALKED = 1000
 """How much ops that raise the residue are put off: 1 is almost always feasible, 0 gives the most different orders."""
 
 
@@ -128,16 +129,13 @@ def reorder_window(
     end: int,
     limit: int,
     rng: random.Random,
-    *,
-    max_states: int = 1000,
 ) -> tuple[int, ...] | None:
     """Return ``order`` with the ops at positions [start, end) in a random order that keeps to ``limit`` bytes.
 
-    Args:
-        max_states: Sets of executed ops that the walk may visit; None is returned when they do not suffice.
+    None where a walk over `_MOST_WALKED` sets of executed ops finds none.
     """
     walk = _OrderWalk(storage, order[:start], order[start:end], limit, rng)
-    found = walk.run(max_states)
+    found = walk.run(_MOST_WALKED)
     return None if found is None else (*order[:start], *found, *order[end:])
 
 

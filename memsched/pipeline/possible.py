@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from memsched.graph.stages import Constraints, Network
 from memsched.pipeline.condense import Condensation, condense
+from memsched.units import counted
 
 __all__ = ["explain"]
 
@@ -31,16 +32,17 @@ def explain(network: Network, constraints: Constraints) -> str | None:
     fewest, most = max(levels) + 1, len(condensed.groups)
     if constraints.stages > most:
         return (
-            f"{_stages(constraints.stages)} are not possible: the network has {_layers(len(network.layers))}"
-            f"{_grouped(network, constraints, condensed)}, so that {_stages(most)} {_are(most)} the most"
+            f"{counted(constraints.stages, 'stage')} are not possible: the network has "
+            f"{counted(len(network.layers), 'layer')}{_grouped(network, constraints, condensed)}, so that "
+            f"{counted(most, 'stage')} {_are(most)} the most"
         )
     if constraints.stages < fewest:
         names = " -> ".join(
             f"'{network.layers[layer].name}'" for layer in _row(network, constraints, condensed, levels)
         )
         return (
-            f"{_stages(constraints.stages)} {_are(constraints.stages)} not possible: cuts were asked for after "
-            f"{names}, which come one after the other, so that {_stages(fewest)} are the fewest"
+            f"{counted(constraints.stages, 'stage')} {_are(constraints.stages)} not possible: cuts were asked for "
+            f"after {names}, which come one after the other, so that {counted(fewest, 'stage')} are the fewest"
         )
     return None
 
@@ -118,7 +120,7 @@ def _grouped(network: Network, constraints: Constraints, condensed: Condensation
     if network.together:
         reasons = [reason for reason in reasons if reason == "shared states" or _adds(network, constraints, reason)]
     count = len(condensed.groups)
-    return f", which {' and '.join(reasons)} bind to {count} group{'s' * (count != 1)} that cannot be cut"
+    return f", which {' and '.join(reasons)} bind to {counted(count, 'group')} that cannot be cut"
 
 
 def _adds(network: Network, constraints: Constraints, reason: str) -> bool:
@@ -127,14 +129,6 @@ def _adds(network: Network, constraints: Constraints, reason: str) -> bool:
     if reason == "layers never to cut after":
         return len(condense(network, Constraints(1, never_cut=constraints.never_cut)).groups) < alone
     return len(condense(network, Constraints(1, children_together=True)).groups) < alone
-
-
-def _stages(count: int) -> str:
-    return f"{count} stage{'s' * (count != 1)}"
-
-
-def _layers(count: int) -> str:
-    return f"{count} layer{'s' * (count != 1)}"
 
 
 def _are(count: int) -> str:

@@ -29,7 +29,7 @@ from memsched.regions.rules import (
     Window,
 )
 
-__all__ = ["COVERED", "describe", "has_windows"]
+__all__ = ["describe", "has_windows"]
 
 _RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     **windows.RULES,
@@ -37,9 +37,6 @@ _RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     **indices.RULES,
     **values.RULES,
 }
-
-COVERED: Final = tuple(sorted(_RULES))
-"""The operators that have a rule, as `Op.type` names them."""
 
 
 def has_windows(graph: Graph) -> bool:

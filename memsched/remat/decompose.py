@@ -98,7 +98,7 @@ def path_schedule(
 
 
 def full_schedule(
-    graph: Graph, decomposition: Literal["tree", "path"], *, longest: int | None = None, custom: bool = False
+    graph: Graph, decomposition: Literal["tree", "path"], *, longest: int | None = None
 ) -> AnnotatedSchedule | None:
     """Return the recursion's schedule as the patent states it: separated down to one or two nodes, nothing improved.
 
@@ -112,7 +112,7 @@ def full_schedule(
         None when it is longer.
     """
     storage = Storage.of(graph)
-    search = _DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf, custom)
+    search = _DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf, custom=False)
     methods = _tree_methods if decomposition == "tree" else _path_methods
     method = next(methods(storage.preds, search.size, range(len(graph.ops)), None))
     longest = 1000 * len(graph.ops) if longest is None else longest

@@ -52,7 +52,6 @@ def reduce_to(
     most_cost: int | None = None,
     rng: random.Random | None = None,
     stop: Callable[[], bool] = lambda: False,
-    on_point: Callable[[GreedyResult], None] = lambda _: None,
 ) -> GreedyResult:
     """Return a sequence with a peak of ``budget`` bytes at most, or the one of the least peak on the way there.
 
@@ -64,7 +63,6 @@ def reduce_to(
         sequence: Where to begin, with or without repetitions.
         most_cost: End when the repetitions cost more.
         rng: Disturbs the choices, for searches that begin again and again; None for the same choice always.
-        on_point: Called with each new least peak.
     """
     state = _SequenceState(tracer, sequence, budget)
     reached = GreedyResult(state.sequence, state.run.peak, tracer.cost(state.sequence))
@@ -78,7 +76,6 @@ def reduce_to(
             break
         if state.run.peak < reached.peak:
             reached = GreedyResult(state.sequence, state.run.peak, cost)
-            on_point(reached)
     return reached
 
 

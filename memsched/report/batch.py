@@ -15,7 +15,7 @@ from memsched import __version__
 from memsched.report.dump import json_text
 from memsched.report.outputs import compared
 from memsched.report.requirement import needed_memory
-from memsched.report.text import counted, printable
+from memsched.report.text import printable
 from memsched.report.values.batch import (
     BatchFaultRow,
     BatchFigures,
@@ -27,7 +27,7 @@ from memsched.report.values.batch import (
     SavedModel,
 )
 from memsched.report.values.optimize import OptimizeReport, OutputSection
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
 __all__ = ["Row", "Status", "dump_csv", "dump_html", "dump_summary", "figures", "summary"]
 

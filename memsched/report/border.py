@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from memsched.graph.border import Border, Borders, BorderStep, BorderTensor, Interface
-from memsched.report.text import counted, shortened
+from memsched.report.text import shortened
 from memsched.report.values.border import BorderRow, BorderSection, EndRow, InterfaceSection, KeptEndRow
+from memsched.units import counted
 
 __all__ = ["border_lines", "border_notes", "border_section", "end_text", "float_text", "interface_section"]
 

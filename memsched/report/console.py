@@ -24,13 +24,13 @@ from memsched.report.sessions import (
     memory_named,
     size_lines,
 )
-from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.runtime import GuaranteeSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memsched.report.text import counted, print_line, shortened
+from memsched.report.text import print_line, shortened
 from memsched.report.values.diff import ChangedFigure, DiffReport, FigureName, ModelDiff, PeakTensorRow
+from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

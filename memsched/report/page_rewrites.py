@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from memsched.report.page_parts import RewriteTable
 from memsched.report.remat import proof_of
-from memsched.report.text import counted, shortened
+from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RematSection, TilingSection
+from memsched.units import counted
 
 __all__ = ["rewrite_tables"]
 

@@ -23,9 +23,9 @@ from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_text
 from memsched.report.suggestions import suggestion_lines
-from memsched.report.text import SAME_OUTPUTS, counted, shortened
+from memsched.report.text import SAME_OUTPUTS, shortened
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
 __all__ = ["page_words"]
 

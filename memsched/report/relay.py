@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import SAME_OUTPUTS, counted, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, print_line, shortened
 from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,8 @@ from pathlib import PurePath
 
 from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
 from memsched.report.header import comment_text, identifier
-from memsched.report.text import counted
 from memsched.report.values.relay import HandOverRow, RelayReport
+from memsched.units import counted
 
 __all__ = ["RunnerFiles", "c_array", "runner_files", "runner_name"]
 

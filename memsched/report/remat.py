@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memsched.report.text import counted, shortened
+from memsched.report.text import shortened
 from memsched.report.values.rewrites import CopyRow, RematSection
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
 __all__ = ["proof_of", "remat_lines"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.sessions import SessionRow
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
+from memsched.runtimes.onnxruntime.session_points import MeasuredSession, SessionPoint
 from memsched.units import format_size
 
 __all__ = ["arena_lines", "arena_text", "default_session_line", "executed_lines", "measured_text", "memory_named"]
-__all__ += ["size_lines"]
+__all__ += ["measured_row", "size_lines"]
 
 Line = tuple[str, str | None]
 
@@ -151,3 +155,28 @@ _OUTCOMES = {
 
 def _unchanged(report: OptimizeReport) -> bool:
     return report.output is not None and report.output.unchanged
+
+
+def measured_row(
+    file: Literal["given", "written"],
+    point: SessionPoint,
+    found: MeasuredSession | None = None,
+    predicted: int | None = None,
+) -> SessionRow:
+    """Return the row of a session: how it was opened, and what it took where that was measured."""
+    return SessionRow(
+        file=file,
+        level=point.level,
+        execution_order=point.order,
+        mem_reuse=point.reuse,
+        mem_pattern=point.pattern,
+        arena=point.arena,
+        shrinkage=point.shrinkage,
+        prepacking=point.prepacking,
+        threads=point.threads,
+        predicted_bytes=predicted,
+        measured_bytes=None if found is None else found.requested,
+        process_bytes=None if found is None else max(0, found.process),
+        first_run_bytes=None if found is None else max(0, found.first_run),
+        cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
+    )

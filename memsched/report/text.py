@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["SAME_OUTPUTS", "counted", "error_line", "one_line", "print_line", "printable", "shortened"]
+__all__ = ["SAME_OUTPUTS", "error_line", "one_line", "print_line", "printable", "shortened"]
 
 SAME_OUTPUTS = "the outputs are the same for every input that was tried: that both models agree says little"
 """A warning where a verification's ``outputs_vary`` is false."""
@@ -48,11 +48,6 @@ def shortened(text: str, columns: int) -> str:
         return shown
     end = (most - 3) * 2 // 3
     return f"{shown[: most - 3 - end]}...{shown[len(shown) - end :]}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not 1."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_line(console: Console, text: str, style: str | None = None, *, whole: bool = False) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memsched.report.text import counted, shortened
+from memsched.report.text import shortened
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm, TilingSection
+from memsched.units import counted
 
 __all__ = ["tiling_lines"]
 

@@ -14,6 +14,8 @@ from memsched.runtimes.values import Verification
 __all__ = ["run_in_a_row"]
 
 _REASON_CHARACTERS: Final = 400
+_TIMEOUT: Final = 600.0
+"""Seconds for everything."""
 
 
 def run_in_a_row(
@@ -23,7 +25,6 @@ def run_in_a_row(
     *,
     runs: int = 3,
     seed: int = 0,
-    timeout_seconds: float | None = 600.0,
 ) -> Verification:
     """Run a model and then its segments on the same random inputs, and compare the model's outputs.
 
@@ -38,7 +39,6 @@ def run_in_a_row(
         segments: Files in order of execution.
         runs: Input sets.
         seed: Of the inputs.
-        timeout_seconds: For everything.
 
     Raises:
         RuntimeUnavailableError: The runtime is not installed.
@@ -53,20 +53,18 @@ def run_in_a_row(
         "runs": max(runs, 1),
         "seed": seed,
     }
-    result = run_in_child(runner.row, request, timeout_seconds)
+    result = run_in_child(runner.row, request, _TIMEOUT)
     if not result.ok:
-        return _died(runtime, runner.row, request, result, timeout_seconds)
+        return _died(runtime, runner.row, request, result)
     return _judged(runtime, runner.other_mode, result.value, request["runs"])
 
 
-def _died(
-    runtime: str, row: str, request: Mapping[str, Any], result: ChildResult, timeout_seconds: float | None
-) -> Verification:
+def _died(runtime: str, row: str, request: Mapping[str, Any], result: ChildResult) -> Verification:
     """Judge a comparison whose process died: run the whole model alone to see which of the two it was."""
     reason = _shorten(result.reason or "it did not run")
     if result.status != "timeout":
         alone = {**request, "segments": []}
-        if run_in_child(row, alone, timeout_seconds).ok:
+        if run_in_child(row, alone, _TIMEOUT).ok:
             return _verdict(runtime, equal=False, reason=f"the segments do not run: {reason}")
     return _verdict(runtime, equal=None, reason=reason)
 

@@ -22,6 +22,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
+from memsched.report.sessions import measured_row
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -230,22 +231,7 @@ def session_row(
     found = maker.measure(path, feeds, point)
     if isinstance(found, str):
         return None
-    return SessionRow(
-        file="given" if file == "given" else "written",
-        level=point.level,
-        execution_order=point.order,
-        mem_reuse=point.reuse,
-        mem_pattern=point.pattern,
-        arena=point.arena,
-        shrinkage=point.shrinkage,
-        prepacking=point.prepacking,
-        threads=point.threads,
-        predicted_bytes=predicted,
-        measured_bytes=found.requested,
-        process_bytes=found.process,
-        first_run_bytes=found.first_run,
-        cpu_ms=round(1000 * found.cpu_seconds, 3),
-    )
+    return measured_row("given" if file == "given" else "written", point, found, predicted)
 
 
 def _section(executed: ExecutedModel, asked: SessionRequest) -> ExecutedSection:

@@ -118,7 +118,7 @@ class RawTable:
 Item = OldObject | Numbers | Blob | Text | TableItem | RawTable | References
 
 
-def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[bytes, int]:
+def assemble(root: TableItem, old: bytes) -> tuple[bytes, int]:
     """Return a file with ``root`` and all new objects that it reaches in front of ``old``, and how far that moved.
 
     The caller corrects absolute places that the old file states of itself.
@@ -135,7 +135,7 @@ def assemble(root: TableItem, old: bytes, identifier: bytes = b"TFL3") -> tuple[
     if shift + len(old) > _MOST_BYTES:
         raise ModelError("it is too large to be rewritten as one flatbuffer (2 GB)")
     front = bytearray(shift)
-    struct.pack_into("<I4s", front, 0, places[id(root)], identifier)
+    struct.pack_into("<I4s", front, 0, places[id(root)], b"TFL3")
     writer = _ObjectWriter(front, places, shift)
     for item in items:
         writer.write(item)

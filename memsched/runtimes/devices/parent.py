@@ -92,7 +92,6 @@ def run_cluster(
     model: Callable[[int, int], bytes],
     feeds: Mapping[str, np.ndarray[Any, Any]],
     *,
-    threads: int = 1,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
 ) -> ClusterRun:
@@ -102,7 +101,6 @@ def run_cluster(
         programs: One per device; all have the same number of steps.
         given: Per step what this process sends; keys are names of ``feeds``.
         model: (device, step) -> the ONNX model that the device runs in that step.
-        threads: Threads of each session.
         patience_seconds: The longest that loading, or one step, may take.
         on_start: Called with the ids of the processes once they run.
 
@@ -114,7 +112,7 @@ def run_cluster(
     _check_types(programs)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        team = stack.enter_context(_Team(folder, programs, model, threads, patience_seconds))
+        team = stack.enter_context(_Team(folder, programs, model, patience_seconds))
         if on_start is not None:
             on_start(team.numbers)
         team.connect()
@@ -144,11 +142,10 @@ class _Team:
         folder: Path,
         programs: Sequence[DeviceProgram],
         model: Callable[[int, int], bytes],
-        threads: int,
         patience: float,
     ) -> None:
         self._folder, self._programs, self._model = folder, programs, model
-        self._threads, self._patience = threads, patience
+        self._patience = patience
         self._token = secrets.token_bytes(32)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._control: list[Channel] = []
@@ -197,7 +194,6 @@ class _Team:
             "device": device,
             "token": self._token,
             "links": list(links),
-            "threads": self._threads,
             "models": paths,
             "program": dataclasses.asdict(self._programs[device]),
         }

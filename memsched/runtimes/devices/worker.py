@@ -147,7 +147,7 @@ class _Worker:
         _share_arena(onnxruntime)
         start = _resident_bytes()
         sessions = {
-            step: _open_session(onnxruntime, path, self._request["threads"], step)
+            step: _open_session(onnxruntime, path, step)
             for step, path in enumerate(self._request["models"])
             if path is not None
         }
@@ -267,11 +267,11 @@ def _share_arena(onnxruntime: Any) -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(growth))
 
 
-def _open_session(onnxruntime: Any, model: str | bytes, threads: int, number: int) -> Any:
+def _open_session(onnxruntime: Any, model: str | bytes, number: int) -> Any:
     """Open a session that executes the file's order and measures, as verification does."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.enable_profiling = True
     # The runtime adds the time in whole seconds, which several sessions share.
@@ -316,7 +316,7 @@ def reference(request: Mapping[str, Any]) -> dict[str, Any]:
     onnxruntime.set_default_logger_severity(4)
     _share_arena(onnxruntime)
     for number, feed in enumerate(request["feeds"]):
-        session = _open_session(onnxruntime, request["model"], 1, number)
+        session = _open_session(onnxruntime, request["model"], number)
         try:
             outputs = session.run(list(request["outputs"]), dict(feed))
         except Exception:  # indices out of bounds, for one: smaller ones may do

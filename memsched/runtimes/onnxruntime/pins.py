@@ -67,7 +67,7 @@ class PinnedModel:
     notes: tuple[str, ...]
 
 
-def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> PinnedModel:
+def pin(model: ModelProto) -> PinnedModel:
     """Return a model that executes the nodes of its main graph in their order of the file, in any session.
 
     Not pinned are nodes that compute constants, nodes in bodies and functions, and the small arithmetic on shapes: a
@@ -75,24 +75,21 @@ def pin(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> Pinn
 
     Args:
         model: Its nodes are in the wanted order. Pins that it already has are replaced.
-        types: Types of values as far as they are known; inferred when None.
 
     Raises:
         GraphError: A name has two producers or none.
     """
     result = unpin(model)
-    known = _types(result) if types is None else dict(types)
-    builder = _PinWriter(result, known)
+    builder = _PinWriter(result, _types(result))
     builder.build()
     return PinnedModel(result, builder.pins, tuple(builder.unpinnable), tuple(builder.notes()))
 
 
-def shape_nodes(model: ModelProto, types: Mapping[str, TypeProto] | None = None) -> tuple[int, ...]:
+def shape_nodes(model: ModelProto) -> tuple[int, ...]:
     """Return the file positions of the nodes that only handle shapes: ``pin`` leaves their order open."""
-    known = _types(model) if types is None else types
     scopes = analyse(model.graph)
     producer = {name: at for at, node in enumerate(model.graph.node) for name in node.output if name}
-    free = _free_nodes(scopes[0], known, producer, _reads(scopes))
+    free = _free_nodes(scopes[0], _types(model), producer, _reads(scopes))
     return tuple(at for at, is_free in enumerate(free) if is_free)
 
 

@@ -54,6 +54,7 @@ _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
 }
 _UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
 
+_TIMEOUT = 600.0
 _FAR = 0.05
 """Share of an output's largest magnitude: farther apart than different optimisations can bring two models."""
 
@@ -104,7 +105,7 @@ def verify(
     dims: Mapping[str, int] | None = None,
     feeds: str | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = 600.0,
+    timeout_seconds: float | None = _TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> Verification:
     """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
@@ -159,7 +160,7 @@ def compare_models(
     dims: Mapping[str, int] | None = None,
     feeds: str | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = 600.0,
+    timeout_seconds: float | None = _TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> Comparison:
     """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
@@ -210,7 +211,7 @@ def try_other_sizes(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = 600.0,
+    timeout_seconds: float | None = _TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
     """Run both models at two further sizes of every dimension of an input that ``before`` leaves open.
@@ -250,14 +251,11 @@ def try_other_sizes(
 def measure(
     model: str | Path | bytes,
     *,
-    seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
-    data_folder: str | Path | None = None,
     level: Literal["disabled", "basic", "extended", "all"] = "basic",
     order: Literal["file", "default"] = "file",
     reuse: bool | None = None,
-    timeout_seconds: float | None = 600.0,
 ) -> Measurement:
     """Run one model once on random inputs, with the options of `session_instructions` where none is stated.
 
@@ -274,8 +272,8 @@ def measure(
     handed_on = order == "default" if reuse is None else reuse
     options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
     session = {"model": 0, "options": options, "required": True, "reference": 0}
-    request = _request([_model(model, data_folder)], [session], seed=seed, input_shapes=input_shapes, dims=dims)
-    result = run_in_child(_EXECUTE, request, timeout_seconds)
+    request = _request([_model(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
+    result = run_in_child(_EXECUTE, request, _TIMEOUT)
     if not result.ok:
         return Measurement(None, None, _shorten(result.reason or "it did not run"))
     if result.value["failed"] is not None:
@@ -284,9 +282,7 @@ def measure(
     return Measurement(shown["peak_bytes"], tuple(shown["order"]), None)
 
 
-def offline_optimized(
-    path: str | Path, level: Literal["basic", "extended"], timeout_seconds: float | None = 600.0
-) -> bytes:
+def offline_optimized(path: str | Path, level: Literal["basic", "extended"]) -> bytes:
     """Return the model as ONNX Runtime's graph optimisation of this level rewrites it.
 
     Reordered afterwards, its file order holds in a session with ``PRIORITY_BASED`` at this level or a lower one,
@@ -298,7 +294,7 @@ def offline_optimized(
     """
     ONNXRUNTIME.require()
     request = {"path": str(Path(path).absolute()), "level": level}
-    result = run_in_child(_OPTIMIZE, request, timeout_seconds)
+    result = run_in_child(_OPTIMIZE, request, _TIMEOUT)
     if not result.ok:
         raise ModelError(f"{path}: onnxruntime cannot optimise it: {_shorten(result.reason or 'it did not run')}")
     optimized: bytes = result.value["bytes"]
