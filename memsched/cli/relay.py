@@ -34,6 +34,8 @@ def command(**options: Any) -> int:
     the meantime. The cuts are those with which the whole block is smallest; each stage is optimized as a model of its
     own, with what --allow permits. Beside the files goes C++ that executes them: <stem>_relay.h and <stem>_relay.cc,
     which holds the models. The stages are run one after the other, and their outputs compared with the whole model's.
+    With io in the list, which all does not include, what is cut may have other inputs and outputs than MODEL: the
+    caller has to change, and is told how.
 
     A model that keeps a state from one inference to the next cannot be cut.
     """

@@ -349,7 +349,7 @@ class RelayOptions(_CommandOptions):
     )
     input_shapes: Mapping[str, tuple[int, ...]] = _said(_ModelOptions, "input_shapes")
     dims: Mapping[str, int] = _said(_ModelOptions, "dims")
-    allow: tuple[str, ...] = _said(_ModelOptions, "allow")
+    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
     stages: int | None = option(None, "Most files; by default as many as help.", "count", metavar="N", least=1)
     budget: int | str | None = _said(
         _ModelOptions,

@@ -125,10 +125,13 @@ def _note(row: BorderRow) -> str:
     return f"output {row.index} of B is {end_text(row.written)}: compared as {row.formula}, q being that of B"
 
 
-def border_lines(section: BorderSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+def border_lines(
+    section: BorderSection | None, columns: int, *, verbose: bool, of: str = ""
+) -> list[tuple[str, str | None]]:
     """Return the lines of a summary, each with its style; names are shortened to fit into ``columns``.
 
     Args:
+        of: Of what the bytes are, if that has to be said.
         verbose: All that stays instead of the first few.
     """
     if section is None:
@@ -139,7 +142,7 @@ def border_lines(section: BorderSection | None, columns: int, *, verbose: bool) 
         inputs = sum(row.side == "input" for row in changed)
         counts = (inputs, "input"), (len(changed) - inputs, "output")
         what = " and ".join(counted(number, noun) for number, noun in counts if number)
-        saved = f"{section.given_bytes:,} -> {section.bytes:,} B"
+        saved = f"{section.given_bytes:,} -> {section.bytes:,} B{of and f' {of}'}"
         lines.append((f"the caller has to change: {what} in another form, {saved}", "yellow"))
         for row in changed:
             name = shortened(row.given.tensor, columns - 14)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsched.report.border import border_lines
 from memsched.report.text import SAME_OUTPUTS, print_line, shortened
 from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
 from memsched.units import counted, format_size
@@ -25,7 +26,7 @@ def print_relay(console: Console, report: RelayReport, *, report_path: str | Non
     model, stages = report.model, counted(len(report.stages), "stage")
     print_line(console, f"{model.path}: {model.ops:,} ops in {stages}, target {report.target.name}", style="bold")
     console.print(_table(report))
-    for text, style in _findings(report):
+    for text, style in _findings(report, console.width):
         print_line(console, text, style=style)
     if verbose:
         _print_hand_overs(console, report)
@@ -63,7 +64,7 @@ def _table(report: RelayReport) -> Any:
     return table
 
 
-def _findings(report: RelayReport) -> list[tuple[str, str | None]]:
+def _findings(report: RelayReport, columns: int) -> list[tuple[str, str | None]]:
     result, budget, bits = report.result, report.budget, report.target.pointer_bits
     share = 100 * (result.block_bytes / result.given_bytes - 1)
     block = f"one block of {result.block_bytes:,} B ({bits} bit) for all arenas and what is handed over"
@@ -78,6 +79,7 @@ def _findings(report: RelayReport) -> list[tuple[str, str | None]]:
         )
     if budget is None or not budget.met:
         lines.append((_proven(result), None))
+    lines += border_lines(report.io, columns, verbose=False, of="as one file")
     if report.runner.custom_operators:
         custom = ", ".join(report.runner.custom_operators)
         lines.append((f"the runner needs a resolver of yours, with {custom}", "yellow"))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from memsched.report.border import end_text
 from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
 from memsched.report.header import comment_text, identifier
 from memsched.report.values.relay import HandOverRow, RelayReport
@@ -72,6 +73,19 @@ def _outputs(report: RelayReport) -> list[tuple[str, int, int, int]]:
         )
         for one in report.runner.outputs
     ]
+
+
+def _told(report: RelayReport, side: str, index: int, name: str) -> list[str]:
+    """Return comments on an input or output: its name, and how it differs from that of the model as given."""
+    lines = [f"  // {side} {index}: {comment_text(name)}"]
+    for row in () if report.io is None else report.io.changed:
+        if (row.side, row.index) == (side, index):
+            given = "x being what it was" if side == "input" else "q being this, is what it was"
+            lines += [
+                f"  //   {end_text(row.written)}, in place of {end_text(row.given)}:",
+                f"  //   {row.formula}, {given}",
+            ]
+    return lines
 
 
 def _from_end(report: RelayReport, tensor: str) -> int:
@@ -157,9 +171,9 @@ def _header(report: RelayReport) -> str:
             f"      sizeof(void*) > 4 ? {block.bits_64} : {block.bits_32};",
             f"  static constexpr std::size_t kInputs = {len(inputs)};",
             f"  static constexpr std::size_t kOutputs = {len(outputs)};",
-            *(f"  // input {n}: {comment_text(one[0])}" for n, one in enumerate(inputs)),
+            *(line for n, one in enumerate(inputs) for line in _told(report, "input", n, one[0])),
             f"  static constexpr std::size_t kInputBytes[] = {{{_constants([one[1] for one in inputs]) or 0}}};",
-            *(f"  // output {n}: {comment_text(one[0])}" for n, one in enumerate(outputs)),
+            *(line for n, one in enumerate(outputs) for line in _told(report, "output", n, one[0])),
             f"  static constexpr std::size_t kOutputBytes[] = {{{_constants([one[1] for one in outputs]) or 0}}};",
             "",
             "  // block: aligned to kBlockAlignment; bytes: kBlockBytes or more, a multiple of kBlockAlignment.",

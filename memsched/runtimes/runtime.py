@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.segment import Segment
+from memsched.graph.border import Border
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
@@ -199,10 +200,14 @@ class RelayRules(Protocol):
         *,
         seed: int,
         seconds: float | None = None,
+        borders: Sequence[Border] = (),
     ) -> RelayRun:
         """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
 
         Args:
+            module: What was cut.
+            whole: The model as given, which may have other inputs and outputs.
+            borders: What stands between those of both.
             seconds: Where so many are too few for all inputs, it is done with fewer, but one at least.
 
         Raises:

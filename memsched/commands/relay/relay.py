@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
+from memsched.commands.relay.border import CutModel, as_cut
 from memsched.commands.relay.stages import RelayStageCosts, StageFile
 from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
@@ -21,6 +22,7 @@ from memsched.relay.cuts import RelayCuts, aligned
 from memsched.relay.layout import RelayLayout, lay_out
 from memsched.relay.search import RelaySplit, search
 from memsched.report.outputs import TOLERANCE
+from memsched.report.values.border import BorderSection
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import RelayRules, RelayRun
 from memsched.runtimes.segments import run_in_a_row
@@ -63,6 +65,9 @@ class RelayModel:
     """A model as stages.
 
     Attributes:
+        source: As it was given.
+        module: As it was cut: its inputs and outputs may be others.
+        io: What is reported of that; None where it was not permitted.
         given: What the arena of the file as given must hold, bytes.
         single: The least that is known for one file.
         block: What the block must hold for all stages, by bits of a pointer.
@@ -74,7 +79,9 @@ class RelayModel:
         finished: The search ended by itself in every order.
     """
 
+    source: Module
     module: Module
+    io: BorderSection | None
     target: Target
     options: RelayOptions
     rules: RelayRules
@@ -146,15 +153,17 @@ def relay(
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
     asked = parse_budget(options.budget) if isinstance(options.budget, str) else options.budget
     data, path = read_source(source)
-    module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
+    given_module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
     target = load_target(options.target or "tflm")
-    rules = runtime_of(module, target).relay_rules()
+    rules = runtime_of(given_module, target).relay_rules()
     if rules is None:
         raise UsageError(
-            f"'{module.path}' for target '{target.name}' is not executed in one block of memory: give a TFLite model "
-            "and --target tflm, or a target like it"
+            f"'{given_module.path}' for target '{target.name}' is not executed in one block of memory: give a TFLite "
+            "model and --target tflm, or a target like it"
         )
-    rules.check(module)
+    rules.check(given_module)
+    cut = as_cut(given_module, data, options, run)
+    module = cut.module
     if not module.graphs[0].ops:
         raise ModelError(f"'{module.path}' has no operators: there is nothing to cut")
     prepared = prepare(module, target, in_place="inplace" in options.allow)
@@ -176,9 +185,11 @@ def relay(
     notes: tuple[str, ...] = ("verification was not asked for",)
     interrupted = run.stop()
     if options.verify:
-        verification, notes = _verified(module, data, files, rules, options, run)
+        verification, notes = _verified(cut, data, files, rules, options, run)
     return RelayModel(
+        source=given_module,
         module=module,
+        io=cut.io,
         target=target,
         options=options,
         rules=rules,
@@ -299,9 +310,12 @@ def _block(costs: RelayStageCosts, files: Sequence[StageFile], layout: RelayLayo
 
 
 def _verified(
-    module: Module, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions, run: Run
+    cut: CutModel, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions, run: Run
 ) -> tuple[RelayRun | None, tuple[str, ...]]:
     """Run the stages one after the other against the whole model: in their own runtime, or in the format's usual one.
+
+    Args:
+        data: The file as given.
 
     Raises:
         VerificationError: The outputs differ.
@@ -310,11 +324,14 @@ def _verified(
     seconds = None if run.limits.time_limit is None else max(0.0, run.remaining() - _SECONDS_TO_END)
     try:
         segments = [one.segment for one in files]
-        found = rules.execute(module, data, segments, models, seed=options.seed, seconds=seconds)
+        found = rules.execute(
+            cut.module, data, segments, models, seed=options.seed, seconds=seconds, borders=cut.borders
+        )
     except RuntimeUnavailableError as error:
         notes.append(str(error))
         try:
-            found = RelayRun(run_in_a_row(module, data, models, seed=options.seed))
+            found = RelayRun(run_in_a_row(cut.module, cut.data, models, seed=options.seed))
+            notes += ["the whole model was run with its new inputs and outputs, too"] if cut.borders else []
         except RuntimeUnavailableError as other:
             return None, (*notes, str(other))
     one = found.verification

@@ -96,7 +96,7 @@ def relay_report(model: RelayModel, names: RelayNames) -> Report[RelayReport]:
             schema_version=1,
             memsched_version=__version__,
             command="relay",
-            model=model_section(model.module),
+            model=model_section(model.source),
             target=RelayTarget(
                 name=model.target.name,
                 description=model.target.description,
@@ -106,6 +106,7 @@ def relay_report(model: RelayModel, names: RelayNames) -> Report[RelayReport]:
                 stages=options.stages, allow=options.allow, max_extra_macs_percent=options.max_extra_macs
             ),
             result=_result(model),
+            io=model.io,
             budget=_budget(model),
             stages=tuple(_stage(model, index, stage, paths[index]) for index, stage in enumerate(model.stages)),
             hand_overs=_hand_overs(model),

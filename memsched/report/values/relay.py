@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
+from memsched.report.values.border import BorderSection
 from memsched.report.values.optimize import BudgetSection
 from memsched.report.values.runtime import ByPointer
 from memsched.report.values.shared import ModelSection, VerificationSection
@@ -184,6 +185,8 @@ class RelayReport(Section, frozen=True, kw_only=True):
     Sizes are bytes, times seconds. Stages are counted from 0.
 
     Attributes:
+        io: Inputs and outputs in another form, as for one file; null where that was not permitted. Sizes in ``runner``
+            and what the first stages read and the last make are those of the model with them.
         hand_overs: What lies at the block's end, and when.
         verification: null when it was not asked for or no runtime is installed; the notes then say which.
     """
@@ -203,3 +206,4 @@ class RelayReport(Section, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     seed: int
     seconds: Amount
+    io: BorderSection | None = None

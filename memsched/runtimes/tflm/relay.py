@@ -12,6 +12,8 @@ from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
+from memsched.graph.border import Border
+from memsched.runtimes.borders import told
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.runtime import ArenaNeeds, RelayRun
@@ -82,6 +84,7 @@ class TflmRelay:
         *,
         seed: int,
         seconds: float | None = None,
+        borders: Sequence[Border] = (),
     ) -> RelayRun:
         """Run a model and its stages; see `RelayRules.execute`."""
         runtime = TFLM.require()
@@ -92,6 +95,7 @@ class TflmRelay:
             "runs": _RUNS,
             "seconds": seconds,
             "seed": seed,
+            "borders": told(borders),
             "inputs": [names[tensor] for tensor in module.graphs[0].inputs],
             "outputs": [names[tensor] for tensor in module.graphs[0].outputs],
             "reads": [list(one.inputs) for one in segments],

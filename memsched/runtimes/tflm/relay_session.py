@@ -28,9 +28,10 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model "whole", then its "stages", on "runs" inputs drawn with "seed", each twice in a row.
 
     Args:
-        request: Also "inputs" and "outputs": names of the model's; "reads" and "makes": per stage those of its inputs
-            and outputs; "arena": bytes for each interpreter; "seconds": where so many are too few for all inputs, as
-            many as they are enough for are drawn, but one at least; None for no limit.
+        request: Also "inputs" and "outputs": names of those of the model that was cut; "borders": what stands between
+            them and the whole model's, as `memsched.runtimes.borders.told` has it; "reads" and "makes":
+            per stage those of its inputs and outputs; "arena": bytes for each interpreter; "seconds": where so many are
+            too few for all inputs, as many as they are enough for are drawn, but one at least; None for no limit.
 
     Returns:
         "runs": inputs; "equal", "max_abs_error", "relative_error"; "vary" (the model's outputs vary from input to
@@ -132,7 +133,10 @@ def _executed(interpreter: Any, values: Sequence[Any], outputs: int) -> list[Any
 
 
 def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[tuple[int, int]]) -> list[Any]:
-    there = dict(zip(request["inputs"], values, strict=True))
+    from memsched.runtimes.borders import BorderFormulas
+
+    formulas = BorderFormulas(request["borders"])
+    there = dict(zip(request["inputs"], formulas.inputs(values), strict=True))
     measured = len(arenas) == 1
     for model, reads, makes in zip(request["stages"], request["reads"], request["makes"], strict=True):
         interpreter = _opened(model, request["arena"])
@@ -141,7 +145,7 @@ def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[t
         if measured:
             arenas.append(_allocated(interpreter))
         del interpreter
-    return [there[name] for name in request["outputs"]]
+    return formulas.outputs([there[name] for name in request["outputs"]])
 
 
 def _allocated(interpreter: Any) -> tuple[int, int]:
