@@ -64,7 +64,8 @@ def _search_in_processes(jobs: Sequence[SegmentJob], workers: int, run: Run) -> 
     processes = list((pool._processes or {}).values()) if pending else []
     pool.shutdown(wait=not pending, cancel_futures=True)
     for process in processes:
-        process.terminate()
+        # Not SIGTERM, which one that has hardly started can miss.
+        process.kill()
     return _gathered(jobs, futures, run.over)
 
 

@@ -19,7 +19,7 @@ _LONGEST_FFT = 1 << 24
 """The longest that is computed with: a damaged file may state anything."""
 
 _LONGEST_RING, _MOST_ROWS = 1 << 24, 1 << 12
-"""Of a circular buffer, and of how many one operator keeps, in damaged files."""
+"""The longest circular buffer, and the most of them in one operator: a damaged file may state more."""
 
 _FFT_FACTORS = 8 + 2 * 32 * 4
 """Bytes of a plan of KissFFT before its table: two integers, and pairs of factors."""
