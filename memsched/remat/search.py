@@ -119,7 +119,7 @@ def search(
             plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
         custom: Permit repeating operators of domains that are not the format's own.
         known: What an earlier search of the same ops found.
-        enough: Told each better point; True ends the search, unless the graph is small.
+        enough: Called with each better point; True ends the search, unless the graph is small.
     """
     if ((run.late() and len(graph.ops) > SMALL) or run.stop()) and not known:
         return _untried(graph, tuple(order), target, budget, custom)

@@ -35,7 +35,7 @@ class RelayTarget(Section, frozen=True, kw_only=True):
 
 
 class RelayRequest(Section, frozen=True, kw_only=True):
-    """What was asked for.
+    """What was requested.
 
     Attributes:
         stages: As many at most; null for any number.
