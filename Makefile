@@ -3,8 +3,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-MODEL  ?= models/nasnetmobile_int8.tflite
+MODEL  ?= models/person_detect.tflite
 DEMO   ?= build/demo
+ifeq ($(origin MODEL),file)
+DEMO_OPTIONS ?= --target tflm-reference --allow reorder,inplace,tile --effort 10
+endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -26,9 +29,9 @@ $(VENV)/installed: pyproject.toml hatch_build.py $(wildcard memsched/core/*.cpp)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: install  ## Optimise a real branchy model, verify it, show the figures, write the page (MODEL=... for another)
+demo: install  ## Fit a real model into a microcontroller's memory, run both files, write the page (MODEL=... for another)
 	@mkdir -p $(DEMO)
-	$(BIN)/memsched optimize $(MODEL) --output $(DEMO)/$(basename $(notdir $(MODEL)))_memsched$(suffix $(MODEL)) \
+	$(BIN)/memsched optimize $(MODEL) $(DEMO_OPTIONS) --output $(DEMO)/$(basename $(notdir $(MODEL)))_memsched$(suffix $(MODEL)) \
 	    --report $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.json \
 	    --html $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.html --force
 
