@@ -13,16 +13,23 @@ from typing import Any, Final, Literal
 from memsched import __version__
 from memsched.commands.options import DoctorOptions
 from memsched.commands.results import Report
+from memsched.commands.session_rows import session_row
 from memsched.errors import ModelError, UsageError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
-from memsched.report.sessions import measured_row
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED, MeasuredSession, MemorySplit, SessionPoint
+from memsched.runtimes.onnxruntime.session_points import (
+    DEFAULT,
+    EXECUTED,
+    LISTED,
+    MeasuredSession,
+    MemorySplit,
+    SessionPoint,
+)
 
 __all__ = ["choices_of", "diagnose", "pareto"]
 
@@ -106,11 +113,11 @@ def diagnose(
             elif required:
                 raise ModelError(f"{files[file]}: a session without options does not run: {shown}")
             else:
-                failed.append(f"{options_text(measured_row(file, point))}, file {file}: {shown}")
+                failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
     best = pareto([(one.found.process, one.ratio()) for one in found])
     rows = tuple(
         DoctorRow(
-            session=measured_row(one.file, one.point, one.found),
+            session=session_row(one.file, one.point, one.found),
             cpu_ratio=round(one.ratio(), 3),
             pareto=number in best,
             split=None if one.found.split is None else _split(one.found.split),
@@ -148,7 +155,7 @@ def _walk(found: Sequence[_Measured], files: Sequence[_File], slowest: float) ->
     for file in files:
         yield from fresh(file, (DEFAULT,))
     for file in reversed(files):
-        yield from fresh(file, (_BARE, *([EXECUTED] if file == "written" else [])))
+        yield from fresh(file, (_BARE, *([EXECUTED, LISTED] if file == "written" else [])))
     for file in reversed(files):
         yield from fresh(file, (replace(DEFAULT, pattern=False), replace(DEFAULT, reuse=False)))
     for changes in _STAGES:

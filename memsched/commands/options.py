@@ -212,10 +212,11 @@ class BatchOptions(_ModelOptions):
         "partitions",
         metavar="N|auto",
     )
-    order_guarantee: Literal["none", "session", "pins", "default"] = option(
-        "session",
+    order_guarantee: Literal["none", "session", "pins", "default"] | None = option(
+        None,
         "ONNX: what makes the runtime keep the order: session options, which are listed; pins in the model, which hold "
-        "in any session; or default: the best order that it takes by default.",
+        "in any session; or default: the best order that it takes by default. Unless one is named, it is session, and "
+        "no file is written that sessions without options need more for.",
         choices=("none", "session", "pins", "default"),
     )
     control_dependencies: bool = option(False, "TFLite: state the order for delegates too.", "flag")

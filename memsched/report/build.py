@@ -37,7 +37,7 @@ from memsched.report.values.optimize import (
 )
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
-from memsched.report.values.sessions import ExecutedSection, SessionRow
+from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
@@ -101,6 +101,7 @@ class Facts:
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
+    held_back: HeldBackSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
 
@@ -121,6 +122,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         budget=_budget(facts.budget_bytes, _required(facts)),
         requirement=facts.requirement,
         order_guarantee=facts.order_guarantee,
+        held_back=facts.held_back,
         sessions=tuple(facts.sessions),
         executed=facts.executed,
         tflm=facts.tflm,

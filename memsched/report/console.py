@@ -20,8 +20,10 @@ from memsched.report.sessions import (
     arena_lines,
     default_session_line,
     executed_lines,
+    held_back_lines,
     measured_text,
     memory_named,
+    process_lines,
     size_lines,
 )
 from memsched.report.text import SAME_OUTPUTS, print_line, shortened
@@ -140,10 +142,12 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     lines = [*refused, *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
         lines.append(_saving_line(report))
+        lines.extend(held_back_lines(report))
         default, urgent = default_session_line(report)
         if default is not None and urgent:
             lines.append(default)
         lines.extend(executed_lines(report))
+        lines.extend(process_lines(report))
         lines.extend(rewrites)
         lines.extend(size_lines(report))
         lines.extend(_guarantee_lines(report.order_guarantee))
@@ -171,7 +175,8 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
     result, before = report.result, report.baselines.file_order
     saved = before.peak_bytes - result.peak_bytes
     if report.output is not None and report.output.unchanged:
-        return "the file's order is kept: nothing better was found", None
+        why = "nothing better was found" if report.held_back is None else "what was found is for other sessions"
+        return f"the file's order is kept: {why}", None
     if saved > 0:
         percent = f"{result.reduction_percent:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"

@@ -106,6 +106,7 @@ def print_doctor(console: Console, report: DoctorReport, *, report_path: str | N
 def _lacking(row: DoctorRow) -> str:
     names = [] if row.session.mem_reuse else ["enable_mem_reuse"]
     names += ["execution_order"] if row.session.execution_order == "file" else []
+    names += ["disabled_optimizers"] if row.session.disabled_optimizers else []
     return " and ".join(names)
 
 

@@ -21,7 +21,7 @@ from memsched.report.page_parts import (
 )
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
-from memsched.report.sessions import arena_text
+from memsched.report.sessions import arena_text, held_back_lines
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, shortened
 from memsched.report.values.optimize import OptimizeReport
@@ -132,6 +132,8 @@ def _lead(report: OptimizeReport) -> str:
             f"With {done} the peak is {_bytes(result.peak_bytes)}, {_bytes(before.peak_bytes)} in the file's "
             f"order; it does {result.extra_macs_percent:.1f} % more multiply-accumulates."
         )
+    elif report.held_back is not None:
+        how = "The file as given is kept: " + " ".join(text for text, _ in held_back_lines(report)) + "."
     elif result.peak_bytes >= before.peak_bytes:
         how = f"Its peak is {_bytes(result.peak_bytes)}, as in the file's order; no order with a lower one was found."
     else:

@@ -23,7 +23,8 @@ def python_lines(row: SessionRow) -> tuple[str, ...]:
     lines += [] if row.arena else ["options.enable_cpu_mem_arena = False"]
     lines += [] if row.prepacking else [f"options.add_session_config_entry({_PREPACKING})"]
     lines += [f"options.intra_op_num_threads = {row.threads}"] if row.threads else []
-    lines.append('session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])')
+    disabled = f", disabled_optimizers={list(row.disabled_optimizers)}" if row.disabled_optimizers else ""
+    lines.append(f'session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]{disabled})')
     if not row.shrinkage:
         return (*lines, "outputs = session.run(None, feeds)")
     lines += ["run_options = onnxruntime.RunOptions()", f"run_options.add_run_config_entry({_SHRINKAGE})"]
@@ -75,6 +76,7 @@ def options_text(row: SessionRow) -> str:
     else:
         parts += [] if row.mem_reuse else ["no reuse"]
         parts += [] if row.mem_pattern else ["no pattern"]
+    parts += [f"no {' or '.join(row.disabled_optimizers)}"] if row.disabled_optimizers else []
     parts += [] if row.arena else ["no arena"]
     parts += ["shrinkage"] if row.shrinkage else []
     parts += [] if row.prepacking else ["no prepacking"]
@@ -84,4 +86,4 @@ def options_text(row: SessionRow) -> str:
 
 def _python_alone(row: SessionRow) -> bool:
     """Whether an option is needed that ONNX Runtime's C interface, and all that stands on it, does not have."""
-    return not row.mem_reuse or row.execution_order == "file"
+    return not row.mem_reuse or row.execution_order == "file" or bool(row.disabled_optimizers)

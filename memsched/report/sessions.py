@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final
 
 from memsched.report.values.optimize import OptimizeReport
-from memsched.report.values.sessions import SessionRow
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
-from memsched.runtimes.onnxruntime.session_points import MeasuredSession, SessionPoint
 from memsched.units import format_size
 
-__all__ = ["arena_lines", "arena_text", "default_session_line", "executed_lines", "measured_text", "memory_named"]
-__all__ += ["measured_row", "size_lines"]
+__all__ = [
+    "arena_lines",
+    "arena_text",
+    "default_session_line",
+    "executed_lines",
+    "held_back_lines",
+    "measured_text",
+    "memory_named",
+    "process_lines",
+    "size_lines",
+]
 
 Line = tuple[str, str | None]
 
@@ -109,6 +116,19 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     return (f"{what} needs {figures}", None), False
 
 
+def held_back_lines(report: OptimizeReport) -> list[Line]:
+    """Return why what was found is not written, where it is not; the suggestions name the sessions that it is for."""
+    held = report.held_back
+    if held is None:
+        return []
+    figures = f"{held.default_peak_before_bytes:,} -> {held.default_peak_after_bytes:,} B"
+    text = (
+        f"not written, as {_DEFAULT_SESSION} would need more than before ({figures}): a file that needs "
+        f"{held.requirement_bytes:,} B with the options of --order-guarantee session; name the session that you open"
+    )
+    return [(text, "yellow")]
+
+
 def executed_lines(report: OptimizeReport) -> list[Line]:
     """Return what the file holds where ONNX Runtime's own graph was written, and what its session took."""
     executed = report.executed
@@ -121,12 +141,28 @@ def executed_lines(report: OptimizeReport) -> list[Line]:
         lines.append((f"{text}, as this one is: {executed.processor}", "yellow"))
     else:
         lines.append((f"ONNX Runtime's own graph at level {executed.level}, for any processor", None))
-    rows = {row.file: row for row in report.sessions}
-    given, written = (rows.get(file) for file in ("given", "written"))
-    if given and written and given.process_bytes and written.process_bytes and given.cpu_ms and written.cpu_ms:
-        process = f"{format_size(given.process_bytes)} -> {format_size(written.process_bytes)}"
-        lines.append((f"the process: {process}, at {written.cpu_ms / given.cpu_ms:.2f} x the processor time", None))
     return lines
+
+
+def process_lines(report: OptimizeReport) -> list[Line]:
+    """Return what the process takes with either file, and at what cost of time; in yellow what is slower than asked."""
+    rows = report.sessions
+    if not rows or rows[0].process_bytes is None:
+        return []
+    first, lines = rows[0].process_bytes, []
+    text = f"the process, measured: {format_size(first)} for the file as given in a session without options"
+    for row in rows[1:]:
+        if row.file == "written" and row.process_bytes is not None and row.cpu_ratio is not None:
+            how = "in one, too" if row.level == "all" and row.execution_order == "default" else "with the options below"
+            figures = f"{format_size(row.process_bytes)} at {row.cpu_ratio:.2f} x the processor time"
+            lines.append((f"this file {how}: {figures}", row.cpu_ratio > 1 + _SLOWER))
+    told = [part for part, _ in lines]
+    slow = any(slower for _, slower in lines)
+    return [("; ".join([text, *told]), "yellow" if slow else None)] if told else []
+
+
+_SLOWER: Final = 0.1
+"""What ``--max-slowdown`` permits where nothing else was said."""
 
 
 def size_lines(report: OptimizeReport) -> list[Line]:
@@ -155,28 +191,3 @@ _OUTCOMES = {
 
 def _unchanged(report: OptimizeReport) -> bool:
     return report.output is not None and report.output.unchanged
-
-
-def measured_row(
-    file: Literal["given", "written"],
-    point: SessionPoint,
-    found: MeasuredSession | None = None,
-    predicted: int | None = None,
-) -> SessionRow:
-    """Return the row of a session: how it was opened, and what it took where that was measured."""
-    return SessionRow(
-        file=file,
-        level=point.level,
-        execution_order=point.order,
-        mem_reuse=point.reuse,
-        mem_pattern=point.pattern,
-        arena=point.arena,
-        shrinkage=point.shrinkage,
-        prepacking=point.prepacking,
-        threads=point.threads,
-        predicted_bytes=predicted,
-        measured_bytes=None if found is None else found.requested,
-        process_bytes=None if found is None else max(0, found.process),
-        first_run_bytes=None if found is None else max(0, found.first_run),
-        cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
-    )

@@ -1,46 +1,172 @@
-"""The end of an optimisation: the file of what was found, and a run of both models, which may reject it."""
+"""The end of an optimisation: the file of what was found, and a run of both models, which may reject it.
+
+Sessions without options are what most files are opened with: unless the user named another session, a file that these
+need more for is not written.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from memsched.commands.optimize.choose import FinalModel
+from memsched.commands.optimize.place import Request, place, required_as_given
+from memsched.commands.session_rows import LEAST_SHOWN, SessionFile, measured_sessions
 from memsched.commands.verify import verify_written
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.planning.values import TargetModule
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
-from memsched.runtimes.known import runtime_of
+from memsched.report.values.sessions import HeldBackSection, SessionRow
+from memsched.runtimes.known import runtime_of, session_maker_of
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening
+from memsched.runtimes.runtime import Opening, Requirement
 from memsched.runtimes.tflm.arena import TflmFacts
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
 
-__all__ = ["refuted", "run_both", "told_apart", "write"]
+__all__ = ["FinishRequest", "FinishedModel", "finish", "refuted", "told_apart"]
 
 
-def write(
-    module: Module,
-    final: FinalModel,
-    opening: Opening,
-    *,
-    control_dependencies: bool,
-    promised: bool,
-) -> tuple[ModelBytes, TflmFacts | None]:
-    """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it.
+@dataclass(frozen=True, slots=True)
+class FinishRequest:
+    """What becomes of the model that was found.
 
-    Args:
-        promised: The session's figure was compared with a budget.
+    Attributes:
+        options: What is stated of the sizes of ``module``, the model as given, whose bytes are ``data``.
+        run: The user's.
+        control_dependencies: Write the order for delegates, too.
+        promised: What is required was compared with a budget.
+        verify: Run both models.
+        guarded: The user named no session.
+        may_end: Ctrl-C ends the run of both alone.
     """
+
+    module: Module
+    data: bytes
+    prepared: TargetModule
+    options: LoadOptions
+    opening: Opening
+    run: Run
+    control_dependencies: bool
+    promised: bool
+    verify: bool
+    guarded: bool
+    may_end: bool
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of the inputs that both models are run on."""
+        return self.run.limits.seed
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedModel:
+    """The model that is written, and what became of it in its runtime.
+
+    Attributes:
+        needed: What the file as given and this one require.
+        figures: The same by the runtime's name for it; empty where that is the arena.
+        verification: None where it was not asked for, or was ended.
+        ended: By the user.
+        held_back: What was found and is not written.
+        sessions: What sessions on both files took.
+    """
+
+    final: FinalModel
+    written: ModelBytes
+    facts: TflmFacts | None
+    needed: tuple[Requirement, Requirement]
+    figures: Mapping[str, tuple[int, int]]
+    verification: Verification | None = None
+    notes: tuple[str, ...] = ("verification was not asked for",)
+    ended: bool = False
+    held_back: HeldBackSection | None = None
+    sessions: tuple[SessionRow, ...] = ()
+
+
+def finish(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the file of what was found, run beside the model as given, or that one where only named sessions gain."""
+    found = _finished(final, asked)
+    held = _held_back(found) if asked.guarded else None
+    if held is None:
+        return _with_sessions(found, asked)
+    placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
+    given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
+    return dataclasses.replace(_finished(given, asked), held_back=held)
+
+
+def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
+    written, facts = _write(final, asked)
+    runtime = runtime_of(asked.module, asked.prepared.target, asked.opening)
+    needed = required_as_given(asked.module, asked.prepared, asked.opening), final.placed.requirement
+    figures = {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
+    done = FinishedModel(final, written, facts, needed, figures)
+    if not asked.verify:
+        return done
+    verification, notes, ended = _run_both(final, written, asked, figures.get("litert"))
+    return dataclasses.replace(done, verification=verification, notes=notes, ended=ended)
+
+
+def _with_sessions(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
+    """Measure sessions on both files where there is something to see, and the files can be opened one by one."""
+    kind, given = found.written.guarantee.kind, found.needed[0].total
+    seen, path = found.verification, asked.module.path
+    judged = seen is not None and seen.default_peak_after_bytes is not None and not found.written.unchanged
+    alone = path != STANDARD_STREAM and not format_of(asked.module).external_files(asked.module)
+    if not judged or not alone or given < LEAST_SHOWN or kind not in _OPENED:
+        return found
+    sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
+    if found.written.guarantee.kind == "session":
+        sessions.append(SessionFile("written", LISTED, found.needed[1].total))
+    maker = session_maker_of(asked.module.format)
+    try:
+        rows = measured_sessions(maker, Path(path), found.written.model, asked.options, sessions, seed=asked.seed)
+    except KeyboardInterrupt:
+        if not asked.may_end:
+            raise
+        return dataclasses.replace(found, ended=True)
+    return dataclasses.replace(found, sessions=rows)
+
+
+_OPENED: Final = frozenset({"session", "pins", "default"})
+"""Guarantees that say how a session is opened."""
+
+
+def _held_back(found: FinishedModel) -> HeldBackSection | None:
+    """Return what speaks against writing the file: a session without options was seen to need more for it."""
+    seen = found.verification
+    if seen is None or found.written.unchanged or refuted(seen, inexact=found.final.rewrites.inexact):
+        return None
+    before, after = seen.default_peak_before_bytes, seen.default_peak_after_bytes
+    opened_by_options = found.written.guarantee.kind == "session"
+    if not opened_by_options or before is None or after is None or after <= before:
+        return None
+    return HeldBackSection(
+        requirement_bytes=found.needed[1].total,
+        extra_macs_percent=round(float(100 * found.final.extra_work), 2),
+        default_peak_before_bytes=before,
+        default_peak_after_bytes=after,
+    )
+
+
+def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFacts | None]:
+    """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it."""
+    module, opening = asked.module, asked.opening
     plans, chosen = final.placed.plans, final.placed.chosen
     written = write_model(
         *(final.module, final.data, plans, final.options),
         guarantee=opening.guarantee,
-        control_dependencies=control_dependencies,
+        control_dependencies=asked.control_dependencies,
         target=final.prepared.target.name,
         keep=chosen is not None and chosen.keep,
-        promised=promised,
+        promised=asked.promised,
     )
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))
@@ -51,33 +177,25 @@ def write(
     return runtime.finish(*(final.module, written, plans, final.options), plan=opening.memory_plan, given=given)
 
 
-def run_both(
-    final: FinalModel,
-    data: bytes,
-    written: ModelBytes,
-    options: LoadOptions,
-    run: Run,
-    *,
-    seed: int,
-    predicted: tuple[int, int] | None,
-    may_end: bool,
+def _run_both(
+    final: FinalModel, written: ModelBytes, asked: FinishRequest, predicted: tuple[int, int] | None
 ) -> tuple[Verification | None, tuple[str, ...], bool]:
-    """Run the model as given, ``data``, and the one written; return the verdict, notes, and whether it was ended.
+    """Run the model as given and the one written; return the verdict, notes, and whether it was ended.
 
     Where it may not be ended before it is through, KeyboardInterrupt is passed on.
     """
     tolerance = TOLERANCE if final.rewrites.inexact else 0.0
     try:
         schedule = final.placed.plans[0].schedule
-        run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)
+        asked.run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)
         verification, notes = verify_written(
-            *(final.module, data, written, options, final.prepared.target),
-            seed=seed,
+            *(final.module, asked.data, written, asked.options, final.prepared.target),
+            seed=asked.seed,
             tolerance=tolerance,
             predicted=predicted,
         )
     except KeyboardInterrupt:
-        if not may_end:
+        if not asked.may_end:
             raise
         return None, ("the verification was interrupted",), True
     return verification, notes, False

@@ -12,12 +12,14 @@ from typing import Literal
 import msgspec
 
 from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
-from memsched.commands.optimize.finish import refuted, run_both, told_apart, write
+from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
+from memsched.commands.optimize.named_sessions import named_sessions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
+from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest, suggestions
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
@@ -35,7 +37,7 @@ from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import observer_of, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
-from memsched.runtimes.values import RunnerName, Verification
+from memsched.runtimes.values import RunnerName
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -205,7 +207,7 @@ def optimize(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     shapes_from_run: str | None = _DEFAULT.shapes_from_run,
-    order_guarantee: OrderGuarantee = _DEFAULT.order_guarantee,
+    order_guarantee: OrderGuarantee | None = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
     tflm_plan: bool | None = _DEFAULT.tflm_plan,
     in_place: bool = _DEFAULT.keywords()["in_place"],
@@ -242,7 +244,8 @@ def optimize(
         shapes_from_run: As for `load`; the outputs are compared on these inputs, too.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
             (dependencies in the model), "default" (the best order that sessions without options can be led to) or
-            "none".
+            "none". None: "session", unless both models are run and a session without options needs more than before:
+            then the file as given is the result, and the report says what was held back.
         control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
         tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; None: where less
             is required with one, and for a target of its that lets tensors share bytes.
@@ -285,7 +288,7 @@ def optimize(
     data, path = read_source(source)
     options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
     if session is not None:
-        if order_guarantee != _DEFAULT.order_guarantee:
+        if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
         permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
@@ -295,44 +298,46 @@ def optimize(
         request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
         return optimize_for_session(data, path, options, request, asked_session)
     module = load_module(data, path, options)
-    check_request(module, order_guarantee, control_dependencies)
+    opened = order_guarantee or "session"
+    check_request(module, opened, control_dependencies)
     rules = _rules(module, target, budget_for)
     plan = runtime_of(module, rules).wants_plan(tflm_plan)
     rules = runtime_of(module, rules).rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(order_guarantee))
-    opening = Opening(order_guarantee, plan)
+    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(opened))
+    opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
     permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
-    main = final.placed.plans[0]
     interrupted = request.stopped()
-    pools = plan_pools(main, prepared.target, run.quiet())
-    written, facts = write(
-        *(module, final, opening),
-        control_dependencies=control_dependencies,
-        promised=budget_bytes is not None,
+    done = finish(
+        final,
+        request,
+        FinishRequest(
+            *(module, data, prepared, options, opening, run),
+            control_dependencies=control_dependencies,
+            promised=budget_bytes is not None,
+            verify=verify,
+            guarded=order_guarantee is None,
+            may_end=stop is not None,
+        ),
     )
-    needed = required_as_given(module, prepared, opening), final.placed.requirement
-    figures = _figures(runtime_of(module, prepared.target, opening), needed)
+    final, verification = done.final, done.verification
+    main = final.placed.plans[0]
+    pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
         asked_for = TrialRequest(
             _names(solver != "file", in_place, tile, remat, io), tuple(words), permitted, budget_bytes
         )
-        tried = RunOutcome(module, rules, prepared, final.placed, options, request, asked_for, final.whole)
-        helpful = _suggestions(tried)
-    verification: Verification | None = None
-    notes: tuple[str, ...] = ("verification was not asked for",)
-    if verify:
-        verification, notes, ended = run_both(
-            *(final, data, written, options, run),
-            seed=seed,
-            predicted=figures.get("litert"),
-            may_end=stop is not None,
-        )
-        interrupted = interrupted or ended
+        if done.held_back is not None:
+            source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
+            given = done.needed[0].total
+            helpful = named_sessions(done.held_back, given, asked_for, request, source_read)
+        else:
+            tried = RunOutcome(module, rules, prepared, final.placed, options, request, asked_for, final.whole)
+            helpful = _suggestions(tried)
     outcome = Outcome(
         *(
             "optimize",
@@ -341,30 +346,32 @@ def optimize(
             final.placed.plans,
             final.placed.allocation,
             budget_bytes,
-            written,
+            done.written,
             output,
             verification,
-            (*budget_notes, *notes, *(() if permitted.tile == tile else (_NOT_CUT,))),
+            (*budget_notes, *done.notes, *(() if permitted.tile == tile else (_NOT_CUT,))),
         ),
-        interrupted=interrupted,
-        tflm=facts,
+        interrupted=interrupted or done.ended,
+        tflm=done.facts,
         pools=pools,
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         extra_macs=final.extra_macs,
         borders=final.borders,
         on_chip=_on_chip(final.module, main, prepared.target, limits),
-        requirement=needed,
+        requirement=done.needed,
         runtime=runtime_of(module, prepared.target, opening).name,
-        litert=figures.get("litert"),
-        session=figures.get("session"),
+        litert=done.figures.get("litert"),
+        session=done.figures.get("session"),
+        held_back=done.held_back,
+        sessions=done.sessions,
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     if verification is not None and refuted(verification, inexact=final.rewrites.inexact):
         raise OutputsDifferError(told_apart(verification, final), report)
     return OptimizeResult(
-        model=written.model,
+        model=done.written.model,
         report=report,
         schedule=main.schedule,
         allocation=final.placed.allocation,
@@ -372,7 +379,7 @@ def optimize(
         graph=main.graph,
         verification=verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=interrupted,
+        interrupted=interrupted or done.ended,
         work=run.meter.done,
     )
 

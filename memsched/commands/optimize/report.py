@@ -56,7 +56,7 @@ from memsched.report.values.runtime import (
     ScratchRow,
     TflmSection,
 )
-from memsched.report.values.sessions import ExecutedSection, SessionRow
+from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import (
     FiguresSection,
     MeasuredArenaSection,
@@ -144,6 +144,7 @@ class Outcome:
     litert: tuple[int, int] | None = None
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
+    held_back: HeldBackSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
 
@@ -186,6 +187,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         litert=outcome.litert,
         session=outcome.session,
         suggestions=outcome.suggestions,
+        held_back=outcome.held_back,
         sessions=outcome.sessions,
         executed=outcome.executed,
         seed=seed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.results import OptimizeResult, OutputsDifferError
+from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import UsageError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
@@ -22,7 +22,6 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
-from memsched.report.sessions import measured_row
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -34,7 +33,7 @@ from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 from memsched.units import Percentage
 
-__all__ = ["SessionName", "SessionRequest", "optimize_for_session", "session_row"]
+__all__ = ["SessionName", "SessionRequest", "optimize_for_session"]
 
 SessionName = Literal["default", "all", "extended", "basic"]
 """Whose graph is planned, as ``--session`` has it."""
@@ -206,32 +205,10 @@ def _run(
     )
     if verification.outputs_equal is None or folder is None:
         return _SessionRun(written, verification)
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds, made = Path(held, "feeds.npz"), Path(held, "written.onnx")
-        made.write_bytes(written.model)
-        maker.draw_feeds(data, folder, options, feeds, seed=asked.seed)
-        for file, point in (("given", SessionPoint()), ("given", SessionPoint(executed.level)), ("written", EXECUTED)):
-            if file == "given" and point != SessionPoint() and executed.level == SessionPoint().level:
-                continue
-            promised = predicted if file == "written" else None
-            rows.append(session_row(maker, Path(path) if file == "given" else made, feeds, file, point, promised))
-    return _SessionRun(written, verification, tuple(row for row in rows if row is not None))
-
-
-def session_row(
-    maker: OnnxRuntimeSessions,
-    path: Path,
-    feeds: Path,
-    file: Literal["given", "written"] | str,
-    point: SessionPoint,
-    predicted: int | None = None,
-) -> SessionRow | None:
-    """Return what a session took in a process of its own; None where it did not run."""
-    found = maker.measure(path, feeds, point)
-    if isinstance(found, str):
-        return None
-    return measured_row("given" if file == "given" else "written", point, found, predicted)
+    points = [SessionFile("given", SessionPoint()), SessionFile("given", SessionPoint(executed.level))]
+    points += [SessionFile("written", EXECUTED, predicted)]
+    rows = measured_sessions(maker, Path(path), written.model, options, list(dict.fromkeys(points)), seed=asked.seed)
+    return _SessionRun(written, verification, rows)
 
 
 def _section(executed: ExecutedModel, asked: SessionRequest) -> ExecutedSection:

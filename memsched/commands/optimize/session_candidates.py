@@ -16,8 +16,8 @@ from memsched.commands.optimize.place import Request, prepare, required_as_given
 from memsched.commands.optimize.rewritten import rank
 from memsched.errors import MemschedError
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.known import format_in, format_of
+from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.planning.values import TargetModule
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -58,6 +58,11 @@ class SessionSource:
     permitted: Permissions
     budget: int | Percentage | None
     seed: int
+
+    @property
+    def format(self) -> FormatName:
+        """Return the format of the bytes."""
+        return format_in(self.data).name
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     effort: Amount | None
     solver: str
     partitions: int | Literal["auto"]
-    order_guarantee: Literal["none", "session", "pins", "default"]
+    order_guarantee: Literal["none", "session", "pins", "default"] | None
     control_dependencies: bool
     tflm_plan: bool | None
     verify: bool

@@ -10,7 +10,7 @@ from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
-from memsched.report.values.sessions import ExecutedSection, SessionRow
+from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
 
 __all__ = [
@@ -172,7 +172,8 @@ class SuggestionRow(Section, frozen=True, kw_only=True):
         command: A command line to paste, with the options that were given.
         what: In a word or two what it does.
         requirement_bytes: What the model written by it requires at most, as budget.required_bytes says it.
-        saving_bytes: How much less that is than the model of this report requires.
+        saving_bytes: How much less that is than the model of this report requires; where the command names a session,
+            in that session.
         extra_macs_percent: At most.
         slowdown_percent: null where it was not measured.
     """
@@ -357,6 +358,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         budget: null when no budget was given.
         requirement: What the runtime allocates. Absent in reports of older versions.
         order_guarantee: null where the command writes no model.
+        held_back: What was found and is not written, as sessions without options need more for it and no other was
+            named; null where nothing is. Absent in reports of older versions.
         sessions: ONNX Runtime's sessions that were measured, each in a process of its own, the one without options
             among them. Absent in reports of older versions.
         executed: The graph that ONNX Runtime executes is what was written (``--session``); null where the model given
@@ -407,6 +410,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     budget: BudgetSection | None
     requirement: RequirementSection | None = None
     order_guarantee: GuaranteeSection | None
+    held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     executed: ExecutedSection | None = None
     tflm: TflmSection | None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Section
 
-__all__ = ["ExecutedSection", "SessionRow"]
+__all__ = ["ExecutedSection", "HeldBackSection", "SessionRow"]
 
 
 class SessionRow(Section, frozen=True, kw_only=True):
@@ -18,6 +18,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
         execution_order: "file" is ``PRIORITY_BASED``.
         mem_reuse: ``enable_mem_reuse``.
         mem_pattern: ``enable_mem_pattern``.
+        disabled_optimizers: ``disabled_optimizers``.
         arena: ``enable_cpu_mem_arena``.
         shrinkage: ``memory.enable_memory_arena_shrinkage`` for each run.
         prepacking: Without ``session.disable_prepacking``.
@@ -29,6 +30,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
         first_run_bytes: The same until the first run's end, loading included.
         cpu_ms: Milliseconds of processor time of one run: a measurement of one machine, for comparison with the other
             rows alone.
+        cpu_ratio: Of that to a session without options on the file as given, the median of turns; null for that one.
     """
 
     file: Literal["given", "written"]
@@ -36,6 +38,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
     execution_order: Literal["file", "default"]
     mem_reuse: bool
     mem_pattern: bool
+    disabled_optimizers: tuple[str, ...] = ()
     arena: bool = True
     shrinkage: bool = False
     prepacking: bool = True
@@ -45,6 +48,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
     process_bytes: Count | None = None
     first_run_bytes: Count | None = None
     cpu_ms: Amount | None = None
+    cpu_ratio: Amount | None = None
 
 
 class ExecutedSection(Section, frozen=True, kw_only=True):
@@ -62,3 +66,19 @@ class ExecutedSection(Section, frozen=True, kw_only=True):
     level: Literal["basic", "extended", "all"]
     block_channels: Count | None
     processor: str
+
+
+class HeldBackSection(Section, frozen=True, kw_only=True):
+    """What was found and is not written, as the session that it is for was not named.
+
+    Attributes:
+        requirement_bytes: What it requires in a session with the options of ``--order-guarantee session``.
+        extra_macs_percent: Work that the model as given does not have.
+        default_peak_before_bytes: What a session without options was measured to need for the model as given.
+        default_peak_after_bytes: The same for what was found.
+    """
+
+    requirement_bytes: Count
+    extra_macs_percent: Amount
+    default_peak_before_bytes: Count
+    default_peak_after_bytes: Count

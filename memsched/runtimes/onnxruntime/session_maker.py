@@ -54,10 +54,16 @@ class OnnxRuntimeSessions:
         draw_feeds(data, folder, options, file, seed=seed)
 
     def measure(
-        self, path: Path, feeds: Path, point: SessionPoint, beside: tuple[Path, SessionPoint] | None = None
+        self,
+        path: Path,
+        feeds: Path,
+        point: SessionPoint,
+        beside: tuple[Path, SessionPoint] | None = None,
+        *,
+        rounds: int = 9,
     ) -> MeasuredSession | str:
         """Return what a session took; see `measure_session`."""
-        return measure_session(path, feeds, point, beside)
+        return measure_session(path, feeds, point, beside, rounds=rounds)
 
     def check_installed(self) -> None:
         """Check that sessions can be opened here.

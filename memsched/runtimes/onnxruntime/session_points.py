@@ -11,7 +11,7 @@ from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 
-__all__ = ["DEFAULT", "EXECUTED", "MeasuredSession", "MemorySplit", "SessionPoint", "draw_feeds"]
+__all__ = ["DEFAULT", "EXECUTED", "LISTED", "MeasuredSession", "MemorySplit", "SessionPoint", "draw_feeds"]
 __all__ += ["measure_session", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
@@ -34,6 +34,7 @@ class SessionPoint:
         shrinkage: The arena gives back what a run no longer needs, after each run.
         prepacking: Weights are stored again as kernels want them.
         threads: Of one operator; 0 for as many as there are cores.
+        disabled: ``disabled_optimizers``.
     """
 
     level: Literal["disabled", "basic", "extended", "all"] = "all"
@@ -44,6 +45,7 @@ class SessionPoint:
     shrinkage: bool = False
     prepacking: bool = True
     threads: int = 0
+    disabled: tuple[str, ...] = ()
 
 
 DEFAULT: Final = SessionPoint()
@@ -51,6 +53,15 @@ DEFAULT: Final = SessionPoint()
 
 EXECUTED: Final = SessionPoint("disabled", "file", reuse=False, pattern=False)
 """For files that hold what is executed, in its order."""
+
+LISTED: Final = SessionPoint(
+    *("basic", "file"),
+    reuse=False,
+    pattern=False,
+    # They merge what was computed again on purpose, or number nodes anew.
+    disabled=("CommonSubexpressionElimination", "MatMulAddFusion"),
+)
+"""The options that ``--order-guarantee session`` lists."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,19 +169,25 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
 
 
 def measure_session(
-    path: Path, feeds: Path, point: SessionPoint, beside: tuple[Path, SessionPoint] | None = None
+    path: Path,
+    feeds: Path,
+    point: SessionPoint,
+    beside: tuple[Path, SessionPoint] | None = None,
+    *,
+    rounds: int = _ROUNDS,
 ) -> MeasuredSession | str:
     """Return what a session on a file took in a process of its own; or why it did not run.
 
     Args:
         feeds: What `draw_feeds` stored.
         beside: A file and a session that it takes turns with in being timed.
+        rounds: In which they do.
     """
-    options: dict[str, Any] = {**dataclasses.asdict(point), "disabled": []}
+    options = _told(point)
     request = {"path": str(path.absolute()), "feeds": str(feeds.absolute()), "options": options, "runs": _RUNS}
     if beside is not None:
-        other = {**dataclasses.asdict(beside[1]), "disabled": []}
-        request |= {"beside": {"path": str(beside[0].absolute()), "options": other}, "rounds": _ROUNDS}
+        other = {"path": str(beside[0].absolute()), "options": _told(beside[1])}
+        request |= {"beside": other, "rounds": rounds}
     result = run_in_child(_MEASURE, request, _TIMEOUT)
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
@@ -183,3 +200,7 @@ def measure_session(
         ratio=found["ratio"],
         split=split_of(found, lasting=point.arena and not point.shrinkage),
     )
+
+
+def _told(point: SessionPoint) -> dict[str, Any]:
+    return {**dataclasses.asdict(point), "disabled": list(point.disabled)}

@@ -17,6 +17,7 @@ from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.onnxruntime.session_points import LISTED
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import OtherSize, Verification
 
@@ -35,15 +36,12 @@ __all__ = [
 _EXECUTE = "memsched.runtimes.onnxruntime.sessions:execute"
 _OTHER_SIZES = "memsched.runtimes.onnxruntime.sizes:execute"
 _OPTIMIZE = "memsched.runtimes.onnxruntime.sessions:optimize_offline"
-_DISABLED = ("CommonSubexpressionElimination", "MatMulAddFusion")
-"""Optimisations of the level BASIC that merge what was computed again on purpose, or number nodes anew."""
-
 _PRINTED: Final[Mapping[str, Any]] = {
-    "level": "basic",
-    "order": "file",
-    "reuse": False,
-    "pattern": False,
-    "disabled": list(_DISABLED),
+    "level": LISTED.level,
+    "order": LISTED.order,
+    "reuse": LISTED.reuse,
+    "pattern": LISTED.pattern,
+    "disabled": list(LISTED.disabled),
 }
 _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
     "level": "all",
@@ -313,7 +311,7 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC",
         "options.enable_mem_reuse = False",
         "options.enable_mem_pattern = False",
-        f"kept = [{', '.join(f'{name!r}' for name in _DISABLED)}]".replace("'", '"'),
+        f"kept = [{', '.join(f'{name!r}' for name in LISTED.disabled)}]".replace("'", '"'),
         "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
     ]
 

@@ -449,7 +449,7 @@ def test_products_keep_their_place_in_the_printed_session(tmp_path: Path) -> Non
 @pytest.mark.parametrize("allow", [{}, {"tile": True}, {"remat": True, "max_extra_macs": 50.0}])
 def test_the_promised_peak_is_the_one_of_the_printed_session(allow: Any, tmp_path: Path) -> None:
     model = skip_net() if "tile" in allow else skip_connection() if allow else small_models.branches()
-    result = optimize(model, time_limit=4.0, **allow)
+    result = optimize(model, time_limit=4.0, order_guarantee="session", **allow)
     path = tmp_path / "written.onnx"
     result.save(path)
     data, check = result.report.data, result.report["verification"]

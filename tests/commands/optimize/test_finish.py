@@ -1,0 +1,131 @@
+"""The guard of sessions without options, and what sessions are measured to take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import memsched
+from memsched.cli.main import main
+from memsched.commands.optimize import finish
+from memsched.commands.verify import verify_written
+from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.values import Verification
+from tests.commands.optimize.test_session import network
+
+LEAST = "memsched.commands.optimize.finish.LEAST_SHOWN"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a network whose order matters, as a file."""
+    file = tmp_path / "net.onnx"
+    file.write_bytes(network().SerializeToString())
+    return file
+
+
+def worse(monkeypatch: pytest.MonkeyPatch, before: int, after: int) -> None:
+    """Let verification say what a session without options needs."""
+    known = verify_written
+
+    def said(*args: object, **keywords: object) -> tuple[Verification | None, tuple[str, ...]]:
+        verification, notes = known(*args, **keywords)  # type: ignore[arg-type]
+        if verification is None or verification.default_peak_before_bytes is None:
+            return verification, notes
+        unchanged = verification.measured_peak_before_bytes == verification.measured_peak_after_bytes
+        return replace(
+            verification, default_peak_before_bytes=before, default_peak_after_bytes=before if unchanged else after
+        ), notes
+
+    monkeypatch.setattr(finish, "verify_written", said)
+
+
+def test_a_file_that_default_sessions_pay_for_is_held_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    result = memsched.optimize(path)
+    report: OptimizeReport = result.report.values
+    held = report.held_back
+    assert result.model == path.read_bytes()
+    assert report.output is not None
+    assert report.output.unchanged
+    assert report.requirement is not None
+    assert held is not None
+    assert held.requirement_bytes < report.requirement.given_bytes
+    assert (held.default_peak_before_bytes, held.default_peak_after_bytes) == (1_000, 1_001)
+
+
+def test_a_session_that_is_named_gets_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    result = memsched.optimize(path, order_guarantee="session")
+    assert result.model != path.read_bytes()
+    assert result.report.values.held_back is None
+
+
+def test_what_costs_default_sessions_nothing_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_000)
+    result = memsched.optimize(path)
+    assert result.model != path.read_bytes()
+    assert result.report.values.held_back is None
+
+
+def test_nothing_is_held_back_unseen(path: Path) -> None:
+    assert memsched.optimize(path, verify=False).report.values.held_back is None
+
+
+def test_a_budget_that_only_a_named_session_meets_is_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    least = memsched.optimize(path, order_guarantee="session").report.values.requirement
+    assert least is not None
+    budget = least.bytes
+    assert memsched.optimize(path, budget=budget, order_guarantee="session").budget_met
+    assert memsched.optimize(path, budget=budget).budget_met is False
+
+
+def test_the_summary_names_the_sessions(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    assert main(["optimize", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "not written, as a session without options would need more than before (1,000 -> 1,001 B)" in shown
+    assert "what was found is for other sessions" in shown
+    helps = shown[shown.index("what helps, as tried") :]
+    assert "--session default" in helps or "--order-guarantee session" in helps
+
+
+def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    result = memsched.optimize(path, words=("optimize", str(path)))
+    rows = result.report.values.suggestions
+    assert rows
+    assert [row.requirement_bytes for row in rows] == sorted(row.requirement_bytes for row in rows)
+    for row in rows:
+        named = {"session": "default"} if "--session" in row.command else {"order_guarantee": "session"}
+        needed = memsched.optimize(path, **named).report.values.requirement  # type: ignore[arg-type]
+        assert needed is not None
+        assert needed.bytes <= row.requirement_bytes
+        assert needed.given_bytes - needed.bytes >= row.saving_bytes > 0
+
+
+def test_sessions_on_both_files_are_measured(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LEAST, 0)
+    result = memsched.optimize(path, order_guarantee="session")
+    rows = result.report.values.sessions
+    assert [(row.file, row.level) for row in rows] == [("given", "all"), ("written", "all"), ("written", "basic")]
+    assert rows[0].cpu_ratio is None
+    assert all(row.cpu_ratio for row in rows[1:])
+    assert rows[2].disabled_optimizers
+    # What the listed session takes of the arena is what was promised of it.
+    assert rows[2].measured_bytes == rows[2].predicted_bytes
+    main(["optimize", str(path), "--order-guarantee", "session"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the process, measured:" in shown
+    assert "with the options below:" in shown
+
+
+def test_small_models_are_not_lost_in_the_noise_of_a_process(path: Path) -> None:
+    assert memsched.optimize(path, order_guarantee="session").report.values.sessions == ()
