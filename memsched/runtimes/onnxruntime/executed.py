@@ -63,15 +63,16 @@ class ExecutedModel:
         )
 
 
-def executed_model(data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
+def executed_model(
+    data: bytes, path: str, options: LoadOptions, session: str, *, seed: int, fix: bool = True
+) -> ExecutedModel:
     """Return what sessions of a kind, one of `LEVELS`, execute of a model.
-
-    Dimensions that the model leaves open are fixed to what ``options`` states: with open ones, ONNX Runtime writes
-    nothing in place.
 
     Args:
         path: Where ``data`` was read from; "-" for standard input. External data lies beside it.
         seed: Of the inputs of the run that shows the sizes.
+        fix: Fix the dimensions that the model leaves open to what ``options`` states: with open ones, ONNX Runtime
+            writes nothing in place. They stay open where it refuses the fixed ones, as for a branch never taken.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
@@ -83,18 +84,19 @@ def executed_model(data: bytes, path: str, options: LoadOptions, session: str, *
         "bytes": data,
         "folder": None if path == "-" else str(Path(path).absolute().parent),
         "level": LEVELS[session],
-        "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
-        "dims": dict(options.dims),
+        "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()} if fix else {},
+        "dims": dict(options.dims) if fix else {},
     }
     result = run_in_child(_REWRITE, request)
     if not result.ok:
         said = " ".join((result.reason or "it did not run").split())
         raise ModelError(f"{path}: onnxruntime cannot optimise it: {said}")
     found: Mapping[str, Any] = result.value
-    bare = LoadOptions(feeds=options.feeds)
-    shown = observe(found["bytes"], "-", bare, options.feeds, seed=seed)
+    stays_open = not found["fixed"] and bool(options.input_shapes or options.dims)
+    kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)
+    shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed)
     made: bytes = found["bytes"]
-    if options.observed is None and _all_stated(data, path, options):
+    if not stays_open and options.observed is None and _all_stated(data, path, options):
         made = _with_sizes(made, shown)
     return ExecutedModel(made, shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"]))
 

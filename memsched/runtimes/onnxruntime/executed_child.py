@@ -26,7 +26,7 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         "bytes"; "block": channels of a block, None where no operator is of that layout; "processor": in words;
-        "fixed": names and sizes of the dimensions that were open.
+        "fixed": names and sizes of the dimensions that were open; none where the runtime refuses them.
     """
     import onnx
     import onnxruntime
@@ -34,9 +34,14 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
     onnxruntime.set_default_logger_severity(4)
     proto = onnx.load_model_from_string(request["bytes"])
     fixed = _fix(proto, request)
-    stored = onnx.load_model_from_string(
-        _optimised(onnxruntime, proto.SerializeToString(), request["level"], request["folder"])
-    )
+    told = onnxruntime, request["level"], request["folder"]
+    try:
+        made = _optimised(proto.SerializeToString(), *told)
+    except Exception:  # the runtime raises classes of its own
+        if not fixed:
+            raise
+        fixed, made = {}, _optimised(request["bytes"], *told)
+    stored = onnx.load_model_from_string(made)
     in_one_form(stored)
     data = stored.SerializeToString(deterministic=True)
     return {
@@ -83,13 +88,13 @@ def block_here(onnx: Any, onnxruntime: Any) -> int | None:
     graph = make.make_graph([make.make_node("Conv", ["x", "w"], ["y"])], "probe", values[:1], values[1:], [filters])
     graph.output[0].type.tensor_type.shape.dim[1].dim_value = 8
     probe = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
-    stored = onnx.load_model_from_string(_optimised(onnxruntime, probe.SerializeToString(), "all", None))
+    stored = onnx.load_model_from_string(_optimised(probe.SerializeToString(), onnxruntime, "all", None))
     if not any(node.domain == _BLOCKED for node in stored.graph.node):
         return None
     return next(int(tensor.dims[0]) for tensor in stored.graph.initializer if len(tensor.dims) == len(filters.dims))
 
 
-def _optimised(onnxruntime: Any, data: bytes, level: str, folder: str | None) -> bytes:
+def _optimised(data: bytes, onnxruntime: Any, level: str, folder: str | None) -> bytes:
     path = Path("optimized.onnx").absolute()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

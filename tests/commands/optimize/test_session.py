@@ -181,3 +181,47 @@ def test_sizes_of_the_runtimes_own_operators_are_stated(path: Path) -> None:
     stated = {value.name for value in (*graph.value_info, *graph.output)}
     assert {name for node in graph.node for name in node.output if name} <= stated
     assert not any("one run on random inputs" in note for note in result.report.values.notes)
+
+
+def refused_where_never_taken() -> bytes:
+    """Return a model with a branch that fits no size but one, and is taken at none of those that are stated."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal((8, 3)).astype(np.float32), "w")]
+
+    def branch(node: onnx.NodeProto) -> onnx.GraphProto:
+        return helper.make_graph(
+            [node], node.name, [], [helper.make_tensor_value_info("o", onnx.TensorProto.FLOAT, None)]
+        )
+
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "relu"),
+        helper.make_node(
+            "If",
+            ["taken"],
+            ["y"],
+            "choose",
+            then_branch=branch(helper.make_node("MatMul", ["r", "w"], ["o"], "never")),
+            else_branch=branch(helper.make_node("Tanh", ["r"], ["o"], "always")),
+        ),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "branches",
+        [
+            helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (2, "m")),
+            helper.make_tensor_value_info("taken", onnx.TensorProto.BOOL, ()),
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def test_dimensions_stay_open_where_the_runtime_refuses_the_stated_ones(tmp_path: Path) -> None:
+    feeds = tmp_path / "feeds.npz"
+    np.savez(feeds, x=np.zeros((2, 4), np.float32), taken=np.array(False))
+    stated = LoadOptions(input_shapes={"x": (2, 4), "taken": ()}, feeds=str(feeds))
+    executed = executed_model(refused_where_never_taken(), "-", stated, "default", seed=0)
+    assert dict(executed.fixed) == {}
+    assert [node.op_type for node in onnx.load_model_from_string(executed.data).graph.node] == ["Relu", "If"]
