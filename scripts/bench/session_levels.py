@@ -8,6 +8,7 @@ order, opened with the lines that are printed. Each figure is of a process of it
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +25,16 @@ from memsched.runtimes.onnxruntime.executed import LEVELS, executed_model, execu
 from memsched.runtimes.onnxruntime.executed_names import NUMBERED
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.targets.load import load_target
-from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, effort, positional
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, effort, option, positional
 from scripts.bench.runner.models import shipped_networks
+from scripts.bench.runner.onnx_files import LISTED, STATED, model_file, stated_shapes
 
 __all__ = ["BENCH", "SESSIONS", "LevelRow", "profile", "rows"]
 
 SESSIONS: Final = ("default", "extended", "basic")
 _FAR: Final = 0.02
 _EFFORT: Final = 5.0
+_NOTHING: Final = LoadOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def profile(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a session requested in its first run, "peak", and its nodes as executed: the child's side.
 
     Args:
-        request: "bytes"; "options" as `session_options` takes them; "seed".
+        request: "bytes"; "options" as `session_options` takes them; "seed", "input_shapes", "dims".
     """
     import numpy as np
     import onnx
@@ -70,9 +73,8 @@ def profile(request: Mapping[str, Any]) -> dict[str, Any]:
     options = session_options(onnxruntime, request["options"])
     options.enable_profiling = True
     session = onnxruntime.InferenceSession(request["bytes"], options, providers=["CPUExecutionProvider"])
-    stated: dict[str, Any] = {"input_shapes": {}, "dims": {}, "seed": request["seed"]}
     proto = onnx.load_model_from_string(request["bytes"])
-    session.run(None, random_feed(session, proto, stated, np.random.default_rng(request["seed"]), 2))
+    session.run(None, random_feed(session, proto, request, np.random.default_rng(request["seed"]), 2))
     events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     nodes = []
     for event in events:
@@ -80,6 +82,16 @@ def profile(request: Mapping[str, Any]) -> dict[str, Any]:
             shapes = [next(iter(one.values())) for one in event["args"].get("output_type_shape", ())]
             nodes.append([event["name"].removesuffix("_kernel_time"), event["args"]["op_name"], shapes])
     return {"peak": read_profile(events)["peak_bytes"], "nodes": nodes}
+
+
+def _named(data: bytes) -> bytes:
+    """Return a model with a name for each node, by which its profile is read."""
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    for node in model.graph.node:
+        node.name = node.name or next(filter(None, node.output), "")
+    return bytes(model.SerializeToString())
 
 
 def _order(graph: Graph, nodes: Sequence[Sequence[Any]]) -> list[int] | None:
@@ -133,27 +145,31 @@ def _is(
     return fits and number not in done and not waiting[number]
 
 
-def rows(path: Path, work: float = _EFFORT, sessions: Sequence[str] = SESSIONS) -> Iterator[LevelRow]:
+def rows(
+    path: Path, work: float = _EFFORT, sessions: Sequence[str] = SESSIONS, stated: LoadOptions = _NOTHING
+) -> Iterator[LevelRow]:
     """Yield the figures of one model; those of sessions that cannot be compared are left out.
 
     Args:
         work: Of the search for its order, as ``--effort`` has it.
+        stated: Sizes that the model leaves open.
     """
-    data = path.read_bytes()
+    data = _named(path.read_bytes())
     rules = executed_rules(load_target("onnxruntime"))
+    sizes: dict[str, Any] = {"input_shapes": dict(stated.input_shapes), "dims": dict(stated.dims)}
     for session in sessions:
-        executed = executed_model(data, str(path), LoadOptions(), session, seed=0)
+        executed = executed_model(data, str(path), stated, session, seed=0, fix=False)
         graph = apply_target(load_module(executed.data, str(path), executed.options).graph, rules)
         for reuse in (True, False):
             options = {"level": LEVELS[session], "order": "default", "reuse": reuse, "pattern": False}
-            request = {"bytes": data, "options": options, "seed": 0}
+            request = {"bytes": data, "options": options, "seed": 0, **sizes}
             shown = run_in_child("scripts.bench.session_levels:profile", request, 600.0)
             order = _order(graph, shown.value["nodes"]) if shown.ok else None
             if order is not None:
                 predicted = simulate_reuse(PlannerGraph.of(graph), order, reuse=reuse).requested_peak
                 how = "given" if reuse else "given, no reuse"
                 yield LevelRow(path.stem, session, how, predicted, shown.value["peak"])
-        result = optimize(path, session=session, effort=work)  # type: ignore[arg-type]
+        result = optimize(path, session=session, effort=work, **sizes)  # type: ignore[arg-type]
         found = result.verification
         if found is not None and found.measured_peak_after_bytes is not None:
             predicted = found.predicted_peak_after_bytes or 0
@@ -161,17 +177,19 @@ def rows(path: Path, work: float = _EFFORT, sessions: Sequence[str] = SESSIONS) 
 
 
 def _tables(values: Values) -> Iterator[Part]:
-    paths = [Path(one) for one in values.models] or shipped_networks()
+    models = values.models or shipped_networks()
     yield Heading("model", "session", "file", ">predicted", ">measured", ">off by")
     far: list[str] = []
     count = 0
-    for path in paths:
-        for row in rows(path, values.effort or _EFFORT):
-            count += 1
-            cells = (row.model, row.session, row.how, f"{row.predicted:,}", f"{row.measured:,}")
-            yield *cells, f"{100 * row.error:+.2f} %"
-            if abs(row.error) > _FAR:
-                far.append(f"{row.model} ({row.session}, {row.how})")
+    with tempfile.TemporaryDirectory() as folder:
+        for model in models:
+            path = model_file(str(model), Path(folder))
+            for row in rows(path, values.effort or _EFFORT, values.sessions, stated_shapes(values)):
+                count += 1
+                cells = (row.model, row.session, row.how, f"{row.predicted:,}", f"{row.measured:,}")
+                yield *cells, f"{100 * row.error:+.2f} %"
+                if abs(row.error) > _FAR:
+                    far.append(f"{row.model} ({row.session}, {row.how})")
     within = count - len(far)
     yield Verdict(f"\nwithin 2 %: {within} of {count}{': not ' + ', '.join(far) if far else ''}", bool(far))
 
@@ -179,5 +197,14 @@ def _tables(values: Values) -> Iterator[Part]:
 BENCH = Benchmark(
     shows=__doc__,
     tables=_tables,
-    options=(positional("models", help="ONNX files; without any those of models/networks", metavar="MODEL"), effort()),
+    options=(
+        positional(
+            "models",
+            help=f"ONNX files, or of {', '.join(LISTED)}; without any those of models/networks",
+            metavar="MODEL",
+        ),
+        option("--sessions", nargs="+", choices=SESSIONS, default=SESSIONS, help=""),
+        *STATED,
+        effort(),
+    ),
 )

@@ -1,0 +1,161 @@
+"""Measure what ONNX Runtime's process takes for models that people run: files exchanged, options alone, and both.
+
+For each model, in fresh processes: the file as given in a session without options; in such a session the file that
+``memsched optimize`` writes, with its defaults and with ``--session default --allow reorder,inplace,tile``; the point
+that ``memsched doctor`` prints first for the file as given and the latter, and its best for the file as given alone.
+Time is the processor's, in turns with the first session. Without models: those of `scripts.networks` that people run,
+with random weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.commands.doctor import diagnose
+from memsched.errors import MemschedError
+from memsched.formats.module import LoadOptions
+from memsched.report.session_code import options_text
+from memsched.report.values.doctor import DoctorRow
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, draw_feeds, measure_session
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
+from scripts.bench.runner.onnx_files import LISTED, STATED, model_file, shape_options, stated_shapes
+from scripts.bench.runner.processes import optimized
+
+__all__ = ["BENCH", "Point", "measure", "more_than_given", "tables"]
+
+_SLOWEST: Final = 1.1
+_NOISE: Final = 0.02
+_MEGABYTE: Final = 1024 * 1024
+
+_FILES: Final[Mapping[str, Sequence[str]]] = {
+    "plain": (),
+    "session": ("--session", "default", "--allow", "reorder,inplace,tile"),
+}
+"""Options of ``memsched optimize`` for the files that are exchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a session took.
+
+    Attributes:
+        how: File and options, in words.
+        process: Peak of the process in a steady run, bytes.
+        requested: Of the arena at most, bytes; None where that is not shown.
+        ratio: Of processor time to that of the file as given, without options.
+    """
+
+    how: str
+    process: int
+    requested: int | None
+    ratio: float
+
+    def cell(self, given: Point) -> str:
+        """Return it beside the file as given, in a cell."""
+        less = 100 * (self.process / given.process - 1)
+        return f"{self.process / _MEGABYTE:.1f} ({less:+.0f} %), {self.ratio:.2f} x"
+
+
+def measure(path: Path, options: LoadOptions, sessions: int | None) -> dict[str, Point]:
+    """Return the points of a model: "given", "plain", "session", "knobs", "doctor"; those that failed are missing.
+
+    Args:
+        sessions: For the doctor to open; None for as many as its limit of time permits.
+
+    Raises:
+        MemschedError: The model as given cannot be run.
+    """
+    given: dict[str, Point] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        feeds = Path(folder, "feeds.npz")
+        draw_feeds(path.read_bytes(), path.absolute().parent, options, feeds, seed=0)
+        written = {name: Path(folder, f"{name}.onnx") for name in _FILES}
+        for name, told in _FILES.items():
+            made = optimized(path, [*told, *shape_options(options)], codes=(0, 4))
+            written[name].write_bytes(made.model)
+        shown = measure_session(written["plain"], feeds, DEFAULT, (path, DEFAULT))
+        if not isinstance(shown, str):
+            given["plain"] = Point("written, none", shown.process, shown.requested, shown.ratio or 1.0)
+        stated: dict[str, Any] = {"input_shapes": options.input_shapes, "dims": options.dims, "effort": sessions}
+        told_first = diagnose(str(path), str(written["session"]), **stated).values
+    rows = told_first.sessions
+    given["given"], given["session"] = _point(rows[0]), _point(rows[1])
+    given["doctor"] = _point(rows[told_first.choices[0].row])
+    alone = [row for row in rows if row.session.file == "given" and row.cpu_ratio <= _SLOWEST]
+    given["knobs"] = min(map(_point, alone), key=lambda point: point.process, default=given["given"])
+    return given
+
+
+def _point(row: DoctorRow) -> Point:
+    session = row.session
+    how = options_text(session)
+    return Point(f"{session.file}: {how}", session.process_bytes or 0, session.measured_bytes, row.cpu_ratio)
+
+
+def more_than_given(points: Mapping[str, Point]) -> list[str]:
+    """Return which files need more in a session without options than the one as given, beyond noise."""
+    most = points["given"].process * (1 + _NOISE)
+    return [name for name in _FILES if name in points and points[name].process > most]
+
+
+def tables(models: Sequence[str], options: LoadOptions, sessions: int | None, kept: Path | None) -> Iterator[Part]:
+    """Yield a row for each model, then what they come to.
+
+    Args:
+        kept: Folder in which what was measured is kept, and found again.
+    """
+    yield "Process in MB, beside the file as given without options, and time; options are none where none are named.\n"
+    columns = ("given", "written", "written, --session", "options alone", "doctor's first")
+    yield Heading("model", *(f">~{name}" for name in columns), "~which is", ">~requested, in that order")
+    less: list[float] = []
+    more: list[str] = []
+    for model in models:
+        try:
+            points = _kept(model, options, sessions, kept)
+        except MemschedError as error:
+            yield Verdict(f"{model}: {error}", wrong=True)
+            continue
+        given, first = points["given"], points["doctor"]
+        cells = [points[name].cell(given) if name in points else "-" for name in ("plain", "session", "knobs")]
+        asked = [points[name] for name in ("given", "plain", "session", "doctor") if name in points]
+        peaks = " / ".join("-" if one.requested is None else f"{one.requested / _MEGABYTE:.2f}" for one in asked)
+        yield Path(model).stem, f"{given.process / _MEGABYTE:.1f}", *cells, first.cell(given), first.how, peaks
+        less.append(100 * (first.process / given.process - 1))
+        more += [f"{Path(model).stem} ({name})" for name in more_than_given(points)]
+    if less:
+        yield f"\nthe doctor's first: {sum(less) / len(less):+.1f} % on average"
+    yield Verdict(f"more in a session without options: {', '.join(more) or 'none'}", bool(more))
+
+
+def _kept(model: str, options: LoadOptions, sessions: int | None, kept: Path | None) -> dict[str, Point]:
+    file = None if kept is None else kept / f"{Path(model).stem}.json"
+    if file is not None and file.exists():
+        return {name: Point(**values) for name, values in json.loads(file.read_text(encoding="utf-8")).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        points = measure(model_file(model, Path(folder)), options, sessions)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({name: dataclasses.asdict(point) for name, point in points.items()}), "utf-8")
+    return points
+
+
+def _tables(values: Values) -> Iterator[Part]:
+    return tables(values.models or LISTED, stated_shapes(values), values.sessions, values.keep)
+
+
+BENCH = Benchmark(
+    __doc__,
+    _tables,
+    (
+        positional("models", help=f"ONNX files, or of {', '.join(LISTED)}", metavar="MODEL"),
+        *STATED,
+        option("--sessions", type=int, metavar="N", help="for the doctor to open; default: what its time permits"),
+        option("--keep", type=Path, metavar="FOLDER", help="where figures are kept, and taken from in another run"),
+    ),
+)
