@@ -61,6 +61,9 @@ _REMAT_POLLS = 400
 _FREE_ENOUGH = 0.75
 """What costs no extra work is named where it saves at least this part of the most that can be saved."""
 
+_WORTH_NAMING = 0.5
+"""Share of what is required: where pieces without extra work get there, none with it are tried."""
+
 _NEEDLESS = ("--report", "--html", "--header")
 """Files of an analysis, which another command shall not overwrite."""
 
@@ -217,14 +220,14 @@ class _Trials:
         yield self._suggest(self._given.asked.command(add=("inplace",)), required, "writes in place")
 
     def _pieces(self) -> Iterator[Suggestion]:
-        """Try layers in pieces: without work done twice, and with as much as is permitted by default."""
+        """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""
         # With a budget missed, a longer trial is worth the wait.
         most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
         if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
             return
         from memsched.commands.optimize.tile import TileRewrite
 
-        least = self._given.placed.required
+        least = given = self._given.placed.required
         for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
             found = attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)
             if found is None or found.placed.required >= least:
@@ -234,6 +237,8 @@ class _Trials:
             yield self._suggest(
                 self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
             )
+            if self._given.asked.budget is None and least <= _WORTH_NAMING * given:
+                return
 
     def _border(self) -> Iterator[Suggestion]:
         """Try inputs and outputs in the form that the layers have."""

@@ -172,6 +172,25 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tried[1:] == ["TileRewrite", "TileRewrite", "RematRewrite"]
 
 
+def test_extra_work_is_tried_where_pieces_without_it_save_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+    known = trials.attempt
+
+    def noted(make: Any, *given: Any, percent: float) -> Any:
+        if make.__name__ == "TileRewrite":
+            tried.append(percent)
+        return known(make, *given, percent=percent)
+
+    monkeypatch.setattr(trials, "attempt", noted)
+    first, *_ = memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"]
+    assert tried == [0.0]
+    assert "--max-extra-macs 0" in first["command"]
+    tried.clear()
+    monkeypatch.setattr(trials, "_WORTH_NAMING", 0.0)
+    memsched.analyze(convolutions(), words=("analyze", "-"))
+    assert tried == [0.0, 15.0]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
