@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 import memsched
 from memsched.commands.optimize import trials
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import InternalError
 from tests import small_models
 from tests.cli.conftest import Run
@@ -174,7 +175,7 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_extra_work_is_tried_where_pieces_without_it_save_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
-    known = trials.attempt
+    known = attempt
 
     def noted(make: Any, *given: Any, percent: float) -> Any:
         if make.__name__ == "TileRewrite":
