@@ -34,6 +34,7 @@ __all__ = ["BENCH", "SESSIONS", "LevelRow", "profile", "rows"]
 SESSIONS: Final = ("default", "extended", "basic")
 _FAR: Final = 0.02
 _EFFORT: Final = 5.0
+_TRIES: Final = 200_000
 _NOTHING: Final = LoadOptions()
 
 
@@ -98,51 +99,72 @@ def _order(graph: Graph, nodes: Sequence[Sequence[Any]]) -> list[int] | None:
     """Return which op of ``graph`` each node is; None where that cannot be told.
 
     Names that the runtime made up differ from process to process: such a node is one whose inputs are there, and of
-    several that whose reader comes first.
+    several that whose reader comes first. Where that leads nowhere, the last choice is made otherwise.
     """
-    comes = {name: at for at, (name, _, _) in enumerate(nodes)}
-    names = {op.name: number for number, op in enumerate(graph.ops)}
-    waiting = [len(set(before)) for before in predecessors(graph)]
-    after: list[set[int]] = [set() for _ in graph.ops]
-    for number, before in enumerate(predecessors(graph)):
-        for one in before:
-            after[one].add(number)
-    order: list[int] = []
-    done: set[int] = set()
-    for name, kind, shapes in nodes:
-        found = names.get(name) if not NUMBERED.fullmatch(name) else None
-        if found is None or not _is(graph, found, kind, None, waiting, done):
-            wanted = [tuple(shape) for shape in shapes]
-            fitting = [one for one in range(len(waiting)) if _is(graph, one, kind, wanted, waiting, done)]
-            readers = [[comes.get(graph.ops[to].name, len(nodes)) for to in after[one]] for one in fitting]
-            found = min(zip(map(_first, readers), fitting, strict=True), default=(0, None))[1]
-        if found is None:
-            return None
-        number = found
-        order.append(number)
-        done.add(number)
-        for one in after[number]:
-            waiting[one] -= 1
-    return order if len(order) == len(graph.ops) else None
+    matching = _Matching(graph, nodes)
+    choices: list[list[int]] = []
+    for _ in range(_TRIES):
+        if len(choices) == len(nodes):
+            return matching.order if len(matching.order) == len(graph.ops) else None
+        choices.append(matching.fitting(len(choices)))
+        while not choices[-1]:
+            choices.pop()
+            if not choices:
+                return None
+            matching.take_back()
+        matching.take(choices[-1].pop())
+    return None
 
 
-def _first(places: Sequence[int]) -> int:
-    return min(places, default=0)
+class _Matching:
+    """Ops that the first nodes are taken for."""
 
+    def __init__(self, graph: Graph, nodes: Sequence[Sequence[Any]]) -> None:
+        self._graph, self._nodes = graph, nodes
+        self._comes = {name: at for at, (name, _, _) in enumerate(nodes)}
+        self._names = {op.name: number for number, op in enumerate(graph.ops)}
+        self._waiting = [len(set(before)) for before in predecessors(graph)]
+        self._after: list[set[int]] = [set() for _ in graph.ops]
+        for number, before in enumerate(predecessors(graph)):
+            for one in before:
+                self._after[one].add(number)
+        self.order: list[int] = []
+        self._done: set[int] = set()
 
-def _is(
-    graph: Graph,
-    number: int,
-    kind: str,
-    shapes: Sequence[tuple[int, ...]] | None,
-    waiting: Sequence[int],
-    done: set[int],
-) -> bool:
-    """Whether an op whose inputs are there, and that has not run, is of a kind and makes these shapes."""
-    op = graph.ops[number]
-    made = [graph.tensors[tensor].shape for tensor in op.outputs]
-    fits = op.type.rpartition(".")[2] == kind and (shapes is None or made[:1] == list(shapes[:1]))
-    return fits and number not in done and not waiting[number]
+    def take(self, number: int) -> None:
+        """Take the next node for an op."""
+        self.order.append(number)
+        self._done.add(number)
+        for one in self._after[number]:
+            self._waiting[one] -= 1
+
+    def take_back(self) -> None:
+        """Undo the last `take`."""
+        number = self.order.pop()
+        self._done.discard(number)
+        for one in self._after[number]:
+            self._waiting[one] += 1
+
+    def fitting(self, at: int) -> list[int]:
+        """Return the ops that a node may be, the likeliest last."""
+        name, kind, shapes = self._nodes[at]
+        known = self._names.get(name) if not NUMBERED.fullmatch(name) else None
+        if known is not None and self._is(known, kind, None):
+            return [known]
+        wanted = [tuple(shape) for shape in shapes]
+        found = [one for one in range(len(self._waiting)) if self._is(one, kind, wanted)]
+        return sorted(found, key=lambda one: (self._read(one), one), reverse=True)
+
+    def _read(self, number: int) -> int:
+        last = len(self._nodes)
+        return min((self._comes.get(self._graph.ops[to].name, last) for to in self._after[number]), default=0)
+
+    def _is(self, number: int, kind: str, shapes: Sequence[tuple[int, ...]] | None) -> bool:
+        """Whether an op whose inputs are there, and that has not run, is of a kind and makes these shapes."""
+        op = self._graph.ops[number]
+        made = [self._graph.tensors[tensor].shape for tensor in op.outputs]
+        fits = op.type.rpartition(".")[2] == kind and (shapes is None or made[:1] == list(shapes[:1]))
+        return fits and number not in self._done and not self._waiting[number]
 
 
 def rows(
