@@ -5,8 +5,9 @@ They rest on the model's values alone. That the pieces compute what the whole op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from memsched.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
@@ -16,21 +17,35 @@ from memsched.graph.model import Graph, Op, Tensor
 __all__ = ["check_rewrite", "check_written"]
 
 
+_GATES: Final = frozenset({"Exp", "Sigmoid", "Tanh"})
+_CURVES: Final[Mapping[tuple[str, object], frozenset[str]]] = {
+    ("com.microsoft.Gelu", None): frozenset({"Erf"}),
+    ("Gelu", None): frozenset({"Erf"}),
+    ("Gelu", "tanh"): _GATES,
+    ("com.microsoft.FastGelu", None): _GATES,
+    ("com.microsoft.QuickGelu", None): _GATES,
+}
+"""Operators that stand for a chain of others, by type and ``approximate``: one of these must be in it."""
+
+_LINKS: Final = frozenset({"Add", "Div", "Erf", "Identity", "Mul", "Neg", "Pow", "Reciprocal", "Sub"}) | _GATES
+"""What may be in such a chain: each element is computed by itself."""
+
 _CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
 
 
 def check_rewrite(before: Graph, after: Graph) -> None:
-    """Check that ``after`` is ``before`` with some ops replaced by pieces, copies and what joins them.
+    """Check that ``after`` is ``before`` with some ops replaced by pieces, copies, what joins them, or one for many.
 
-    Every op is unchanged, a piece or copy of an op of ``before``, or a helper, which has no multiply-accumulates;
-    every piece is as large as its region says; what an op makes is read, unless nothing read it before; the interface
-    stays the same.
+    Every op is unchanged, a piece or copy of an op of ``before``, stands for several of them, or is a helper, which has
+    no multiply-accumulates; every piece is as large as its region says; what an op makes is read, unless nothing read
+    it before; the interface stays the same.
 
     Raises:
         InternalError: It is not.
     """
     given = {op.name: op for op in before.ops}
     known = {tensor.name: tensor for tensor in before.tensors}
+    chains = _ChainCheck(before, after)
     for op in after.ops:
         if op.origin is not None:
             _check_piece(before, after, op, given.get(op.origin))
@@ -38,6 +53,8 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             _check_untouched(before, after, op, given[op.name])
         elif op.loop is not None:
             _check_loop(before, after, op, op.loop)
+        elif op.chain:
+            chains.check(op)
         elif op.macs:
             raise InternalError(f"op '{op.name}' computes something that the model does not")
     _check_tiles(after)
@@ -131,6 +148,44 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
             cut[axis] = length
         if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
             raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
+
+
+class _ChainCheck:
+    """Checks ops that stand for others of ``before``, between which nothing else reads."""
+
+    def __init__(self, before: Graph, after: Graph) -> None:
+        self._before, self._after = before, after
+        self._given = {op.name: op for op in before.ops}
+        self._left = {op.name for op in after.ops}
+        self._readers: dict[int, set[str]] = {tensor: {""} for tensor in (*before.outputs, *before.variables)}
+        for op in before.ops:
+            for tensor in op.inputs:
+                self._readers.setdefault(tensor, set()).add(op.name)
+
+    def check(self, op: Op) -> None:
+        """Check that an op reads and makes what its chain reads and makes, and is of a type that can compute it."""
+        given, names = self._given, set(op.chain)
+        if not names <= given.keys() or names & self._left or len(names) != len(op.chain):
+            raise InternalError(f"op '{op.name}' stands for ops that the model does not have, or that are still there")
+        self._left |= names  # no other op may stand for them
+        links = [given[name] for name in op.chain]
+        known = all(link.type in _LINKS and len(link.outputs) == 1 and not link.macs for link in links)
+        curves = _CURVES.get((op.type, op.attributes.get("approximate")), frozenset())
+        if not known or op.macs or curves.isdisjoint(link.type for link in links):
+            raise InternalError(f"op '{op.name}' ({op.type}) stands for ops that it cannot compute")
+        made = {link.outputs[0] for link in links}
+        read = {tensor for link in links for tensor in link.inputs} - made
+        last = {tensor for tensor in made if not self._readers.get(tensor, set()) <= names}
+        last = last or {links[-1].outputs[0]}
+        ends = _tensors(self._after, (*op.inputs, *op.outputs))
+        if len(read) != 1 or len(last) != 1 or ends != _tensors(self._before, (*read, *last)):
+            raise InternalError(f"op '{op.name}' does not make of one tensor what the ops make that it stands for")
+        if len({described[1:] for described in ends}) != 1:
+            raise InternalError(f"op '{op.name}' makes a tensor of another kind than it reads")
+
+
+def _tensors(graph: Graph, tensors: Iterable[int]) -> list[tuple[object, ...]]:
+    return [_described(graph.tensors[tensor]) for tensor in tensors]
 
 
 def _check_tiles(graph: Graph) -> None:

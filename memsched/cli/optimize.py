@@ -92,7 +92,9 @@ def command(**options: Any) -> int:
     no order helps; with remat in the list values are computed again instead of kept, which helps networks with long
     skip connections. The file written is an ordinary one. With --budget an order alone comes first, then pieces, then
     repetitions: the first that fits is taken. With io in the list, which all does not put there, inputs and outputs may
-    become what the layers read and make, before there are pieces: the caller has to change, and is told how.
+    become what the layers read and make, before there are pieces: the caller has to change, and is told how. With fuse,
+    which all does not put there either, activations of ONNX models that were exported as chains of operators become one
+    operator of ONNX Runtime's each.
     """
     context = click.get_current_context()
     check_extra_work(context)

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.options import ALLOWED, BY_CALLERS, shown
+from memsched.commands.options import ALLOWED, BY_CALLERS, BY_NAME, shown
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
@@ -302,6 +302,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "slowdown": _slowdown,
     "allow": _allowed,
     "allow_io": partial(_allowed, more=BY_CALLERS),
+    "allow_more": partial(_allowed, more=BY_NAME),
     "partitions": parse_partitions,
     "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
     "dims": lambda _ctx, _param, texts: parse_dims(texts),
@@ -313,5 +314,6 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "slowdown": "{:g}".format,
     "allow": ",".join,
     "allow_io": ",".join,
+    "allow_more": ",".join,
 }
 """Per kind of value how a default is written."""

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 __all__ = [
     "ALLOWED",
-    "BY_CALLERS",
     "BY_DEFAULT",
+    "BY_NAME",
     "AllocateOptions",
     "AnalyzeOptions",
     "BatchOptions",
@@ -32,6 +32,9 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
 
+BY_NAME: Final = ("fuse", *BY_CALLERS)
+"""The same where one model is written for ONNX Runtime alone, too."""
+
 BY_DEFAULT: Final = ("reorder", "inplace")
 """What changes no operator."""
 
@@ -44,6 +47,7 @@ Kind = Literal[
     "slowdown",
     "allow",
     "allow_io",
+    "allow_more",
     "partitions",
     "shapes",
     "dims",
@@ -53,7 +57,8 @@ Kind = Literal[
     "switch",
 ]
 """How the command line writes a value; "texts": several of them, "count": a whole number or none, "slowdown": a
-percentage or none, "switch": a flag with its opposite; "allow_io": of an "allow" that names what callers must do."""
+percentage or none, "switch": a flag with its opposite; "allow_io" and "allow_more": an "allow" that may name
+`BY_CALLERS` or `BY_NAME`, too."""
 
 _REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
@@ -161,9 +166,14 @@ class _ModelOptions(_CommandOptions):
     )
 
 
-_WITH_IO: Final = (
-    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} io, which all does not include: give "
-    "inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to change."
+_IO: Final = (
+    "io: give inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to "
+    "change."
+)
+_WITH_IO: Final = f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: {_IO}"
+_WITH_MORE: Final = (
+    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: fuse, for ONNX "
+    f"Runtime: one operator of its own for each activation that was exported as a chain of them; {_IO}"
 )
 
 
@@ -176,7 +186,7 @@ class BatchOptions(_ModelOptions):
         memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
     """
 
-    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
+    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_MORE, kind="allow_more")
     max_extra_macs: float = option(
         15.0,
         "With tile or remat in --allow: multiply-accumulates that may be added, in percent of the model's; for remat "
@@ -226,7 +236,7 @@ class BatchOptions(_ModelOptions):
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
-        values = _CommandOptions.keywords(self) | {name: name in self.allow for name in BY_CALLERS}
+        values = _CommandOptions.keywords(self) | {name: name in self.allow for name in BY_NAME}
         if not values.pop("reorder"):
             values["solver"] = "file"
         return values

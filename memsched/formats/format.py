@@ -9,6 +9,7 @@ from typing import Protocol
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment, SegmentModel
 from memsched.graph.border import Borders, Interface
+from memsched.graph.chain import Chain
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -81,6 +82,9 @@ class Format(Protocol):
 
     def borders(self, module: Module) -> Borders:
         """Return which operators at the border of the main graph, as given, the caller can do instead."""
+
+    def chains(self, module: Module) -> tuple[Chain, ...]:
+        """Return the chains of operators of the main graph that one operator of the format's runtime can stand for."""
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph, with their scales where the file states them."""

@@ -96,6 +96,7 @@ class Op:
         origin: Name of the op in the source model that this one comes from; None when it is that op itself.
         region: The part of the origin's output that this op computes; None for all of it.
         loop: What the body of this op computes tile by tile; None for other ops and for loops that were read.
+        chain: Names of the ops of the source model in whose place this one is; empty for all others.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Op:
     region: Region | None = None
     view_offsets: tuple[int, ...] = ()
     loop: Loop | None = None
+    chain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

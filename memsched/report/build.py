@@ -35,7 +35,7 @@ from memsched.report.values.optimize import (
     TargetSection,
     WorkspaceRow,
 )
-from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
+from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import ModelSection, VerificationSection
@@ -92,6 +92,7 @@ class Facts:
     pools: PoolPlan | None = None
     tiling: TilingSection | None = None
     remat: RematSection | None = None
+    chains: ChainSection | None = None
     io: BorderSection | None = None
     interface: InterfaceSection | None = None
     frontier: Sequence[FrontierRow] | None = None
@@ -137,6 +138,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         fusion=_fusion(facts.fused),
         tiling=None if facts.tiling is None else _tiling(facts.tiling, steps),
         remat=facts.remat,
+        chains=facts.chains,
         io=facts.io,
         interface=facts.interface,
         frontier=None if facts.frontier is None else tuple(facts.frontier),

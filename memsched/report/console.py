@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from memsched.report.border import border_lines
+from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
@@ -135,7 +136,8 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         columns: Into which names in lines on rewrites are shortened.
         verbose: All groups and repetitions instead of the first few.
     """
-    rewrites = border_lines(report.io, columns, verbose=verbose)
+    rewrites = chain_lines(report.chains)
+    rewrites += border_lines(report.io, columns, verbose=verbose)
     rewrites += tiling_lines(report.tiling, columns, verbose=verbose)
     rewrites += remat_lines(report.remat, columns, verbose=verbose)
     refused = refusal_lines(report)

@@ -24,7 +24,7 @@ def was_rewritten(report: OptimizeReport) -> bool:
 
 def may_differ(report: OptimizeReport) -> bool:
     """Whether layers compute in another way, so that their outputs may differ in the last bits."""
-    return any(section is not None and section.applied for section in (report.tiling, report.remat))
+    return any(section is not None and section.applied for section in (report.chains, report.tiling, report.remat))
 
 
 def compared(report: OptimizeReport) -> tuple[bool | None, str]:

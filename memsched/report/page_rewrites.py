@@ -1,4 +1,4 @@
-"""The page's tables of what was rewritten: layers in pieces, and values computed again."""
+"""The page's tables of what was rewritten: whole activations, layers in pieces, and values computed again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memsched.report.page_parts import RewriteTable
 from memsched.report.remat import proof_of
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
-from memsched.report.values.rewrites import RematSection, TilingSection
+from memsched.report.values.rewrites import ChainSection, RematSection, TilingSection
 from memsched.units import counted
 
 __all__ = ["rewrite_tables"]
@@ -19,12 +19,37 @@ _ROWS_SHOWN = 200
 def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
     """Return a table per rewrite that was applied."""
     found = []
-    tiling, remat = report.tiling, report.remat
+    chains, tiling, remat = report.chains, report.tiling, report.remat
+    if chains is not None and chains.applied:
+        found.append(_activations(chains))
     if tiling is not None and tiling.applied:
         found.append(_pieces(tiling))
     if remat is not None and remat.applied:
         found.append(_repetitions(remat))
     return found
+
+
+def _activations(chains: ChainSection) -> RewriteTable:
+    rows = [
+        (
+            shortened(row.ops[0], _COLUMNS),
+            shortened(row.ops[-1], _COLUMNS),
+            shortened(row.type, _COLUMNS),
+            f"{len(row.ops):,}",
+        )
+        for row in chains.chains[:_ROWS_SHOWN]
+    ]
+    return RewriteTable(
+        title="Activations in one operator each",
+        text=(
+            f"{counted(len(chains.chains), 'chain')} of operators. By order and in-place writes alone "
+            f"{chains.given_bytes:,} bytes were required before, {chains.bytes:,} with them."
+            + _left_out(len(chains.chains))
+        ),
+        headings=["from op", "to op", "operator", "ops"],
+        rows=rows,
+        columns=3,
+    )
 
 
 def _pieces(tiling: TilingSection) -> RewriteTable:

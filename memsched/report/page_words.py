@@ -93,7 +93,7 @@ def _what(report: OptimizeReport) -> str:
 
 def _rewritten(report: OptimizeReport) -> list[str]:
     """Return the names of the rewrites that the model written went through."""
-    sections = (("tiling", report.tiling), ("remat", report.remat))
+    sections = (("chains", report.chains), ("tiling", report.tiling), ("remat", report.remat))
     return [name for name, section in sections if section is not None and section.applied]
 
 
@@ -126,7 +126,11 @@ def _lead(report: OptimizeReport) -> str:
     if report.command == "analyze":
         how = f"In the order of the file the peak is {_bytes(result.peak_bytes)}."
     elif _rewritten(report):
-        words = {"tiling": "layers computed in pieces", "remat": "values computed again"}
+        words = {
+            "chains": "activations in one operator each",
+            "tiling": "layers computed in pieces",
+            "remat": "values computed again",
+        }
         done = " and ".join(words[name] for name in _rewritten(report))
         how = (
             f"With {done} the peak is {_bytes(result.peak_bytes)}, {_bytes(before.peak_bytes)} in the file's "

@@ -167,3 +167,93 @@ def test_ops_are_written_in_their_order() -> None:
     check_written(graph, (1, 0, 2), swapped)
     with pytest.raises(InternalError, match="op 'relu' was not written as planned"):
         check_written(graph, (0, 1, 2), swapped)
+
+
+LINKS = Graph(
+    "net",
+    tuple(Tensor(name, 16, (4, 1), "float32") for name in ("x", "a", "g", "m", "y")),
+    (
+        Op("abs", "Abs", (0,), (1,), positions=(0,)),
+        Op("gate", "Sigmoid", (1,), (2,), positions=(0,)),
+        Op("mul", "Mul", (1, 2), (3,), positions=(0, 1)),
+        Op("neg", "Neg", (3,), (4,), positions=(0,)),
+    ),
+    (0,),
+    (4,),
+)
+CHAIN = ("gate", "mul")
+QUICK = Op("whole", "com.microsoft.QuickGelu", (1,), (2,), attributes={"alpha": 1.0}, positions=(0,), chain=CHAIN)
+WHOLE = Graph(
+    "net",
+    tuple(LINKS.tensors[tensor] for tensor in (0, 1, 3, 4)),
+    (LINKS.ops[0], QUICK, replace(LINKS.ops[3], inputs=(2,), outputs=(3,))),
+    (0,),
+    (3,),
+)
+
+
+def whole(**values: Any) -> Graph:
+    """Return `WHOLE` with another operator in the chain's place."""
+    return replace(WHOLE, ops=(WHOLE.ops[0], replace(QUICK, **values), WHOLE.ops[2]))
+
+
+def linked(number: int, **values: Any) -> Graph:
+    """Return `LINKS` with another operator."""
+    return replace(LINKS, ops=tuple(replace(op, **values) if at == number else op for at, op in enumerate(LINKS.ops)))
+
+
+def kept(graph: Graph, name: str, **values: Any) -> Graph:
+    """Return a graph with another tensor of that name."""
+    return replace(graph, tensors=tuple(replace(one, **values) if one.name == name else one for one in graph.tensors))
+
+
+def test_one_operator_for_a_chain_passes() -> None:
+    check_rewrite(LINKS, WHOLE)
+    # Of whatever is read at the end of the chain, the graph's caller may be the reader.
+    check_rewrite(replace(LINKS, ops=LINKS.ops[:3], outputs=(3,)), replace(WHOLE, ops=WHOLE.ops[:2], outputs=(2,)))
+    check_rewrite(linked(1, type="Tanh"), whole(type="Gelu", attributes={"approximate": "tanh"}))
+    check_rewrite(linked(1, type="Erf"), whole(type="Gelu", attributes={}))
+
+
+NO_CHAINS: dict[str, tuple[Graph, Callable[[], Graph], str]] = {
+    "of ops that are not there": (LINKS, lambda: whole(chain=("gate", "none")), "does not have"),
+    "of an op twice": (LINKS, lambda: whole(chain=("gate", "mul", "mul")), "does not have"),
+    "of an op that is still there": (LINKS, lambda: whole(chain=("abs", "gate", "mul")), "still there"),
+    "for which another stands": (
+        LINKS,
+        lambda: replace(WHOLE, ops=(*WHOLE.ops[:2], replace(QUICK, name="again"), WHOLE.ops[2])),
+        "still there",
+    ),
+    "by an operator that is no activation": (LINKS, lambda: whole(type="Relu"), "cannot compute"),
+    "by another activation": (LINKS, lambda: whole(type="Gelu", attributes={}), "cannot compute"),
+    "by an activation with another attribute": (
+        LINKS,
+        lambda: whole(type="Gelu", attributes={"approximate": "none"}),
+        "cannot compute",
+    ),
+    "of other operators": (linked(1, type="Softmax"), lambda: WHOLE, "cannot compute"),
+    "without a curve": (linked(1, type="Neg"), lambda: WHOLE, "cannot compute"),
+    "of an op that multiplies and accumulates": (linked(2, macs=1), lambda: WHOLE, "cannot compute"),
+    "by an op that does": (LINKS, lambda: whole(macs=1), "cannot compute"),
+    "of several outputs": (linked(1, outputs=(2, 4)), lambda: WHOLE, "cannot compute"),
+    "that reads elsewhere": (LINKS, lambda: whole(inputs=(0,)), "of one tensor"),
+    "that makes something else": (LINKS, lambda: whole(outputs=(3,)), "of one tensor"),
+    "whose inner tensor is read": (linked(3, inputs=(2,)), lambda: WHOLE, "of one tensor"),
+    "whose inner tensor is returned": (replace(LINKS, outputs=(4, 2)), lambda: WHOLE, "of one tensor"),
+    "whose inner tensor is kept": (replace(LINKS, variables=(2,)), lambda: WHOLE, "of one tensor"),
+    "of two tensors": (linked(1, inputs=(0,)), lambda: WHOLE, "of one tensor"),
+    "by an operator that reads two": (linked(1, inputs=(0,)), lambda: whole(inputs=(0, 1)), "of one tensor"),
+    "of another size": (LINKS, lambda: kept(WHOLE, "m", size=8), "of one tensor"),
+    "between tensors of two kinds": (
+        kept(LINKS, "m", shape=(1, 4)),
+        lambda: kept(WHOLE, "m", shape=(1, 4)),
+        "another kind",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_CHAINS)
+def test_chains_that_are_none(case: str) -> None:
+    before, after, message = NO_CHAINS[case]
+    with pytest.raises(InternalError, match=message):
+        check_rewrite(before, after())

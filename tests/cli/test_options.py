@@ -110,6 +110,7 @@ def test_words_become_what_the_function_takes() -> None:
         "in_place": False,
         "tile": True,
         "remat": False,
+        "fuse": False,
         "io": False,
         "max_extra_macs": 7.0,
         "max_slowdown": None,

@@ -33,10 +33,13 @@ SAME_SHAPE_OPS = [
     "LogSoftmax", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus",
     "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Identity", "Clip",
 ]  # fmt: skip
+OWN = ("", "Fast", "Quick")
 BINARY_OPS = ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu"]
 
 
-def events(folder: Path, nodes: Sequence[Any], shapes: dict[str, tuple[int, ...]], outputs: Sequence[str]) -> list[Any]:
+def events(
+    folder: Path, nodes: Sequence[Any], shapes: dict[str, tuple[int, ...]], outputs: Sequence[str], opset: int = 20
+) -> list[Any]:
     """Run a model whose input is x and return the profiler's events of its nodes, in the order of execution."""
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     graph = helper.make_graph(
@@ -45,7 +48,9 @@ def events(folder: Path, nodes: Sequence[Any], shapes: dict[str, tuple[int, ...]
         [helper.make_tensor_value_info("x", kind, shapes["x"])],
         [helper.make_tensor_value_info(name, kind, shapes[name]) for name in outputs],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=9
+    )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.enable_profiling = True
@@ -96,6 +101,26 @@ def test_workspace_of_softmax(tmp_path: Path, kind: str, axis: int) -> None:
     )
     expected = apply_target(graph, TARGET).ops[0].workspace
     assert workspace == expected // SIZE * rounded
+
+
+@pytest.mark.parametrize("name", ["HardSwish", "Mish", "Swish", "Gelu", *(f"com.microsoft.{one}Gelu" for one in OWN)])
+def test_workspace_of_activations(tmp_path: Path, name: str) -> None:
+    """Some are functions to ONNX Runtime, of several operators with a tensor between them."""
+    domain, _, kind = name.rpartition(".")
+    node = onnx.helper.make_node
+    nodes = [node("Abs", ["x"], ["a"]), node(kind, ["a"], ["y"], name="it", domain=domain), node("Neg", ["y"], ["z"])]
+    found = events(tmp_path, nodes, {"x": SHAPE, "z": SHAPE}, ["z"], 24 if kind == "Swish" else 20)
+    graph = Graph(
+        "g",
+        (Tensor("a", SIZE, SHAPE, "float32"), Tensor("y", SIZE, SHAPE, "float32")),
+        (Op("it", name, (0,), (1,)),),
+        (0,),
+        (1,),
+    )
+    # In use before: nothing, as the profile begins; x is the caller's.
+    expected = 2 * SIZE + apply_target(graph, TARGET).ops[0].workspace
+    expected += 4 * (kind == "Swish")  # its factor, a tensor of one number
+    assert max(int(event["args"]["mem_bytes_requested_in_use"]) for event in found) == expected
 
 
 def test_the_arena_hands_out_multiples_of_the_alignment(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """The model that is written: as given in a better order, with other inputs, in pieces, or with values computed again.
 
-What changes no operator comes first, then inputs and outputs, then pieces, then repetitions: with a budget the
-first that fits is taken.
+What changes no operator comes first, then one operator for many, then inputs and outputs, then pieces, then
+repetitions: with a budget the first that fits is taken.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memsched.commands.optimize.border import BorderRewrite, unused
+from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import ModulePlan, Request, place
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
@@ -22,10 +24,12 @@ from memsched.commands.optimize.rewritten import RewriteRun, RewrittenModel, ran
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border, Borders
+from memsched.graph.chain import Chain
 from memsched.graph.prices import Pace
 from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 from memsched.report.border import border_section
+from memsched.report.chains import chain_section
 
 if TYPE_CHECKING:
     from memsched.tiling.loop import LoopGroup
@@ -38,6 +42,9 @@ MOST_EXTRA_MACS = 10_000
 
 _AS_GIVEN_SHARE = 0.3
 """Share of the time for the model as it is, when it may be rewritten as well."""
+
+_CHAIN_SHARE = 0.2
+"""Share of what is left then for the model with one operator for each chain, where more may follow."""
 
 _BORDER_SHARE = 0.2
 """Share of what is left then for the model with other inputs and outputs, where more may follow."""
@@ -63,12 +70,14 @@ class Permissions:
         io: Inputs and outputs may become other tensors, so that the caller has to change.
         extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
             moved as well.
+        fuse: One operator may stand for a chain of others.
     """
 
     tile: bool = False
     remat: bool = False
     io: bool = False
     extra_percent: float = 15.0
+    fuse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +123,16 @@ def find(
 ) -> FinalModel:
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
     borders = format_of(module).borders(module) if permitted.io else Borders()
-    rewriting = permitted.tile or permitted.remat or bool(borders.found)
+    chains = format_of(module).chains(module) if permitted.fuse else ()
+    rewriting = permitted.tile or permitted.remat or bool(borders.found) or bool(chains)
     placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
-    final = FinalModel(module, data, prepared, placed, options=options)
-    first = final
+    given = final = FinalModel(module, data, prepared, placed, options=options)
     request = request.rest()
+    if permitted.fuse and not _met(final, budget):
+        final = _in_one(final, chains, request, budget, permitted)
+        borders = format_of(final.module).borders(final.module) if permitted.io else Borders()
+        request = request.rest()
+    first = final
     if permitted.io and not _met(final, budget):
         final = _at_the_border(final, borders, request, budget, permitted)
         request = request.rest()
@@ -129,10 +143,38 @@ def find(
     if final.borders and final.placed.required >= first.placed.required:
         # Nobody has to change for nothing.
         kept = border_section(unused(borders, borders.found), (), first.placed.required, first.placed.required)
-        return dataclasses.replace(first, rewrites=dataclasses.replace(final.rewrites, io=kept))
+        final = dataclasses.replace(first, rewrites=dataclasses.replace(final.rewrites, io=kept))
+    chained = final.rewrites.chains
+    if chained is not None and chained.applied and final.placed.required >= given.placed.required:
+        # Fewer operators alone are no reason to write a file that only one runtime takes.
+        left = msgspec.structs.replace(chained, applied=False, bytes=chained.given_bytes, chains=())
+        final = dataclasses.replace(given, rewrites=dataclasses.replace(final.rewrites, chains=left))
     if not final.rewritten:
         return final
     return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
+
+
+def _in_one(
+    given: FinalModel, chains: Sequence[Chain], request: Request, budget: int | None, permitted: Permissions
+) -> FinalModel:
+    """Return the model with one operator for each chain of ``chains``, where that requires less.
+
+    Where pieces or repetitions may follow, no more is enough: with them, chains may be what needs most.
+    """
+    more = permitted.tile or permitted.remat
+    final = given
+    if chains:
+        run = RewriteRun(
+            functools.partial(ChainRewrite, chains),
+            *(_base(given), request.within(_CHAIN_SHARE) if more or permitted.io else request),
+            percent=0.0,
+            budget=budget,
+        )
+        run.go_on(request, until_met=False)
+        final = _after(given, run, ties=more)
+    found = final.rewrites.chains or chain_section(())
+    section = msgspec.structs.replace(found, given_bytes=given.placed.required, bytes=final.placed.required)
+    return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, chains=section))
 
 
 def _at_the_border(

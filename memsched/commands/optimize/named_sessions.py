@@ -10,6 +10,7 @@ from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session_candidates import SessionSource, candidates
 from memsched.commands.optimize.trials import TrialRequest
+from memsched.commands.options import BY_NAME
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection
@@ -56,6 +57,7 @@ def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> S
     except MemschedError:
         return None
     needed = plain.final.placed.required
+    asked = dataclasses.replace(asked, allow=tuple(name for name in asked.allow if name not in BY_NAME))
     return SuggestionRow(
         command=asked.command(options=("--session", source.session)),
         what="the graph that sessions without options execute, ordered, for processors such as this one",

@@ -213,6 +213,7 @@ def optimize(
     in_place: bool = _DEFAULT.keywords()["in_place"],
     tile: bool = _DEFAULT.keywords()["tile"],
     remat: bool = _DEFAULT.keywords()["remat"],
+    fuse: bool = _DEFAULT.keywords()["fuse"],
     io: bool = _DEFAULT.keywords()["io"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
     max_slowdown: float | None = _DEFAULT.max_slowdown,
@@ -252,6 +253,8 @@ def optimize(
         in_place: Permit the target's in-place rules.
         tile: Permit to compute groups of layers piece by piece.
         remat: Permit to compute values again instead of keeping them.
+        fuse: Permit one operator of ONNX Runtime's in place of a chain: x * sigmoid(x), and GELU by erf or tanh. Only
+            it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
         io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
             axes in place of those that are moved at once. The caller has to change; the report says how.
         max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
@@ -291,7 +294,7 @@ def optimize(
         if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
-        permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
+        permitted = Permissions(tile, remat, io, max_extra_macs, fuse)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
         opening = Opening("session")
@@ -308,7 +311,9 @@ def optimize(
     opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
-    permitted = Permissions(tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs)
+    permitted = Permissions(
+        tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs, fuse
+    )
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()
     done = finish(
@@ -329,7 +334,7 @@ def optimize(
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
         asked_for = TrialRequest(
-            _names(solver != "file", in_place, tile, remat, io), tuple(words), permitted, budget_bytes
+            _names(solver != "file", in_place, tile, remat, fuse, io), tuple(words), permitted, budget_bytes
         )
         if done.held_back is not None:
             source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
@@ -384,9 +389,11 @@ def optimize(
     )
 
 
-def _names(reorder: bool, in_place: bool, tile: bool = False, remat: bool = False, io: bool = False) -> tuple[str, ...]:
+def _names(
+    reorder: bool, in_place: bool, tile: bool = False, remat: bool = False, fuse: bool = False, io: bool = False
+) -> tuple[str, ...]:
     """Return what is permitted by the names that ``--allow`` has for it."""
-    given = (("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat), ("io", io))
+    given = [("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat), ("fuse", fuse), ("io", io)]
     return tuple(name for name, permitted in given if permitted)
 
 

@@ -31,6 +31,7 @@ from memsched.report.values.optimize import (
     TargetSection,
 )
 from memsched.report.values.rewrites import (
+    ChainSection,
     FlopsSection,
     FrontierRow,
     OnChipBufferRow,
@@ -82,15 +83,18 @@ class Rewrites:
     tiling: TilingSection | None = None
     remat: RematSection | None = None
     io: BorderSection | None = None
+    chains: ChainSection | None = None
 
     @property
     def inexact(self) -> bool:
         """Whether layers compute in another way, so that outputs may differ in their last bits."""
-        return any(section is not None and section.applied for section in (self.tiling, self.remat))
+        return any(section is not None and section.applied for section in (self.chains, self.tiling, self.remat))
 
     def described(self) -> str:
         """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
         done = []
+        if self.chains is not None and self.chains.applied:
+            done.append("chains of operators in one each (fuse)")
         if self.io is not None and self.io.applied:
             done.append("inputs and outputs in another form (io)")
         if self.tiling is not None and self.tiling.applied:
@@ -178,6 +182,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         firmware=_firmware_section(outcome),
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
+        chains=outcome.rewrites.chains,
         io=outcome.rewrites.io,
         interface=_interface_section(outcome),
         frontier=outcome.frontier,

@@ -81,6 +81,9 @@ def optimize_for_session(
     """
     if asked.rules.default_order != "onnxruntime":
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
+    if asked.permitted.fuse or asked.permitted.io:
+        name = "fuse" if asked.permitted.fuse else "io"
+        raise UsageError(f"--session takes no {name} in --allow: it writes what is executed")
     maker = session_maker_of(format_in(data).name)
     # Operators cost from the first one on: the process is what the session is judged by.
     request = dataclasses.replace(request, free_ops=0)

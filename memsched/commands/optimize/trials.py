@@ -18,6 +18,7 @@ from functools import partial
 from memsched.check.schedule import check_schedule
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given, required_for
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
@@ -90,7 +91,7 @@ class TrialRequest:
         if name != "optimize":
             words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
         if add or set(self.allow) != {"reorder", "inplace"}:
-            known = ("reorder", "inplace", "tile", "remat", "io")
+            known = ("reorder", "inplace", "tile", "remat", "fuse", "io")
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
         return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
@@ -176,7 +177,7 @@ class _Trials:
         """
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._border]
         if not gained:
-            trials = [self._plan, self._order, self._in_place, self._pieces, self._border, self._again]
+            trials = [self._plan, self._order, self._in_place, self._chains, self._pieces, self._border, self._again]
         for trial in trials:
             if not self._given.request.stopped():
                 try:
@@ -218,6 +219,17 @@ class _Trials:
         prepared = prepare(self._given.module, self._given.target, in_place=True)
         required = place(self._given.module, prepared, self._given.request).required
         yield self._suggest(self._given.asked.command(add=("inplace",)), required, "writes in place")
+
+    def _chains(self) -> Iterator[Suggestion]:
+        """Try one operator for each activation that was exported as a chain of them."""
+        given = self._given
+        chains = format_of(given.module).chains(given.module) if "fuse" not in given.asked.allow else ()
+        if not chains:
+            return
+        found = attempt(partial(ChainRewrite, chains), self._base, self._until(), given.request, percent=0.0)
+        if found is not None:
+            what = "activations in one operator each, for ONNX Runtime alone"
+            yield self._suggest(given.asked.command(add=("fuse",)), found.placed.required, what)
 
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""

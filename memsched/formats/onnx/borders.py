@@ -11,12 +11,12 @@ from memsched.formats.module import Module
 from memsched.formats.onnx.attributes import ConstantValues
 from memsched.formats.onnx.native import OnnxNative
 from memsched.graph.border import Borders, BorderStep, BorderTensor, Interface
-from memsched.graph.model import Graph, Op
+from memsched.graph.model import Graph, Op, Tensor
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
-__all__ = ["borders", "interface", "removed_names", "state_border"]
+__all__ = ["borders", "interface", "removed_names", "state_border", "state_chains"]
 
 _QUANTISED = frozenset({"int8", "int16", "uint8", "uint16"})
 _FLOATS = frozenset({"float16", "float32", "float64"})
@@ -110,8 +110,6 @@ def removed_names(given: Graph, graph: Graph, nodes: Sequence[NodeProto]) -> dic
 
 def state_border(model: ModelProto, given: Graph, graph: Graph) -> None:
     """Declare the inputs and outputs of ``graph`` that are other tensors than those of ``given``."""
-    from memsched.formats.onnx.types import element_type
-
     main = model.graph
     declared: set[str] = set()
     for values, before, after in (
@@ -123,19 +121,47 @@ def state_border(model: ModelProto, given: Graph, graph: Graph) -> None:
             tensor, name = graph.tensors[new], given.tensors[old].name
             if tensor.name == name:
                 continue
-            value = places[name]
-            value.Clear()
-            value.name = tensor.name
+            _declare(places[name], tensor)
             declared.add(tensor.name)
-            value.type.tensor_type.elem_type = element_type(tensor.dtype)
-            value.type.tensor_type.shape.SetInParent()
-            for length in (tensor.shape or ()) if tensor.stated is None else tensor.stated:
-                dim = value.type.tensor_type.shape.dim.add()
-                if isinstance(length, int):
-                    dim.dim_value = length
-                elif length:
-                    dim.dim_param = length
     kept = [value for value in main.value_info if value.name not in declared]
     if len(kept) < len(main.value_info):
         del main.value_info[:]
         main.value_info.extend(kept)
+
+
+def state_chains(model: ModelProto, graph: Graph) -> None:
+    """Declare what operators make that stand for chains of others, and import the set that they are of.
+
+    ONNX's own inference does not know operators of ONNX Runtime's.
+    """
+    from onnx import helper
+
+    main = model.graph
+    declared = {value.name for value in (*main.value_info, *main.output)}
+    domains = {entry.domain for entry in model.opset_import}
+    for op in graph.ops:
+        if not op.chain:
+            continue
+        domain = op.type.rpartition(".")[0]
+        if domain not in domains:
+            model.opset_import.append(helper.make_opsetid(domain, 1))
+            domains.add(domain)
+        tensor = graph.tensors[op.outputs[0]]
+        if tensor.name not in declared and tensor.shape is not None:
+            _declare(main.value_info.add(), tensor)
+
+
+def _declare(value: ValueInfoProto, tensor: Tensor) -> None:
+    """Make ``value`` say what the file tells of a tensor: open dimensions by their names."""
+    from memsched.formats.onnx.types import element_type
+
+    value.Clear()
+    value.name = tensor.name
+    value.type.tensor_type.elem_type = element_type(tensor.dtype)
+    value.type.tensor_type.shape.SetInParent()
+    for length in (tensor.shape or ()) if tensor.stated is None else tensor.stated:
+        dim = value.type.tensor_type.shape.dim.add()
+        if isinstance(length, int):
+            dim.dim_value = length
+        elif length:
+            dim.dim_param = length

@@ -11,6 +11,7 @@ from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
 from memsched.graph.border import Borders, Interface
+from memsched.graph.chain import Chain
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -66,6 +67,12 @@ class OnnxFormat:
         from memsched.formats.onnx.borders import borders
 
         return borders(module)
+
+    def chains(self, module: Module) -> tuple[Chain, ...]:
+        """Return activations that were exported in their parts; see `Format.chains`."""
+        from memsched.formats.onnx.chains import chains
+
+        return chains(module)
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph; ONNX states no scale of theirs."""

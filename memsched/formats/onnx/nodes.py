@@ -103,11 +103,15 @@ class NodeFactory:
                 node.attribute.append(helper.make_attribute(name, value))
 
     def _helper(self, graph: Graph, op: Op, constants: OnnxConstants) -> NodeProto:
-        """Return a node that the file does not have: a slice, a concatenation or a pad."""
+        """Return a node that the file does not have: a slice, a concatenation, a pad, or what stands for a chain."""
         from onnx import helper
 
         reads = [graph.tensors[tensor].name for tensor in op.inputs]
         (made,) = (graph.tensors[tensor].name for tensor in op.outputs)
+        if op.chain:
+            domain, _, kind = op.type.rpartition(".")
+            stated: dict[str, Any] = dict(op.attributes)
+            return helper.make_node(kind, reads, [made], op.name, domain=domain, **stated)
         by_input = CONSTANT_INPUTS.get(op.type, {})
         newest = {"Slice": INPUT_SLICES, "Pad": _INPUT_PADS}.get(op.type)
         if newest is None or self._version < newest:

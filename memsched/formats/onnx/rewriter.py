@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
-from memsched.formats.onnx.borders import removed_names, state_border
+from memsched.formats.onnx.borders import removed_names, state_border, state_chains
 from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
@@ -100,6 +100,7 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     if model.ir_version < FREE_INITIALIZERS:
         list_initializers(main)
     _state_shapes(model, given, graph)
+    state_chains(model, graph)
     state_border(model, given, graph)
     set_metadata(model, metadata)
     try:
@@ -167,6 +168,8 @@ def _holds_sizes(before: Graph, after: Graph) -> bool:
     """
     known = {op.name: op for op in before.ops}
     for op in after.ops:
+        if op.chain:  # it is of whatever size its input is
+            continue
         source = known.get(op.origin if op.origin is not None else op.name)
         if source is None or op.region is not None:
             return True

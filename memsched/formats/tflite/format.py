@@ -10,6 +10,7 @@ from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
 from memsched.graph.border import Borders, Interface
+from memsched.graph.chain import Chain
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 
@@ -57,6 +58,11 @@ class TfliteFormat:
         from memsched.formats.tflite.borders import borders
 
         return borders(module)
+
+    def chains(self, module: Module) -> tuple[Chain, ...]:
+        """Return nothing: converters write activations as one operator each."""
+        del module
+        return ()
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph."""

@@ -158,6 +158,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     in_place: bool
     tile: bool
     remat: bool
+    fuse: bool = False
     io: bool = False
     memory_limit: Positive | None
 

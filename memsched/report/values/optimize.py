@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
 from memsched.report.values.border import BorderSection, InterfaceSection
-from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
+from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
@@ -382,6 +382,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         remat: Values computed again instead of kept; null where that was not permitted, or where order, in-place writes
             and pieces alone meet the budget. Ops have the names of the model in pieces where there are some, else of
             the model as given. The repetitions are steps with an origin.
+        chains: Activations that were exported as chains of operators, in one operator each; null where that was not
+            permitted, or where order and in-place writes alone meet the budget. Absent in reports of older versions.
         io: Inputs and outputs in the form that the layers have; null where that was not permitted, or where order and
             in-place writes alone meet the budget. Absent in reports of older versions.
         interface: The inputs and outputs of the model written. Absent in reports of older versions.
@@ -425,6 +427,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     fusion: FusionSection | None
     tiling: TilingSection | None
     remat: RematSection | None
+    chains: ChainSection | None = None
     io: BorderSection | None = None
     interface: InterfaceSection | None = None
     frontier: tuple[FrontierRow, ...] | None

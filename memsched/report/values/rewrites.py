@@ -10,6 +10,8 @@ from memsched.report.values.base import Amount, Count, Positive, Section, Span
 from memsched.report.values.shared import FiguresSection
 
 __all__ = [
+    "ChainRow",
+    "ChainSection",
     "CopyRow",
     "FlopsSection",
     "FrontierRow",
@@ -136,6 +138,35 @@ class RematPointRow(Section, frozen=True, kw_only=True):
     peak_bytes: Count
     extra_macs_percent: Amount
     extra_work_percent: Amount
+
+
+class ChainRow(Section, frozen=True, kw_only=True):
+    """A chain of operators in whose place the model written has one.
+
+    Attributes:
+        ops: Their names in the model as given, in its order.
+        type: The operator.
+        output: The tensor that the last one made, and this one makes.
+    """
+
+    ops: Annotated[tuple[str, ...], Meta(min_length=1)]
+    type: str
+    output: str
+
+
+class ChainSection(Section, frozen=True, kw_only=True):
+    """Activations that were exported as chains of operators, in one operator each.
+
+    Attributes:
+        applied: The model written has such operators.
+        given_bytes: The least that was found to be required without them, by order and in-place writes alone.
+        bytes: The same with them.
+    """
+
+    applied: bool
+    given_bytes: Count
+    bytes: Count
+    chains: tuple[ChainRow, ...]
 
 
 class RematSection(Section, frozen=True, kw_only=True):

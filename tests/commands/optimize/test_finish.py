@@ -9,9 +9,10 @@ import pytest
 
 import memsched
 from memsched.cli.main import main
-from memsched.commands.optimize import finish
+from memsched.commands.optimize import finish, named_sessions
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_session import network
 
@@ -107,6 +108,14 @@ def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest
         assert needed is not None
         assert needed.bytes <= row.requirement_bytes
         assert needed.given_bytes - needed.bytes >= row.saving_bytes > 0
+
+
+def test_suggested_sessions_are_permitted_what_they_take(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worse(monkeypatch, 1_000, 1_001)
+    monkeypatch.setattr(named_sessions, "required_as_given", lambda *_: Requirement(1 << 20))
+    words = ("optimize", str(path), "--allow", "reorder,inplace,fuse,io")
+    rows = memsched.optimize(path, fuse=True, io=True, words=words).report.values.suggestions
+    assert {"--session" in row.command: "fuse,io" in row.command for row in rows} == {True: False, False: True}
 
 
 def test_sessions_on_both_files_are_measured(

@@ -23,6 +23,7 @@ from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
 from tests.commands.optimize.test_choose import SIDE, convolutions, skip_connection
+from tests.commands.optimize.test_fuse import gated
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
 from tests.small_models import floats
 
@@ -65,6 +66,7 @@ def required(report: Mapping[str, Any]) -> int:
 SOURCES = {
     "convolutions.onnx": convolutions,
     "skip.onnx": long_skip,
+    "gated.onnx": gated,
     "chain.tflite": plan_chain,
     "person detect.tflite": (MODELS / "person_detect.tflite").read_bytes,
 }
@@ -72,6 +74,7 @@ CASES = [
     ("convolutions.onnx", [], "layers in pieces"),
     ("convolutions.onnx", ["--budget", "60%"], "layers in pieces"),
     ("skip.onnx", [], "values computed again"),
+    ("gated.onnx", [], "activations in one operator each, for ONNX Runtime alone"),
     ("person detect.tflite", [], "layers in pieces"),
     ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
 ]
