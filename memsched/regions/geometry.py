@@ -87,7 +87,8 @@ def _fits(rule: Rule, given: int, made: int) -> bool:
     if isinstance(rule, TransposedWindow):
         return 0 < made + rule.pad_before < (given + 1) * rule.stride + (rule.kernel - 1) * rule.dilation + 1
     if isinstance(rule, Resampling):
-        return rule.scale > 0 and made == given * rule.scale.numerator // rule.scale.denominator
+        ends = int(rule.corners)
+        return rule.scale > 0 and made == ends + (given - ends) * rule.scale.numerator // rule.scale.denominator
     return _moved_fits(rule, given, made)
 
 

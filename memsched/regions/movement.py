@@ -256,7 +256,7 @@ def _resize(layer: ShapedOp) -> Geometry:
         if scale == 1 and layer.data[axis] == layer.output[axis] and (mode == "nearest" or outer):
             continue
         centre, back = _HALF, _HALF
-        if transformation == "asymmetric":
+        if transformation in {"asymmetric", "align_corners"}:
             centre, back = Fraction(0), Fraction(0)
         elif transformation == "tf_half_pixel_for_nn":
             back = Fraction(0)
@@ -264,6 +264,10 @@ def _resize(layer: ShapedOp) -> Geometry:
         known = {"asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"}
         if exact:
             known.add("half_pixel_symmetric")
+        corners = transformation == "align_corners" and "sizes" in layer.op.attributes
+        met = _between_ends(layer, axis) if corners else scale
+        if corners and met:
+            known.add("align_corners")
         maps[axis] = AxisMap(-1, FULL)
         if transformation not in known or (transformation == "pytorch_half_pixel" and layer.output[axis] <= 1):
             fixed[axis] = f"its coordinates ({transformation}) depend on the lengths of whole axes"
@@ -273,8 +277,14 @@ def _resize(layer: ShapedOp) -> Geometry:
             how = rounding if mode == "nearest" else "linear"
             how = how if how != "simple" else ("floor" if scale >= 1 else "ceil")
             least = 2 if transformation == "pytorch_half_pixel" else 1
-            maps[axis] = AxisMap(axis, Resampling(scale, centre, back, how, least))
+            maps[axis] = AxisMap(axis, Resampling(met, centre, back, how, least, corners=corners))
     return layer.geometry({0: tuple(maps)}, fixed)
+
+
+def _between_ends(layer: ShapedOp, axis: int) -> Fraction:
+    """Return the scale of what lies between an axis's ends; 0 where no elements meet but the ends themselves."""
+    given, made = layer.data[axis] - 1, layer.output[axis] - 1
+    return Fraction(made, given) if given > 0 and made > 0 and math.gcd(given, made) > 1 else Fraction(0)
 
 
 def _scales(layer: ShapedOp, rank: int) -> list[Fraction]:
@@ -305,12 +315,16 @@ def _tflite_resize(layer: ShapedOp) -> Geometry:
         if scale == 1:
             continue
         maps[axis] = AxisMap(-1, FULL)
-        if layer.number("align_corners"):
+        corners = bool(layer.number("align_corners"))
+        if corners:
+            scale = _between_ends(layer, axis)
+        if not scale or (corners and centred):
             fixed[axis] = "its coordinates (align_corners) depend on the lengths of whole axes"
             continue
         centre = _HALF if centred else Fraction(0)
         back = Fraction(0) if nearest else centre
-        maps[axis] = AxisMap(axis, Resampling(scale, centre, back, "floor" if nearest else "linear", divides=False))
+        how = ("round_prefer_ceil" if corners else "floor") if nearest else "linear"
+        maps[axis] = AxisMap(axis, Resampling(scale, centre, back, how, divides=False, corners=corners))
     return layer.geometry({0: tuple(maps)}, fixed)
 
 

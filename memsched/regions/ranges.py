@@ -308,15 +308,16 @@ def _scaled(rule: Resampling, start: int, stop: int, length: int, out: int) -> _
     """A piece begins and ends where input and output elements meet, so that its coordinates are the whole's."""
     _check_exact(rule, start, stop)
     grid_in, grid_out = rule.scale.denominator, rule.scale.numerator
+    ends = int(rule.corners)  # elements that meet are then the corners of pieces, those between two pieces of both
     low = _reads(rule, start, length)[0]
     high = _reads(rule, stop - 1, length)[1]
     block = min(low // grid_in, start // grid_out)
-    end = max(-(-(high + 1) // grid_in), -(-stop // grid_out))
-    if min(out, end * grid_out) - block * grid_out < rule.least:
-        end, block = (end + 1, block) if end * grid_in < length else (end, max(0, block - 1))
+    end = max(-(-(high + 1 - ends) // grid_in), -(-(stop - ends) // grid_out))
+    if min(out, end * grid_out + ends) - block * grid_out < rule.least:
+        end, block = (end + 1, block) if end * grid_in + ends < length else (end, max(0, block - 1))
     first = block * grid_in
-    last = min(length, end * grid_in)
-    made = out if last == length else end * grid_out
+    last = min(length, end * grid_in + ends)
+    made = out if last == length else end * grid_out + ends
     if made < stop:
         raise RefusedError("its output is longer than its scale says")
     return _PaddedRange(first, last, crop=(start - block * grid_out, made - stop))

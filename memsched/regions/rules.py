@@ -163,6 +163,8 @@ class Resampling:
             some modes.
         divides: The runtime divides by the scale, which is exact where the result is; otherwise it multiplies by a
             rounded reciprocal.
+        corners: The first and last elements of both meet (align_corners), and ``scale`` is that of the lengths without
+            one element; ``centre`` and ``back`` are 0.
     """
 
     scale: Fraction
@@ -171,6 +173,7 @@ class Resampling:
     rounding: str
     least: int = 1
     divides: bool = True
+    corners: bool = False
 
 
 Rule = (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,6 +224,46 @@ def test_pieces_of_one_element_keep_their_coordinates() -> None:
         assert computed[1] - computed[0] == 2
 
 
+MET = [(5, 9), (9, 17), (3, 9), (17, 9), (9, 5), (9, 9), (4, 7), (33, 65)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "mode"),
+    [(*one, mode) for one in MET for mode in ("linear", "nearest")] + [(5, 7, "nearest"), (4, 10, "nearest")],
+)
+def test_pieces_between_elements_that_meet_keep_their_coordinates(before: int, after: int, mode: str) -> None:
+    """With aligned corners a piece has corners of its own: between them, each element reads where it read before."""
+    graph = one("Resize", [(1, 1, before, 2)], (1, 1, after, 2), sizes=(1, 1, after, 2), mode=mode,
+                coordinate_transformation_mode="align_corners", nearest_mode="round_prefer_ceil")  # fmt: skip
+    step = (after - 1) // math.gcd(before - 1, after - 1)
+    for start in range(after):
+        for stop in range(start + 1, after + 1):
+            part = region((0, 1), (0, 1), (start, stop), (0, 2))
+            found = needed(graph, part)
+            assert found.inputs[0].region is not None
+            first, last = found.inputs[0].region.ranges[2]
+            begin, end = found.computed(part).ranges[2]
+            # From the last element that meets one before it to the first behind it. Runtimes read the next element
+            # for linear weights of 1, too: without it their sums round otherwise.
+            further = mode == "linear" and stop < after
+            assert (begin, end) == (start // step * step, -(-(stop - 1 + further) // step) * step + 1)
+            for index in range(start, stop):
+                at = Fraction((before - 1) * index, after - 1)
+                if end - begin > 1:
+                    assert first + Fraction((last - first - 1) * (index - begin), end - begin - 1) == at
+                else:
+                    assert first == last - 1 == at
+                reads = [math.floor(at), math.ceil(at)] if mode == "linear" else [math.floor(at + Fraction(1, 2))]
+                assert all(first <= read < last for read in reads)
+
+
+def test_nearest_rounds_between_aligned_corners() -> None:
+    """Thirds are never halfway."""
+    graph = one("RESIZE_NEAREST_NEIGHBOR", [(1, 4, 4, 1)], (1, 10, 4, 1), align_corners=True)
+    found = needed(graph, region((0, 1), (1, 4), (0, 4), (0, 1)))
+    assert found.inputs[0].region == region((0, 1), (0, 2), (0, 4), (0, 1))
+
+
 # Refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[str, Graph, Region, str]] = [
@@ -230,6 +273,37 @@ REFUSED: list[tuple[str, Graph, Region, str]] = [
         "align corners",
         one("RESIZE_BILINEAR", [(1, 4, 4, 1)], (1, 8, 8, 1), align_corners=True),
         region((0, 1), (0, 4), (0, 8), (0, 1)),
+        "align_corners",
+    ),
+    (
+        "align corners of nearest",
+        one("RESIZE_NEAREST_NEIGHBOR", [(1, 4, 4, 1)], (1, 8, 8, 1), align_corners=True),
+        region((0, 1), (0, 4), (0, 8), (0, 1)),
+        "align_corners",
+    ),
+    (
+        "align corners by scales",
+        one(
+            "Resize",
+            [(1, 1, 5, 5)],
+            (1, 1, 9, 5),
+            scales=(1.0, 1.0, 1.8, 1.0),
+            mode="linear",
+            coordinate_transformation_mode="align_corners",
+        ),
+        region((0, 1), (0, 1), (0, 3), (0, 5)),
+        "align_corners",
+    ),
+    (
+        "align corners of one element",
+        one("RESIZE_BILINEAR", [(1, 1, 5, 1)], (1, 9, 5, 1), align_corners=True),
+        region((0, 1), (0, 4), (0, 5), (0, 1)),
+        "align_corners",
+    ),
+    (
+        "align corners and centres",
+        one("RESIZE_BILINEAR", [(1, 5, 5, 1)], (1, 9, 5, 1), align_corners=True, half_pixel_centers=True),
+        region((0, 1), (0, 4), (0, 5), (0, 1)),
         "align_corners",
     ),
     (

@@ -234,6 +234,11 @@ def concat(r: R) -> Layer:
 SCALES = (0.25, 0.5, 1.0, 1.5, 2.0, 2.0, 3.0, 4.0, 0.6, 2.5, 1.0 / 3)
 
 
+def met_at_ends(r: R, length: int) -> int:
+    """Return a length of which elements between the ends lie on such of ``length``, where there are any."""
+    return 1 + int((length - 1) * r.choice([0.5, 1, 2, 2, 3, 4, 1.5]))
+
+
 def resize(r: R) -> Layer:
     opset = r.choice([10, 11, 13, 19])
     shape = (1, r.randint(1, 2), r.randint(3, 9), r.randint(3, 9))
@@ -254,7 +259,11 @@ def resize(r: R) -> Layer:
     layer.attributes["nearest_mode"] = r.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
     absent = np.zeros(0, np.float32)
     layer.state(absent) if opset == 11 else layer.skip()
-    if r.random() < 0.5:
+    if layer.attributes["coordinate_transformation_mode"] == "align_corners" and r.random() < 0.8:
+        # Elements between the ends meet.
+        layer.state(absent) if opset == 11 else layer.skip()
+        layer.state(np.array([*shape[:2], *(met_at_ends(r, n) for n in shape[2:])], np.int64))
+    elif r.random() < 0.5:
         layer.state(np.array(scales, np.float32))
     else:
         layer.state(absent) if opset == 11 else layer.skip()

@@ -31,6 +31,17 @@ def test_every_kind_of_onnx_layer(maker: Callable[[random.Random], onnx_layers.L
     check(onnx_pieces.judge(7, 0, layers=[maker(r) for _ in range(10)]), 0.2)
 
 
+def test_resizes_whose_corners_meet() -> None:
+    """Not all have elements that meet between the corners, and not all scales are powers of two."""
+    r = random.Random(5)
+    drawn = [onnx_layers.resize(r) for _ in range(400)]
+    stated = "coordinate_transformation_mode"
+    chosen = [layer for layer in drawn if layer.attributes.get(stated) == "align_corners"]
+    check(onnx_pieces.judge(5, 0, layers=chosen), 0.4)
+    others = [tflite_layers.resize(r) for _ in range(200)]
+    check(tflite_layers.judge(5, 0, layers=[one for one in others if "alignCorners" in one.options]), 0.5)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_pieces_of_random_tflite_layers(seed: int) -> None:
     check(tflite_layers.judge(seed, 150), 0.8)

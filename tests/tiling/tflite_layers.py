@@ -17,7 +17,7 @@ from memsched.regions.ranges import PieceNeeds, backward
 from memsched.regions.rules import Refusal
 from memsched.regions.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
-from tests.tiling.onnx_layers import shape_of, whole_numbers
+from tests.tiling.onnx_layers import met_at_ends, shape_of, whole_numbers
 from tests.tiling.onnx_pieces import Verdict, random_region
 
 Array = Any
@@ -123,6 +123,8 @@ def resize(r: R) -> Layer:
     kind = r.choice(["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
     table = "ResizeBilinearOptions" if kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
     style = r.choice([{}, {"alignCorners": True}, {"halfPixelCenters": True}, {"halfPixelCenters": True}])
+    if "alignCorners" in style and r.random() < 0.8:
+        made = tuple(met_at_ends(r, size) for size in shape[1:3])
     data = np.random.default_rng(r.randrange(1 << 30)).normal(size=shape).astype(np.float32)
     return Layer(kind, [(True, data), (False, ints(*made))], (1, *made, shape[3]), table, style)
 

@@ -85,6 +85,28 @@ def test_layers_are_cut_where_that_is_permitted() -> None:
     assert error <= 1e-5
 
 
+def test_pieces_cross_a_resize_whose_corners_meet() -> None:
+    """From 33 rows to 65: every second one of those made is one of those given."""
+    values = np.random.default_rng(6)
+    weights = [
+        numpy_helper.from_array(values.normal(size=shape).astype(np.float32) / 4, name)
+        for name, shape in (("w1", (16, 2, 3, 3)), ("w2", (2, 16, 3, 3)))
+    ]
+    weights.append(numpy_helper.from_array(np.array([1, 16, 65, 65], np.int64), "sizes"))
+    corners = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "a", pads=[1, 1, 1, 1]),
+        helper.make_node("Resize", ["a", "", "", "sizes"], ["b"], "b", **corners),
+        helper.make_node("Conv", ["b", "w2"], ["y"], "y", pads=[1, 1, 1, 1]),
+    ]
+    data = model_of(nodes, [floats("x", [1, 2, 33, 33])], [floats("y", [1, 2, 65, 65])], weights)
+    result = memsched.optimize(data, effort=2, tile=True, max_slowdown=None, order_guarantee="session")
+    assert any({"a", "b"} <= set(group["ops"]) for group in result.report["tiling"]["groups"])
+    assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
+    assert result.verification is not None
+    assert result.verification.outputs_equal
+
+
 @pytest.mark.parametrize(("data", "allowed"), [("convolutions", {"tile": True}), ("skip_connection", {"remat": True})])
 def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[str, bool]) -> None:
     """What is proven of the given model's orders is no bound for other layers: they get below it."""
