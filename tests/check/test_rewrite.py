@@ -211,6 +211,12 @@ def test_one_operator_for_a_chain_passes() -> None:
     check_rewrite(LINKS, WHOLE)
     # Of whatever is read at the end of the chain, the graph's caller may be the reader.
     check_rewrite(replace(LINKS, ops=LINKS.ops[:3], outputs=(3,)), replace(WHOLE, ops=WHOLE.ops[:2], outputs=(2,)))
+    # Nothing at all may read it, and nothing else be there.
+    check_rewrite(replace(LINKS, ops=LINKS.ops[:3], outputs=(1,)), replace(WHOLE, ops=WHOLE.ops[:2], outputs=(1,)))
+    check_rewrite(
+        replace(LINKS, ops=LINKS.ops[1:3], inputs=(1,), outputs=(3,)),
+        replace(WHOLE, ops=(QUICK,), inputs=(1,), outputs=(2,)),
+    )
     check_rewrite(linked(1, type="Tanh"), whole(type="Gelu", attributes={"approximate": "tanh"}))
     check_rewrite(linked(1, type="Erf"), whole(type="Gelu", attributes={}))
 
@@ -244,6 +250,7 @@ NO_CHAINS: dict[str, tuple[Graph, Callable[[], Graph], str]] = {
     "of two tensors": (linked(1, inputs=(0,)), lambda: WHOLE, "of one tensor"),
     "by an operator that reads two": (linked(1, inputs=(0,)), lambda: whole(inputs=(0, 1)), "of one tensor"),
     "of another size": (LINKS, lambda: kept(WHOLE, "m", size=8), "of one tensor"),
+    "between tensors of two sizes": (kept(LINKS, "m", size=8), lambda: kept(WHOLE, "m", size=8), "another kind"),
     "between tensors of two kinds": (
         kept(LINKS, "m", shape=(1, 4)),
         lambda: kept(WHOLE, "m", shape=(1, 4)),
