@@ -31,6 +31,7 @@ __all__ = ["BENCH", "Point", "measure", "more_than_given", "tables"]
 
 _SLOWEST: Final = 1.1
 _NOISE: Final = 0.02
+_TIMES: Final = 3
 _MEGABYTE: Final = 1024 * 1024
 
 _FILES: Final[Mapping[str, Sequence[str]]] = {
@@ -62,11 +63,12 @@ class Point:
         return f"{self.process / _MEGABYTE:.1f} ({less:+.0f} %), {self.ratio:.2f} x"
 
 
-def measure(path: Path, options: LoadOptions, sessions: int | None) -> dict[str, Point]:
+def measure(path: Path, options: LoadOptions, sessions: int | None, slowdown: str | None = None) -> dict[str, Point]:
     """Return the points of a model: "given", "plain", "session", "knobs", "doctor"; those that failed are missing.
 
     Args:
         sessions: For the doctor to open; None for as many as its limit of time permits.
+        slowdown: ``--max-slowdown`` of the file with pieces; None for the default.
 
     Raises:
         MemschedError: The model as given cannot be run.
@@ -77,19 +79,30 @@ def measure(path: Path, options: LoadOptions, sessions: int | None) -> dict[str,
         draw_feeds(path.read_bytes(), path.absolute().parent, options, feeds, seed=0)
         written = {name: Path(folder, f"{name}.onnx") for name in _FILES}
         for name, told in _FILES.items():
-            made = optimized(path, [*told, *shape_options(options)], codes=(0, 4))
+            slower = ["--max-slowdown", slowdown] if slowdown and told else []
+            made = optimized(path, [*told, *slower, *shape_options(options)], codes=(0, 4))
             written[name].write_bytes(made.model)
-        shown = measure_session(written["plain"], feeds, DEFAULT, (path, DEFAULT))
-        if not isinstance(shown, str):
-            given["plain"] = Point("written, none", shown.process, shown.requested, shown.ratio or 1.0)
+        shown = {name: _median(file, feeds, path) for name, file in {"given": path, **written}.items()}
         stated: dict[str, Any] = {"input_shapes": options.input_shapes, "dims": options.dims, "effort": sessions}
         told_first = diagnose(str(path), str(written["session"]), **stated).values
     rows = told_first.sessions
-    given["given"], given["session"] = _point(rows[0]), _point(rows[1])
+    given |= {name: point for name, point in shown.items() if point is not None}
     given["doctor"] = _point(rows[told_first.choices[0].row])
     alone = [row for row in rows if row.session.file == "given" and row.cpu_ratio <= _SLOWEST]
     given["knobs"] = min(map(_point, alone), key=lambda point: point.process, default=given["given"])
     return given
+
+
+def _median(path: Path, feeds: Path, given: Path) -> Point | None:
+    """Return what a session without options takes, the one of three that takes neither most nor least."""
+    if path != given and path.read_bytes() == given.read_bytes():
+        path = given
+    shown = [measure_session(path, feeds, DEFAULT, (given, DEFAULT)) for _ in range(_TIMES)]
+    ran = sorted((one for one in shown if not isinstance(one, str)), key=lambda one: one.process)
+    if not ran:
+        return None
+    one = ran[len(ran) // 2]
+    return Point("none", one.process, one.requested, one.ratio or 1.0)
 
 
 def _point(row: DoctorRow) -> Point:
@@ -104,7 +117,13 @@ def more_than_given(points: Mapping[str, Point]) -> list[str]:
     return [name for name in _FILES if name in points and points[name].process > most]
 
 
-def tables(models: Sequence[str], options: LoadOptions, sessions: int | None, kept: Path | None) -> Iterator[Part]:
+def tables(
+    models: Sequence[str],
+    options: LoadOptions,
+    sessions: int | None,
+    kept: Path | None,
+    slowdown: str | None = None,
+) -> Iterator[Part]:
     """Yield a row for each model, then what they come to.
 
     Args:
@@ -117,7 +136,7 @@ def tables(models: Sequence[str], options: LoadOptions, sessions: int | None, ke
     more: list[str] = []
     for model in models:
         try:
-            points = _kept(model, options, sessions, kept)
+            points = _kept(model, options, sessions, kept, slowdown)
         except MemschedError as error:
             yield Verdict(f"{model}: {error}", wrong=True)
             continue
@@ -133,12 +152,14 @@ def tables(models: Sequence[str], options: LoadOptions, sessions: int | None, ke
     yield Verdict(f"more in a session without options: {', '.join(more) or 'none'}", bool(more))
 
 
-def _kept(model: str, options: LoadOptions, sessions: int | None, kept: Path | None) -> dict[str, Point]:
+def _kept(
+    model: str, options: LoadOptions, sessions: int | None, kept: Path | None, slowdown: str | None
+) -> dict[str, Point]:
     file = None if kept is None else kept / f"{Path(model).stem}.json"
     if file is not None and file.exists():
         return {name: Point(**values) for name, values in json.loads(file.read_text(encoding="utf-8")).items()}
     with tempfile.TemporaryDirectory() as folder:
-        points = measure(model_file(model, Path(folder)), options, sessions)
+        points = measure(model_file(model, Path(folder)), options, sessions, slowdown)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({name: dataclasses.asdict(point) for name, point in points.items()}), "utf-8")
@@ -146,7 +167,8 @@ def _kept(model: str, options: LoadOptions, sessions: int | None, kept: Path | N
 
 
 def _tables(values: Values) -> Iterator[Part]:
-    return tables(values.models or LISTED, stated_shapes(values), values.sessions, values.keep)
+    models = values.models or LISTED
+    return tables(models, stated_shapes(values), values.sessions, values.keep, values.max_slowdown)
 
 
 BENCH = Benchmark(
@@ -156,6 +178,7 @@ BENCH = Benchmark(
         positional("models", help=f"ONNX files, or of {', '.join(LISTED)}", metavar="MODEL"),
         *STATED,
         option("--sessions", type=int, metavar="N", help="for the doctor to open; default: what its time permits"),
+        option("--max-slowdown", metavar="PCT", help="as optimize has it, for the file with pieces"),
         option("--keep", type=Path, metavar="FOLDER", help="where figures are kept, and taken from in another run"),
     ),
 )
