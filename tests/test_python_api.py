@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memsched
+from memsched.commands.distribute.distribute import distribute, run_plan
+from memsched.commands.pipeline.pipeline import pipeline
 from memsched.errors import UsageError
 from memsched.graph import dag
 from tests import small_models
@@ -43,11 +45,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_public_functions_are_typed_and_documented() -> None:
     assert (ROOT / "memsched" / "py.typed").is_file()
     functions = [getattr(memsched, name) for name in memsched.__all__]
-    functions += [
-        memsched.commands.pipeline.pipeline.pipeline,
-        memsched.commands.distribute.distribute.distribute,
-        memsched.commands.distribute.distribute.run_plan,
-    ]
+    functions += [pipeline, distribute, run_plan]
     for function in filter(inspect.isfunction, functions):
         signature = inspect.signature(function)
         assert signature.return_annotation is not inspect.Signature.empty, function
