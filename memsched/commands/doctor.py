@@ -205,10 +205,10 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
     for reason, fits in reasons:
         held = [number for number, row in enumerate(rows) if fits(row) and number not in chosen]
         if reason not in (reasons[0][0], reasons[1][0], reasons[2][0]) or not chosen:
-            best = min(held, key=lambda number: _process(rows[number]), default=None)
+            best = _least(rows, held)
         else:  # the best of all that fit, and nothing where it was chosen before
             every = [number for number, row in enumerate(rows) if fits(row)]
-            best = min(every, key=lambda number: _process(rows[number]), default=None)
+            best = _least(rows, every)
         if best is not None and best not in chosen and len(chosen) < _CHOICES:
             chosen[best] = reason
     return tuple(
@@ -224,6 +224,15 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
 
 
 _CHOICES: Final = 3
+_ALIKE: Final = 1.02
+"""Ratio of what two processes take that may come from chance alone."""
+
+
+def _least(rows: Sequence[DoctorRow], numbers: Sequence[int]) -> int | None:
+    """Return the row with the least process; of those alike, one that keeps all threads, as each run waits for them."""
+    least = min((_process(rows[number]) for number in numbers), default=0)
+    alike = [number for number in numbers if _process(rows[number]) <= _ALIKE * least]
+    return min(alike, key=lambda number: (rows[number].session.threads != 0, _process(rows[number])), default=None)
 
 
 def _process(row: DoctorRow) -> int:

@@ -183,3 +183,9 @@ def test_bad_input_is_one_line(tmp_path: Path, path: Path, capsys: pytest.Captur
     assert main(["doctor", str(path), "--report", str(path)]) == 2
     assert main(["doctor", str(path), "--effort", "1", "--time-limit", "3"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_all_threads_are_kept_where_fewer_give_nothing() -> None:
+    one = msgspec.structs.replace(PLAIN, threads=1)
+    assert choices_of([a_row(100, 1.0), a_row(99, 1.0, one)], 10.0)[0].row == 0
+    assert choices_of([a_row(100, 1.0), a_row(90, 1.0, one)], 10.0)[0].row == 1
