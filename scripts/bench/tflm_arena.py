@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from memsched.errors import ModelError
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
 
 MODELS = (
@@ -65,8 +66,11 @@ def arena(
     before, after = model.read_bytes(), done.model
     required = done.report["requirement"]
     tiling = done.report["tiling"]
-    request = {"before": before, "after": after, "arenas": [_ROOM] * 2, "runs": _INPUTS, "seed": 1}
-    ran = run_in_child("memsched.runtimes.tflm.session:run", request, None).value
+    request = {"before": before, "after": after, "arenas": [_ROOM] * 2, "runs": _INPUTS, "seed": 1, "borders": []}
+    shown = run_in_child("memsched.runtimes.tflm.session:run", request, None)
+    if not shown.ok:
+        raise ModelError(f"{model}: TensorFlow Lite Micro did not run it: {shown.reason}")
+    ran = shown.value
     return Arena(
         required["given_bytes"],
         required["bytes"],
