@@ -24,6 +24,9 @@ from tests.small_models import chain, floats, model_of
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 ALL = "reorder,inplace,tile"
+
+NAMED = ("--order-guarantee", "session")
+"""Names the session: chance has a part in what one without options takes, and in what is written for any."""
 UNCUT = 36_864
 """Bytes of the two tensors between the convolutions of `net`."""
 
@@ -70,7 +73,7 @@ def lite_net(folder: Path) -> Path:
 
 
 def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) -> None:
-    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2)
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2, *NAMED)
     assert (done.code, done.err) == (0, "")
     report = report_of(tmp_path / "net_memsched.json")
     tiling, result = report["tiling"], report["result"]
@@ -110,7 +113,7 @@ def test_the_work_in_the_report_is_that_of_the_file(run: Run, tmp_path: Path) ->
 
 def test_no_extra_work_permitted(run: Run, tmp_path: Path) -> None:
     path = net(tmp_path)
-    assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--effort", 2).code == 0
+    assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--effort", 2, *NAMED).code == 0
     report = report_of(tmp_path / "net_memsched.json")
     assert report["result"]["extra_macs_percent"] <= 0
     assert report["tiling"]["max_extra_macs_percent"] == 0
@@ -147,11 +150,10 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
     assert alone.code == 3
     assert "what helps, as tried: layers in pieces" in alone.out
     assert alone.out.rstrip().endswith("--budget 24KB --no-verify --allow reorder,inplace,tile")
-    met = run("optimize", path, "--allow", ALL, "--budget", "24KB", "--effort", 2)
+    met = run("optimize", path, "--allow", ALL, "--budget", "24KB", "--effort", 2, *NAMED)
     assert met.code == 0
     assert report_of(tmp_path / "net_memsched.json")["budget"]["met"]
-    named = ("--order-guarantee", "session")
-    missed = run("optimize", path, "--allow", ALL, "--budget", "1KB", "--effort", 2, *named)
+    missed = run("optimize", path, "--allow", ALL, "--budget", "1KB", "--effort", 2, *NAMED)
     assert missed.code == 3
     assert "no rewrite that was tried meets it" in missed.out
     report = report_of(tmp_path / "net_memsched.json")
@@ -164,7 +166,7 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
 def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(chain((1, 3, 16, 16)))
-    done = run("optimize", path, "--allow", ALL, "--effort", 2)
+    done = run("optimize", path, "--allow", ALL, "--effort", 2, *NAMED)
     assert done.code == 0
     assert "nothing is cut: no pieces that were tried need less (15 % permitted)" in done.out
     assert "proven optimal" in done.out
@@ -177,7 +179,7 @@ def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path:
 @pytest.mark.parametrize("columns", [60, 120])
 def test_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2)
+    done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2, *NAMED)
     lines = done.out.splitlines()
     report = report_of(tmp_path / "net_memsched.json")
     group = report["tiling"]["groups"][0]

@@ -335,7 +335,7 @@ def onnx_net(batch: int | str | None = 1, *, casts: bool = False) -> bytes:
 @pytest.mark.parametrize("casts", [False, True])
 def test_onnx(casts: bool) -> None:
     given = onnx_net(casts=casts)
-    model, report = run(given, "onnxruntime")
+    model, report = run(given, "onnxruntime", order_guarantee="session")
     assert_proven(report)
     section = report["io"]
     assert section["applied"]
@@ -363,7 +363,7 @@ def test_onnx(casts: bool) -> None:
 def test_onnx_with_an_open_batch_stays_open() -> None:
     import onnx
 
-    done = memsched.optimize(onnx_net("N"), io=True, effort=EFFORT, dims={"N": 1})
+    done = memsched.optimize(onnx_net("N"), io=True, effort=EFFORT, dims={"N": 1}, order_guarantee="session")
     values = done.report.data
     assert values["io"]["applied"]
     assert values["verification"]["outputs_equal"]
@@ -376,7 +376,9 @@ def test_onnx_with_an_open_batch_stays_open() -> None:
 @pytest.mark.parametrize("tile", [False, True])
 def test_onnx_whose_shape_is_stated(tile: bool) -> None:
     data = onnx_net(None)
-    done = memsched.optimize(data, io=True, tile=tile, effort=EFFORT, input_shapes={"x": (1, 16, 16, 4)})
+    done = memsched.optimize(
+        data, io=True, tile=tile, effort=EFFORT, input_shapes={"x": (1, 16, 16, 4)}, order_guarantee="session"
+    )
     assert done.report.data["io"]["applied"]
     assert done.report.data["verification"]["outputs_equal"]
 

@@ -56,7 +56,7 @@ def convolutions() -> bytes:
 def test_a_value_is_computed_again_where_that_is_permitted() -> None:
     data = skip_connection()
     kept = memsched.optimize(data, effort=3)
-    again = memsched.optimize(data, effort=3, remat=True, max_extra_macs=50.0)
+    again = memsched.optimize(data, effort=3, remat=True, max_extra_macs=50.0, order_guarantee="session")
     assert kept.report["result"]["peak_bytes"] >= 3 * UNIT
     assert again.report["result"]["peak_bytes"] < 2 * UNIT + 64
     assert again.report["remat"]["applied"]
@@ -76,7 +76,7 @@ def test_without_a_time_limit_effort_ends_the_search(most: float) -> None:
 
 def test_layers_are_cut_where_that_is_permitted() -> None:
     data = convolutions()
-    result = memsched.optimize(data, effort=3, tile=True)
+    result = memsched.optimize(data, effort=3, tile=True, order_guarantee="session")
     assert result.report["tiling"]["applied"]
     assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
     assert 0 <= result.report["result"]["extra_macs_percent"] <= 15
@@ -155,8 +155,8 @@ def test_pieces_and_repetitions_go_together() -> None:
     ]
     shape = [1, 2, SIDE, SIDE]
     data = model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
-    tiled = memsched.optimize(data, effort=3, tile=True, max_extra_macs=60.0)
-    both = memsched.optimize(data, effort=3, tile=True, remat=True, max_extra_macs=60.0)
+    tiled = memsched.optimize(data, effort=3, tile=True, max_extra_macs=60.0, order_guarantee="session")
+    both = memsched.optimize(data, effort=3, tile=True, remat=True, max_extra_macs=60.0, order_guarantee="session")
     assert both.report["tiling"]["applied"]
     assert both.report["remat"]["applied"]
     assert both.report["result"]["arena_bytes"] < tiled.report["result"]["arena_bytes"]

@@ -86,7 +86,7 @@ def test_stop_keeps_what_was_found() -> None:
 
 def test_progress_is_told() -> None:
     stages: list[Any] = []
-    memsched.optimize(small_models.branches(), on_progress=stages.append)
+    memsched.optimize(small_models.branches(), on_progress=stages.append, order_guarantee="session")
     assert stages[-1].stage == "verification"
     assert stages[0].best_peak >= stages[-1].best_peak >= stages[-1].lower_bound > 0
 

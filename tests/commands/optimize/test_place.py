@@ -48,7 +48,9 @@ def test_a_share_of_the_time_does_not_move_the_end_of_the_run() -> None:
 @pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
 def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
     asked = itertools.count()
-    ended = memsched.optimize(data, time_limit=None, stop=lambda: next(asked) >= last, **REWRITES)
+    ended = memsched.optimize(
+        data, time_limit=None, stop=lambda: next(asked) >= last, order_guarantee="session", **REWRITES
+    )
     assert ended.interrupted == (next(asked) > last)
     assert ended.verification is not None
     assert ended.verification.outputs_equal or (ended.verification.relative_error or 0) <= 1e-5
@@ -57,7 +59,7 @@ def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
 
 @pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
 def test_no_time_at_all_is_enough_for_a_model(data: bytes) -> None:
-    result = memsched.optimize(data, time_limit=0, verify=True, **REWRITES)
+    result = memsched.optimize(data, time_limit=0, verify=True, order_guarantee="session", **REWRITES)
     assert result.verification is not None
     assert result.verification.outputs_equal
     assert result.report["tiling"]["applied"] is False
@@ -83,7 +85,7 @@ def test_the_first_that_is_found_is_written_although_the_time_is_up(
             late[0] = 3600.0
 
     permitted: dict[str, Any] = {"tile": section == "tiling", "remat": section == "remat", "max_extra_macs": 50.0}
-    result = memsched.optimize(data, time_limit=600, on_progress=tell, **permitted)
+    result = memsched.optimize(data, time_limit=600, on_progress=tell, order_guarantee="session", **permitted)
     assert late[0]
     report = result.report
     assert report[section]["applied"]
@@ -102,7 +104,8 @@ def test_a_search_for_pieces_does_a_least_amount_of_work_once_it_was_begun(monke
         if progress.stage != "tiling":
             late[0] = 3600.0
 
-    assert memsched.optimize(convolutions(), time_limit=600, on_progress=tell, tile=True).report["tiling"]["applied"]
+    done = memsched.optimize(convolutions(), time_limit=600, on_progress=tell, tile=True, order_guarantee="session")
+    assert done.report["tiling"]["applied"]
     assert late[0]
     report = memsched.optimize(convolutions(), time_limit=0, tile=True, verify=False).report
     assert not report["tiling"]["applied"]
