@@ -1,4 +1,4 @@
-"""An attempt to pack by the compiled core: the same choices and outcomes as `search`, many times faster."""
+"""Packing by the compiled core: the same choices and outcomes as `search` and `greedy`, many times faster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memsched.allocate.conflicts import Conflicts
 from memsched.allocate.preprocess import PackingProblem
+from memsched.graph.packing import Block
 
-__all__ = ["CompiledAttempts", "attempts_at"]
+__all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at"]
 
 _STATUSES = ("found", "infeasible", "unknown", "stopped", "no memory")
 
@@ -53,18 +55,73 @@ def _attempts_at(same: _Same, core: ctypes.CDLL) -> CompiledAttempts:
     return CompiledAttempts(same.problem, core)
 
 
+class _Arrays:
+    """Numbers that C++ reads, kept as long as it may."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def longs(self, values: Sequence[int]) -> int:
+        return self._at((ctypes.c_int64 * len(values))(*values))
+
+    def ints(self, values: Sequence[int]) -> int:
+        return self._at((ctypes.c_int32 * len(values))(*values))
+
+    def lists(self, lists: Sequence[Sequence[int]]) -> tuple[int, int]:
+        begins = list(itertools.accumulate((len(one) for one in lists), initial=0))
+        return self.ints(begins), self.ints(list(itertools.chain.from_iterable(lists)))
+
+    def _at(self, array: Any) -> int:
+        self._kept.append(array)
+        return ctypes.addressof(array)
+
+
+class _GreedyArrays(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("sizes", "alignments", "near_begin", "near", "apart_begin", "apart", "apart_low", "apart_high")
+    )
+
+
+class CompiledOrders:
+    """Blocks placed in orders by the compiled core; see `GreedyPlanner.in_order`."""
+
+    def __init__(self, blocks: Sequence[Block], conflicts: Conflicts, core: ctypes.CDLL) -> None:
+        self._core, self._count = core, len(blocks)
+        self._arrays = known = _Arrays()
+        apart = list(itertools.chain.from_iterable(conflicts.apart))
+        self._blocks = _GreedyArrays(
+            *(known.longs([block.size for block in blocks]), known.longs([block.alignment for block in blocks])),
+            *(*known.lists(conflicts.near), *known.lists([[other for other, _, _ in one] for one in conflicts.apart])),
+            *(known.longs([low for _, low, _ in apart]), known.longs([high for _, _, high in apart])),
+        )
+
+    def place(self, order: Sequence[int], first: Sequence[int], *, tight: bool) -> list[int]:
+        """Return addresses, bytes: ``first`` with those of the blocks in ``order``.
+
+        Raises:
+            MemoryError: There is no room for it.
+        """
+        offsets = (ctypes.c_int64 * self._count)(*first)
+        numbers = (ctypes.c_int32 * len(order))(*order)
+        blocks, count = ctypes.byref(self._blocks), ctypes.c_int32(len(order))
+        if self._core.memsched_greedy_order(blocks, numbers, count, ctypes.c_int32(tight), offsets):
+            raise MemoryError
+        return list(offsets)
+
+
 class CompiledAttempts:
     """Attempts at one problem by the compiled core."""
 
     def __init__(self, problem: PackingProblem, core: ctypes.CDLL) -> None:
         self._core, self._items = core, len(problem.widths)
-        self._kept: list[Any] = []
+        self._arrays = known = _Arrays()
         self._problem = _PackingArrays(
             *(len(problem.widths), problem.section_count, problem.irregular),
-            *(self._longs(problem.shifts), self._longs(problem.widths), self._longs(problem.above)),
-            *(self._longs(problem.lowest), self._longs(problem.highest), self._longs(problem.alignments)),
-            *(self._longs(problem.slack), self._ints(problem.fixed)),
-            *(*self._lists(problem.sections), *self._lists(problem.meets), *self._lists(problem.twins)),
+            *(known.longs(problem.shifts), known.longs(problem.widths), known.longs(problem.above)),
+            *(known.longs(problem.lowest), known.longs(problem.highest), known.longs(problem.alignments)),
+            *(known.longs(problem.slack), known.ints(problem.fixed)),
+            *(*known.lists(problem.sections), *known.lists(problem.meets), *known.lists(problem.twins)),
         )
 
     def run(
@@ -104,17 +161,3 @@ class CompiledAttempts:
         if status == "no memory":
             raise MemoryError
         return status, tuple(positions), least.value, made.value
-
-    def _longs(self, values: Sequence[int]) -> int:
-        return self._at((ctypes.c_int64 * len(values))(*values))
-
-    def _ints(self, values: Sequence[int]) -> int:
-        return self._at((ctypes.c_int32 * len(values))(*values))
-
-    def _lists(self, lists: Sequence[Sequence[int]]) -> tuple[int, int]:
-        begins = list(itertools.accumulate((len(one) for one in lists), initial=0))
-        return self._ints(begins), self._ints(list(itertools.chain.from_iterable(lists)))
-
-    def _at(self, array: Any) -> int:
-        self._kept.append(array)
-        return ctypes.addressof(array)

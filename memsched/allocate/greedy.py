@@ -14,7 +14,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from memsched.allocate.compiled import CompiledOrders
 from memsched.allocate.conflicts import Conflicts, conflicts_of, overlapping_pairs
+from memsched.core.library import library
 from memsched.graph.packing import Block, height_of
 
 __all__ = ["MOST_SCANNED", "GreedyPlanner", "near_enough", "sweep"]
@@ -27,6 +29,9 @@ MOST_SCANNED = 20_000
 
 _ENOUGH = 200
 """Above that many blocks, one part in this many above the bound is near enough: each further order takes seconds."""
+
+_MOST_HEIGHT = 1 << 61
+"""The most bytes of all blocks together, with the largest alignment, for the compiled core: it counts in 64 bits."""
 
 _Offsets = list[int]
 
@@ -48,6 +53,11 @@ class GreedyPlanner:
         self.orders: dict[str, tuple[list[int], bool]] = {}
         self._fixed = [-1 if block.offset is None else block.offset for block in blocks]
         self._free = [index for index, block in enumerate(blocks) if block.offset is None]
+        self._compiled: CompiledOrders | None = None
+        largest = max((block.alignment for block in blocks), default=1) + max(self._fixed, default=0)
+        core = library() if sum(self.sizes) + largest < _MOST_HEIGHT else None
+        if core is not None and self.conflicts is not None:
+            self._compiled = CompiledOrders(blocks, self.conflicts, core)
 
     def run(self, goal: int, stop: Callable[[], bool] | None = None) -> tuple[int, _Offsets, str]:
         """Return the lowest packing as (height, offsets, method); the first one of at most ``goal`` bytes ends it."""
@@ -70,6 +80,8 @@ class GreedyPlanner:
         if conflicts is None:
             raise ValueError("too many blocks meet for an order")
         offsets = list(self._fixed if first is None else first)
+        if self._compiled is not None:
+            return self._compiled.place(order, offsets, tight=tight)
         sizes, near, apart = self.sizes, conflicts.near, conflicts.apart
         for index in order:
             alignment, size = self.blocks[index].alignment, sizes[index]

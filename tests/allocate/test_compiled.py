@@ -6,10 +6,13 @@ import random
 
 import pytest
 
-from memsched.allocate import search
+from memsched.allocate import greedy, search
+from memsched.allocate.conflicts import without_overlaps
+from memsched.allocate.greedy import GreedyPlanner
 from memsched.allocate.preprocess import PackingProblem, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.core.library import library
+from memsched.graph.packing import Block, BlockPart
 from scripts.bench.allocate import generate
 from tests.allocate.test_exact import KINDS, never, random_blocks
 
@@ -67,3 +70,30 @@ def test_stop_is_asked_and_what_it_raises_arrives() -> None:
     assert outcome.nodes < hard.nodes
     with pytest.raises(KeyboardInterrupt):
         attempt(problem, hard, raising)
+
+
+@compiled
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_orders_are_placed_as_in_python(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"orders {seed} {kind}")
+    for _ in range(30):
+        blocks = without_overlaps(random_blocks(rng, kind, rng.randint(1, 40)))
+        quick = GreedyPlanner(blocks)
+        with monkeypatch.context() as patched:
+            patched.setattr(greedy, "library", lambda: None)
+            slow = GreedyPlanner(blocks)
+        for tight in (False, True):
+            order = rng.sample(range(len(blocks)), len(blocks))
+            placed = quick.in_order(order, tight=tight)
+            assert placed == slow.in_order(order, tight=tight)
+            some = [offset if rng.random() < 0.5 else -1 for offset in placed]
+            rest = [index for index in order if some[index] < 0]
+            assert quick.in_order(rest, tight=tight, first=some) == slow.in_order(rest, tight=tight, first=some)
+
+
+@compiled
+def test_heights_beyond_64_bits_are_left_to_python() -> None:
+    begins = [Block(1 << 60, (BlockPart(0, 2, 0, 1 << 60),)) for _ in range(4)]
+    _, offsets, _ = GreedyPlanner(begins).run(0)
+    assert sorted(offsets) == [number << 60 for number in range(4)]
