@@ -22,7 +22,10 @@ __all__ = ["check_page", "fill_page", "render_page"]
 
 _ASSETS = Path(__file__).with_name("assets")
 _THEME = "page_theme.js"
-_SCRIPTS = ("page_model.js", "page_plots.js", "page_inspector.js", "page_main.js")
+_SCRIPTS = (
+    *("page_model.js", "page_plots.js", "page_graph.js", "page_inspector.js"),
+    *("page_save.js", "page_frontier.js", "page_main.js"),
+)
 _BOKEH: Final = ("bokeh", "bokeh-api")
 _LONGEST = 2_000
 """Most characters of a text that the page shows, such as a note."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from memsched.report.page_cells import Rectangle, merged_cells
+from memsched.report.page_frontier import frontier_columns
+from memsched.report.page_graph import graph_columns
 from memsched.report.page_parts import (
     AxisUnit,
     BufferColumns,
@@ -21,9 +25,9 @@ from memsched.report.page_parts import (
     StepColumns,
 )
 from memsched.report.text import shortened
-from memsched.report.values.optimize import OptimizeReport, StepRow
+from memsched.report.values.optimize import BufferRow, OptimizeReport, StepRow
 
-__all__ = ["PageData", "as_script", "extremes", "page_data"]
+__all__ = ["PageData", "as_script", "extremes", "form_of", "page_data"]
 
 _STEPS_WHOLE = 10_000
 """Steps that are all drawn; of more, only the least and the largest of each bucket."""
@@ -46,6 +50,11 @@ _NAME_COLUMNS = (160, 96, 64, 40, 24, 16)
 _NAME_BYTES = 1_500_000
 _LABEL_COLUMNS = 40
 """Columns of the names of op types and memories."""
+
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+"""What names of files are without, that are saved from the page."""
 
 _COPY = "#again"
 """In the names of ops that are executed again."""
@@ -83,6 +92,7 @@ class _PlotBuffer:
     Attributes:
         order: Its place among all of them.
         drawn: It has a rectangle: it is no view, and does not consist of others.
+        form: Its shape and the type of its elements, as far as they are known.
     """
 
     order: int
@@ -98,6 +108,7 @@ class _PlotBuffer:
     workspace: bool
     drawn: bool
     pool: str
+    form: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,9 @@ def page_data(report: OptimizeReport) -> PageData:
         buffers=_buffer_columns(kept, pools, limit, names),
         maps=_maps(report, buffers, pools),
         merged=_merged(report, rest, pools),
+        graph=graph_columns(report, peak_step),
+        frontier=frontier_columns(report),
+        name=_NOT_IN_NAMES.sub("_", PurePath(report.model.path).stem)[:_LABEL_COLUMNS].strip("._") or "model",
         edges_known=all(buffer.read_in is not UNSET for buffer in report.buffers),
     )
     drawn = sum(buffer.drawn for buffer in kept)
@@ -165,6 +179,12 @@ def extremes(values: Sequence[int], buckets: int) -> list[int]:
         found.add(min(places, key=values.__getitem__))
         found.add(max(places, key=values.__getitem__))
     return sorted(found)
+
+
+def form_of(row: BufferRow) -> str:
+    """Return the shape and type of a tensor, its lengths joined by signs; of older reports nothing."""
+    shape = "" if row.shape is UNSET or row.shape is None else _TIMES.join(map(str, row.shape)) or "scalar"
+    return f"{shape} {'' if row.dtype is UNSET else row.dtype}".strip()
 
 
 class _Names:
@@ -230,6 +250,7 @@ def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
                 workspace=False,
                 drawn=drawn,
                 pool="" if row.pool is UNSET else row.pool,
+                form=form_of(row),
             )
         )
     for space in report.workspaces:
@@ -334,6 +355,7 @@ def _given_columns(given: _FileOrder, names: _Names) -> GivenColumns:
 
 def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: int, names: _Names) -> BufferColumns:
     place = {buffer.name: place for place, buffer in enumerate(kept) if not buffer.workspace}
+    forms = {form: place for place, form in enumerate(dict.fromkeys(buffer.form for buffer in kept))}
 
     def places(others: Iterable[str | None]) -> list[int]:
         return [-1 if other is None else place.get(other, -1) for other in others]
@@ -352,6 +374,8 @@ def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: in
         workspace=[int(buffer.workspace) for buffer in kept],
         drawn=[int(buffer.drawn) for buffer in kept],
         map=[pools.index(buffer.pool) for buffer in kept],
+        forms=[shortened(form, _LABEL_COLUMNS) for form in forms],
+        form=[forms[buffer.form] for buffer in kept],
     )
 
 

@@ -11,8 +11,12 @@ __all__ = [
     "BarPart",
     "BufferColumns",
     "Card",
+    "FrontierColumns",
     "GivenColumns",
+    "GraphColumns",
     "KeyEntry",
+    "LayerCells",
+    "LayerTable",
     "MemoryMap",
     "PageFigures",
     "PageValues",
@@ -90,6 +94,7 @@ class BufferColumns(_Columns, frozen=True):
         in_place_of: A place in the columns, or -1; so is ``view_of``.
         workspace: 0 or 1, as in ``drawn``.
         map: Its place among the maps.
+        forms: Shapes with types; ``form`` has places in it.
     """
 
     name: Sequence[str]
@@ -105,6 +110,35 @@ class BufferColumns(_Columns, frozen=True):
     workspace: Sequence[int]
     drawn: Sequence[int]
     map: Sequence[int]
+    forms: Sequence[str]
+    form: Sequence[int]
+
+
+class GraphColumns(_Columns, frozen=True):
+    """The graph as it is executed, one entry per op.
+
+    Attributes:
+        first: The step of the first op; the others follow.
+        unit: So many units of ``across`` are the least distance between two ops.
+        layer: How much deeper each op lies than the one before.
+        across: Where it lies in its layer.
+        count: How many ops' results it reads.
+        reads: How many steps before it each of these is.
+        bends: The place of an op, and where the line to its readers passes the layers after its own.
+        types: Of ops; ``type`` has places in it.
+        shade: Per op a digit: how much its step needs, 9 for the peak.
+    """
+
+    first: int
+    unit: int
+    layer: Sequence[int]
+    across: Sequence[int]
+    count: Sequence[int]
+    reads: Sequence[int]
+    bends: Sequence[Sequence[int]]
+    types: Sequence[str]
+    type: Sequence[int]
+    shade: str
 
 
 class MemoryMap(_Columns, frozen=True):
@@ -112,6 +146,24 @@ class MemoryMap(_Columns, frozen=True):
 
     name: str
     height: int
+
+
+class FrontierColumns(_Columns, frozen=True):
+    """Points of falling size, with rising work.
+
+    Attributes:
+        what: The sizes are of.
+        size: Bytes.
+        work: Multiply-accumulates that are added, in percent.
+        how: In words.
+        command: What asks for it; empty where nothing can be named.
+    """
+
+    what: str
+    size: Sequence[int]
+    work: Sequence[float]
+    how: Sequence[str]
+    command: Sequence[str]
 
 
 class PageValues(_Columns, frozen=True):
@@ -124,6 +176,9 @@ class PageValues(_Columns, frozen=True):
     buffers: BufferColumns
     maps: Sequence[MemoryMap]
     merged: Sequence[Sequence[int]]
+    graph: GraphColumns | None
+    frontier: FrontierColumns | None
+    name: str
     edges_known: bool
 
 
@@ -171,6 +226,8 @@ class PictureWords(_Texts, frozen=True):
     footprint_label: str
     downsampled: str
     merged: str
+    graph: str
+    frontier: str
 
 
 class PeakRow(_Texts, frozen=True):
@@ -202,6 +259,25 @@ class PeakWords(_Texts, frozen=True):
     more: str
 
 
+class LayerCells(_Texts, frozen=True):
+    """A layer: ``step`` is the first that computes it, None where none does; ``figures`` in pairs, before and after."""
+
+    name: str
+    step: int | None
+    type: str
+    form: str
+    steps: str
+    figures: Sequence[str]
+
+
+class LayerTable(_Texts, frozen=True):
+    """The layers; ``figures``: what the pairs of figures are; ``text``: of what is left out."""
+
+    text: str
+    figures: Sequence[str]
+    rows: Sequence[LayerCells]
+
+
 class RewriteTable(_Texts, frozen=True):
     """A table of what was rewritten; ``columns``: so many hold texts."""
 
@@ -224,6 +300,7 @@ class PageWords(_Texts, frozen=True):
     suggestions: Sequence[SuggestedCommand]
     pictures: PictureWords
     peak: PeakWords
+    layers: LayerTable | None
     proof: str
     arena_proof: str
     findings: Sequence[StyledText]

@@ -8,6 +8,7 @@ from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
 from memsched.report.page_data import PageData
+from memsched.report.page_layers import layer_table
 from memsched.report.page_parts import (
     BarPart,
     Card,
@@ -50,6 +51,7 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         suggestions=[SuggestedCommand(text=text, command=command) for text, command in suggestion_lines(report)],
         pictures=_pictures(report, data),
         peak=_peak(report, data),
+        layers=layer_table(report),
         proof=_proof(report),
         arena_proof=_arena_proof(report),
         findings=[
@@ -63,7 +65,7 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         verification=_verification(report),
         passes=[
             (
-                record.name,
+                record.name + (record.outcome and f", {record.outcome}"),
                 f"{record.ops_before:,}",
                 f"{record.ops_after:,}",
                 f"{record.peak_before_bytes:,}",
@@ -225,6 +227,8 @@ def _pictures(report: OptimizeReport, data: PageData) -> PictureWords:
         footprint_label=label,
         downsampled=_downsampled(data),
         merged=_merged(data),
+        graph="" if values.graph is None else counted(len(values.graph.type), "op"),
+        frontier="" if values.frontier is None else values.frontier.what,
     )
 
 

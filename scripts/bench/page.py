@@ -118,5 +118,5 @@ BENCH = Benchmark(
         positional("models", default=_DEFAULT, help=f"in models/; default: {' '.join(_DEFAULT)}"),
         option("--runs", type=int, default=5, help="the median is printed"),
     ),
-    docs="docs/report.md",
+    docs="docs/benchmarks/trust.md",
 )

@@ -106,7 +106,11 @@ def every_section() -> dict[str, Any]:
     report["bodies"] = [{**body, "lower_bound_bytes": 1, "status": "optimal", "proof": "a proof"}]
     record = {"name": "fusion", "seconds": 0.5, "ops_before": 1234, "ops_after": 5}
     report["passes"] = [{**record, "peak_before_bytes": 60, "peak_after_bytes": 50}]
-    report["frontier"] = [{"peak_bytes": 9, "extra_macs_percent": 0.0, "extra_work_percent": 0.0, "how": "order"}]
+    point = {"peak_bytes": 9, "extra_macs_percent": 0.0, "extra_work_percent": 0.0, "how": "order"}
+    report["frontier"] = [point, {**point, "peak_bytes": 5, "extra_macs_percent": 1.5, "how": "tile"}]
+    figures = {"steps": 1, "footprint_bytes": 60, "macs": 7, "weights_bytes": None, "persistent_bytes": 5}
+    layer = {"before": figures, "after": figures, "computed_in": None}
+    report["layers"] = [{"op": step["op"], "type": step["type"], **layer} for step in report["steps"]]
     kept = {"kind": "session", "session_options": ["options.x = 1"]}
     report["order_guarantee"] = {**kept, "pins": None, "predicted_peak_bytes": None}
     report["notes"] = ["a note"]
@@ -137,8 +141,9 @@ def test_every_section_is_there() -> None:
     found = Page(render_page(typed(every_section())))
     for words in (
         *("Memory over time", "Where the bytes lie", "What lives at the peak", "How good is it?", "1,234"),
-        *("Layers computed in pieces", "Values computed again", "What less memory costs", "a note", "a proof"),
-        *("options.x = 1", "The file as given, on its own steps", "Does it compute the same?", "reverse post-order"),
+        *("Layers computed in pieces", "Values computed again", "What less memory costs", "Layers", "a note"),
+        *("The file as given, on its own steps", "Does it compute the same?", "reverse post-order"),
+        *("a proof", "options.x = 1"),
     ):
         assert words in found.text
     assert {"html", "head", "title", "main", "table", "button", "aside", "noscript"} <= set(found.tags)

@@ -12,20 +12,37 @@ async function main() {
     document.documentElement.dataset.ready = "true";
     return;
   }
-  const plots = new Plots(model, (hit) => ("step" in hit ? inspector.step(hit.step) : inspector.buffer(hit.buffer)));
-  const inspector = new Inspector(model, plots);
+  const tapped = (hit) => ("step" in hit ? inspector.step(hit.step) : inspector.buffer(hit.buffer));
+  const plots = new Plots(model, tapped);
+  const graph = model.graph === null ? null : new GraphView(model, plots, tapped);
+  const inspector = new Inspector(model, plots, graph);
   const shown = [["footprint", plots.footprint()]];
   if (document.getElementById("given")) shown.push(["given", plots.before()]);
   model.maps.forEach((_, place) => shown.push([`map${place}`, plots.map(place)]));
   plots.edge();
+  if (graph) shown.push(["graph", graph.figure]);
+  const frontier = model.frontier === null ? null : new Frontier(model, plots);
+  if (frontier) shown.push(["points", frontier.figure]);
   wireTheme(plots);
   // One document for all of them, as they share the axis of steps.
   const drawing = new Bokeh.Document();
   for (const [, figure] of shown) drawing.add_root(figure);
   await Bokeh.embed.add_document_standalone(drawing, document.body, shown.map(([id]) => document.getElementById(id)));
   const view = new View(model, plots);
+  inspector.view = view;
+  graph?.open();
+  graph?.wire(inspector);
   wireControls(model, view, inspector);
   wireSearch(model, inspector);
+  frontier?.wire();
+  wireTables();
+  wireSaving(model);
+  for (const each of document.querySelectorAll("#layers [data-step]")) {
+    each.addEventListener("click", () => {
+      inspector.step(Number(each.dataset.step));
+      document.getElementById("time").scrollIntoView({ behavior: "smooth" });
+    });
+  }
   for (const each of document.querySelectorAll("[data-buffer]")) {
     each.addEventListener("click", () => {
       inspector.buffer(Number(each.dataset.buffer));
@@ -33,6 +50,7 @@ async function main() {
     });
   }
   for (const each of document.querySelectorAll("[hidden]")) each.hidden = false;
+  inspector.largest();
   document.documentElement.dataset.ready = "true";
 }
 
@@ -63,6 +81,13 @@ class View {
   zoom(factor, centre = (this.plots.steps.start + this.plots.steps.end) / 2) {
     const half = ((this.plots.steps.end - this.plots.steps.start) * factor) / 2;
     this.set(this.plots.steps, centre - half, centre + half, this.plots.whole, this.plots.steps.min_interval);
+  }
+
+  /** Move so that a step is shown; nothing where it is. */
+  reveal(step) {
+    const { start, end } = this.plots.steps;
+    const half = (end - start) / 2;
+    if (step < start || step > end) this.set(this.plots.steps, step - half, step + half, this.plots.whole, 1);
   }
 
   move(share) {
@@ -122,7 +147,7 @@ function wireControls(model, view, inspector) {
   }
 
   for (const each of document.querySelectorAll("[data-act]")) each.addEventListener("click", acts[each.dataset.act]);
-  for (const plot of document.querySelectorAll(".plot")) {
+  for (const plot of document.querySelectorAll(".plot:not(#graph, #points)")) {
     plot.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
       event.preventDefault();

@@ -22,6 +22,7 @@ function readModel() {
       const place = this.place(step);
       return place === undefined ? `step ${number(step)}` : `step ${number(step)}: ${steps.types[steps.type[place]]} ${steps.op[place]}`;
     },
+    form: (buffer) => buffers.forms[buffers.form[buffer]],
     /** The smallest buffer drawn at a step and an address of a map; -1 where nothing lies. */
     at(map, step, address) {
       let best = -1;

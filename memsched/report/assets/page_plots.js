@@ -15,6 +15,7 @@ class Plots {
     this.model = model;
     this.onTap = onTap;
     this.figures = [];
+    this.others = [];
     this.painted = [];
     this.edged = [];
     this.edges = true;
@@ -232,7 +233,7 @@ class Plots {
 
   theme() {
     const [ink, soft, line, grid, panel] = ["ink", "soft", "line", "grid", "panel"].map(colour);
-    for (const { figure } of this.figures) {
+    for (const figure of [...this.figures.map((each) => each.figure), ...this.others]) {
       Object.assign(figure, { background_fill_color: panel, border_fill_color: panel, outline_line_color: line });
       for (const axis of [...figure.below, ...figure.left]) {
         Object.assign(axis, { axis_label_text_color: soft, major_label_text_color: ink, axis_line_color: line, major_tick_line_color: line });

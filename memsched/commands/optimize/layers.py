@@ -1,0 +1,104 @@
+"""What each layer takes, before and after: the rows of a report's section ``layers``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memsched.errors import ModelError
+from memsched.formats.module import Module
+from memsched.formats.weights import Weights, weights
+from memsched.graph.model import Graph
+from memsched.report.values.layers import LayerFigures, LayerRow
+from memsched.report.values.rewrites import GroupRow
+
+__all__ = ["LayeredModel", "layer_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredModel:
+    """A model in an order of execution.
+
+    Attributes:
+        graph: Its main graph with the target's rules: the ops of ``module``'s.
+        footprints: Bytes per step of ``order``.
+        kept: Per op of ``module``'s main graph the bytes that the runtime keeps for it; None where it keeps none.
+    """
+
+    module: Module
+    graph: Graph
+    order: Sequence[int]
+    footprints: Sequence[int]
+    kept: Sequence[int] | None = None
+
+
+def layer_rows(given: LayeredModel, written: LayeredModel, groups: Sequence[GroupRow] = ()) -> tuple[LayerRow, ...]:
+    """Return the layers of the model as given in its order, and what rewrites added in the order of execution.
+
+    Args:
+        groups: Layers that are computed in pieces.
+    """
+    names = {op.name for op in given.graph.ops}
+    before = _by_layer(given, frozenset())
+    after = _by_layer(written, names)
+    figures_before, figures_after = _figures(given, before), _figures(written, after)
+    bodies = _bodies(written, groups)
+    types = {op.name: op.type for op in (*written.graph.ops, *given.graph.ops)}
+    return tuple(
+        LayerRow(
+            op=name,
+            type=types[name],
+            before=figures_before.get(name),
+            after=figures_after.get(name),
+            computed_in=bodies.get(name),
+        )
+        for name in dict.fromkeys((*before, *after))
+    )
+
+
+def _by_layer(model: LayeredModel, layers: frozenset[str] | set[str]) -> dict[str, list[int]]:
+    """Return the steps of each layer; what comes from none of ``layers`` is one of its own."""
+    found: dict[str, list[int]] = {}
+    for step, op in enumerate(model.order):
+        name, origin = model.graph.ops[op].name, model.graph.ops[op].origin
+        found.setdefault(origin if origin in layers and origin is not None else name, []).append(step)
+    return found
+
+
+def _bodies(model: LayeredModel, groups: Sequence[GroupRow]) -> dict[str, str]:
+    """Return for each op that a body computes the op that executes the body, the first of several."""
+    found = {}
+    for group in groups:
+        # What a loop adds is named after what it makes; of that only its body has work.
+        added = [op for op in model.graph.ops if group.form != "pieces" and op.name.startswith(f"{group.ops[-1]}#")]
+        loop = max(added, key=lambda op: op.macs, default=None)
+        if loop is not None:
+            found.update(dict.fromkeys(group.ops, loop.name))
+    return found
+
+
+def _figures(model: LayeredModel, layers: Mapping[str, Sequence[int]]) -> dict[str, LayerFigures]:
+    read = _weights(model)
+    found = {}
+    for name, steps in layers.items():
+        ops = [model.order[step] for step in steps]
+        constants = None if read is None else {constant for op in ops for constant in read.per_op[op]}
+        found[name] = LayerFigures(
+            steps=len(steps),
+            footprint_bytes=max(model.footprints[step] for step in steps),
+            macs=sum(model.graph.ops[op].macs for op in ops),
+            weights_bytes=None
+            if read is None or constants is None
+            else sum(read.sizes[constant] for constant in constants),
+            persistent_bytes=None if model.kept is None else sum(model.kept[op] for op in ops),
+        )
+    return found
+
+
+def _weights(model: LayeredModel) -> Weights | None:
+    """Return what each op of ``model`` reads; None where a file does not say it for these very ops."""
+    try:
+        found = weights(model.module)
+    except ModelError:
+        return None
+    return found if len(found.per_op) == len(model.graph.ops) else None
