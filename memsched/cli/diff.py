@@ -19,28 +19,38 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _REGRESSION = 3
-_STANDARD = "-"
 
 
 @click.command("diff", short_help="What changed between two reports.")
-@click.argument("old", metavar="OLD.json")
-@click.argument("new", metavar="NEW.json")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
 @options_of(DiffOptions)
+@click.option(
+    "--target", metavar="NAME|FILE.toml", help="Memory rules, where OLD or NEW is a model; by default as in the report."
+)
+@click.option("--markdown", is_flag=True, help="Print a table for a comment on a pull request.")
 @output_options
 def command(**options: Any) -> int:
     """Compare two reports of optimize or analyze, or two summaries of batch: peaks, arenas, bounds, extra work.
 
     It also names the tensors that came to the peak and those that left it. Models of two batches belong together by
-    path, and where that finds none by name. '-' is standard input.
+    path, and where that finds none by name. A model in place of a report is analyzed as it stands. '-' is standard
+    input.
     """
-    from memsched.commands.diff import compare_reports, load_report
+    from memsched.commands.diff import compare_reports, load_pair
 
+    display = taken(Display, options)
+    if options["markdown"] and display.as_json:
+        raise UsageError("--json and --markdown both print to standard output: give one of them")
     names = (options["old"], options["new"])
-    if names == (_STANDARD, _STANDARD):
-        raise UsageError("only one of the two can come from standard input")
-    old, new = (load_report(name) for name in names)
+    old, new = load_pair(names, options["target"])
     found = compare_reports(old, new, names=names, **taken(DiffOptions, options).keywords())
-    _print(found, taken(Display, options))
+    if options["markdown"]:
+        from memsched.report.diff_markdown import diff_markdown
+
+        click.echo(diff_markdown(found.values), nl=False)
+    else:
+        _print(found, display)
     return _REGRESSION if found.values.failed else 0
 
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from memsched import __version__
+from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
 from memsched.errors import ModelError, UsageError
 from memsched.formats.staging import STANDARD_STREAM, describe
@@ -32,7 +33,7 @@ from memsched.report.values.diff import (
 )
 from memsched.typed import UnfitError, converted
 
-__all__ = ["compare_reports", "load_report"]
+__all__ = ["compare_reports", "load_pair", "load_report"]
 
 _SCHEMA_VERSION = 1
 _SINGLE = ("optimize", "analyze")
@@ -53,15 +54,54 @@ class _ModelFigures:
     error: str | None = None
 
 
-def load_report(path: str) -> Mapping[str, Any]:
+def load_pair(names: tuple[str, str], target: str | None = None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what two files say, for `compare_reports`, as `load_report` does.
+
+    Args:
+        target: For models; where it is None and the other file is a report, that report's.
+
+    Raises:
+        UsageError: Both are standard input, or ``target`` is given and neither is a model.
+        ModelError: One cannot be read, or is none of what is compared.
+    """
+    if names == (STANDARD_STREAM, STANDARD_STREAM):
+        raise UsageError("only one of the two can come from standard input")
+    reports = {name: load_report(name) for name in names if not _is_model(name)}
+    if target is not None and len(reports) == len(set(names)):
+        raise UsageError("--target has no effect: neither file is a model")
+    if target is None and reports:
+        only = next(iter(reports.values()))
+        target = _target_of(only) if len(reports) == 1 else None
+    old, new = (reports[name] if name in reports else load_report(name, target) for name in names)
+    return old, new
+
+
+def _is_model(name: str) -> bool:
+    return PurePath(name).suffix.lower() in EXTENSIONS
+
+
+def _target_of(report: Mapping[str, Any]) -> str | None:
+    found = report.get("target")
+    name = found.get("name") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
     """Return the report of `memsched optimize` or `analyze`, or the summary of `memsched batch`, in a JSON file.
+
+    A model, which is told by its extension, is analyzed as it stands.
 
     Args:
         path: "-" is standard input.
+        target: For a model; None: that of its format's runtime.
 
     Raises:
         ModelError: It cannot be read, or is none of them.
     """
+    if _is_model(path):
+        from memsched.commands.optimize.optimize import analyze
+
+        return analyze(path, target=target).report.data
     try:
         data = sys.stdin.buffer.read() if path == STANDARD_STREAM else Path(path).read_bytes()
         report: Any = json.loads(data)

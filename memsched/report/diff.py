@@ -8,15 +8,31 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memsched.report.text import print_line, shortened
-from memsched.report.values.diff import ChangedFigure, DiffReport, FigureName, ModelDiff, PeakTensorRow
+from memsched.report.values.diff import (
+    Change,
+    ChangedFigure,
+    DiffReport,
+    DiffTotals,
+    FigureName,
+    ModelDiff,
+    PeakTensorRow,
+)
 from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["diff_verdict", "print_diff"]
+__all__ = [
+    "FIGURE_LABELS",
+    "change_word",
+    "diff_verdict",
+    "figure_growth",
+    "figure_text",
+    "print_diff",
+    "totals_line",
+]
 
-_LABELS: Mapping[FigureName, str] = {
+FIGURE_LABELS: Mapping[FigureName, str] = {
     "required_bytes": "required",
     "file_peak_bytes": "peak, file order",
     "peak_bytes": "peak",
@@ -24,6 +40,8 @@ _LABELS: Mapping[FigureName, str] = {
     "lower_bound_bytes": "bound",
     "extra_macs_percent": "extra MACs, %",
 }
+"""What figures are called, in the order in which they are shown."""
+
 _WORDS = {
     "larger": "larger",
     "smaller": "smaller",
@@ -72,11 +90,11 @@ def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
     table.add_column(shortened(model.name, 24), min_width=16, no_wrap=True)
     for heading in ("old", "new", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for key, label in _LABELS.items():
+    for key, label in FIGURE_LABELS.items():
         figure = model.figures.get(key)
         if figure is None:
             continue
-        table.add_row(label, _shown(figure.old), _shown(figure.new), _growth(figure))
+        table.add_row(label, figure_text(figure.old), figure_text(figure.new), figure_growth(figure))
     console.print(table)
     for note in model.notes:
         print_line(console, f"note: {note}", "yellow")
@@ -100,14 +118,14 @@ def _print_tensors(console: Console, title: str, tensors: Sequence[PeakTensorRow
 def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
     shown = [model for model in diff.models if verbose or model.change != "same"]
     for model in shown:
-        text = f"{shortened(model.path, max(16, console.width // 2))}: {_WORDS.get(model.change, 'same')}"
+        text = f"{shortened(model.path, max(16, console.width // 2))}: {change_word(model.change)}"
         if model.figures:
             needed = model.figures.get("required_bytes")
             peak, arena = model.figures["peak_bytes"], model.figures["arena_bytes"]
             if needed is not None:
-                text += f", required {_shown(needed.old)} -> {_shown(needed.new)} B ({_growth(needed)})"
-            text += f", peak {_shown(peak.old)} -> {_shown(peak.new)} B ({_growth(peak)})"
-            text += f", arena {_growth(arena)}" if needed is None else ""
+                text += f", required {figure_text(needed.old)} -> {figure_text(needed.new)} B ({figure_growth(needed)})"
+            text += f", peak {figure_text(peak.old)} -> {figure_text(peak.new)} B ({figure_growth(peak)})"
+            text += f", arena {figure_growth(arena)}" if needed is None else ""
         print_line(console, text, _STYLES.get(model.change))
         for note in model.notes:
             print_line(console, f"  note: {note}", "yellow")
@@ -116,16 +134,27 @@ def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
         if verbose:
             _print_tensors(console, "  came to the peak", model.came_to_peak, None)
             _print_tensors(console, "  left the peak", model.left_peak, None)
-    totals = msgspec.structs.asdict(diff.totals)
-    counts = ", ".join(f"{totals[key]} {word}" for key, word in _WORDS.items() if totals[key])
-    print_line(console, f"{counted(diff.totals.models, 'model')}: {counts or 'none changed'}")
+    print_line(console, totals_line(diff.totals))
 
 
-def _shown(value: float) -> str:
+def totals_line(totals: DiffTotals) -> str:
+    """Return in a line how many models changed in which way."""
+    counts = msgspec.structs.asdict(totals)
+    said = ", ".join(f"{counts[key]} {word}" for key, word in _WORDS.items() if counts[key])
+    return f"{counted(totals.models, 'model')}: {said or 'none changed'}"
+
+
+def change_word(change: Change) -> str:
+    """Return what happened to a model, in words."""
+    return _WORDS.get(change, "same")
+
+
+def figure_text(value: float) -> str:
+    """Return a figure as it is shown: bytes whole, percentages with three places."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
-def _growth(figure: ChangedFigure) -> str:
+def figure_growth(figure: ChangedFigure) -> str:
     """Return the growth in percent; in points for what is a percentage itself, which the caller's label says."""
     if figure.percent is None:
         return "from nothing"

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -232,15 +231,91 @@ def test_the_makefile_and_the_workflow(project: Path) -> None:
         return done.returncode
 
     assert make("memory-baseline", "MEMSCHED=memsched") == 0
+    summary = project / "summary.md"
+    environment = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary)}
+
+    def step(command: str) -> int:
+        return subprocess.run(["bash", "-e", "-c", command], env=environment, check=False).returncode
+
     workflow = (EXAMPLES / "github-actions.yml").read_text()
     commands = re.findall(r"^ +run: (.+)$", workflow, re.MULTILINE)
     assert commands[0].startswith("pip install")
     assert len(commands) == 3
     for command in commands[1:]:
-        done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        assert step(command) == 0
+    assert "| model |" not in summary.read_text()
     baseline = Path("memory_baseline.json")
     baseline.write_text(re.sub(r'"(peak|arena)_bytes": \d+', r'"\1_bytes": 1', baseline.read_text()))
-    compare = subprocess.run(shlex.split(commands[2]), capture_output=True, text=True, check=False)
-    assert compare.returncode == 3
+    assert step(commands[2]) == 3
+    assert "| <code>models/net.tflite</code> | larger |" in summary.read_text()
     assert make("memory-check") != 0
+
+
+def test_a_missed_budget_is_a_baseline_and_no_regression(project: Path) -> None:
+    def make(*arguments: str) -> int:
+        return subprocess.run(["make", *arguments, "BUDGET=1KB"], capture_output=True, check=False).returncode
+
+    assert make("memory-baseline") == 0
+    assert json.loads(Path("memory_baseline.json").read_text())["models"][0]["status"] == "budget_missed"
+    assert make("memory-check") == 0
+    met = Path("memory_baseline.json").read_text().replace('"budget_met": false', '"budget_met": true')
+    Path("memory_baseline.json").write_text(met)
+    assert make("memory-check") != 0
+    # A batch that could not be run at all leaves nothing of an earlier one to be judged.
+    assert make("memory-check", "TARGET=none") != 0
+    assert not Path("build/memory/batch.json").exists()
+
+
+# Models in place of reports, and tables for comments ------------------------------------------------------------------
+
+
+def test_models_are_analyzed_as_they_stand(run: Run, reports: Path) -> None:
+    run("optimize", "net.onnx", "--target", "ideal", "--no-verify", "-o", "shorter.onnx", "-q")
+    found = json.loads(run("diff", "net.onnx", "shorter.onnx", "--target", "ideal", "--json").out)
+    report = json.loads(Path("best.json").read_text())["result"]
+    assert found["models"][0]["figures"]["peak_bytes"]["new"] == report["peak_bytes"]
+    assert found["models"][0]["change"] == "smaller"
+    # For the target of the report beside it, unless another is named.
+    assert run("diff", "best.json", "shorter.onnx", "--fail-on-regression", "0").code == 0
+    assert run("diff", "net.onnx", "best.json", "--fail-on-regression", "0").code == 0
+    assert "the target was ideal and is paper" in run("diff", "best.json", "net.onnx", "--target", "paper").out
+    assert run("diff", "net.onnx", "net.onnx", "--fail-on-regression", "0").code == 0
+    assert "neither file is a model" in run("diff", "best.json", "best.json", "--target", "ideal").err
+    assert run("diff", "best.json", "none.onnx").code == 1
+    assert run("diff", "best.json", "net.onnx", "--target", "none").code == 1
+
+
+def test_a_table_for_a_comment(run: Run, reports: Path) -> None:
+    done = run("diff", "best.json", "worst.json", "--markdown", "--fail-on-regression", "1")
+    assert done.code == 3
+    lines = done.out.splitlines()
+    assert lines[0] == "### memsched: regression"
+    assert "| <code>net</code> | before, B | now, B | change |" in lines
+    assert any(re.fullmatch(r"\| required \| 2,0\d\d \| 6,1\d\d \| \+1\d\d\.\d\d % \|", line) for line in lines)
+    assert any(line.startswith("<details><summary>Came to the peak: ") for line in lines)
+    assert run("diff", "best.json", "best.json", "--markdown", "--json").code == 2
+
+
+def test_a_table_of_a_batch(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    batch_of("old.json", same=10, gone=10, **{f"m{number}": 100 for number in range(150)}, grew=100)
+    batch_of("new.json", same=10, grew=102, came=10, **{f"m{number}": 99 for number in range(150)})
+    text = run("diff", "old.json", "new.json", "--markdown", "--fail-on-regression", "1").out
+    assert "| <code>zoo/grew.onnx</code> | larger | 100 | 102 | +2.00 % |" in text
+    assert text.index("zoo/grew.onnx") < text.index("| <code>zoo/gone.onnx</code> | not there any more | | | |")
+    assert "| and 53 more | | | | |" in text
+    assert "154 models: 1 larger, 150 smaller, 1 new here, 1 not there any more" in text
+    assert "zoo/same" not in text
+
+
+def test_names_are_text_in_a_comment(run: Run, reports: Path) -> None:
+    name = "a|b`c`<img src=x onerror=1>\n| d | @all **e** [f](http://g)"
+    report = json.loads(Path("worst.json").read_text())
+    report["model"]["path"] = f"x/{name}"
+    for entry in report["at_fault"]:
+        entry["tensor"] = name
+    Path("named.json").write_text(json.dumps(report))
+    text = run("diff", "best.json", "named.json", "--markdown").out
+    shown = re.sub(r"</?(?:code|details|summary)>", "", text)
+    assert not re.search(r"[<>`@*\[]", shown.replace("###", ""))
+    assert all(line.count("|") in {0, 3, 5} for line in shown.splitlines())
