@@ -23,8 +23,8 @@ __all__ = ["lowest_of"]
 _ROOT = Path(__file__).resolve().parents[1]
 _PATH = _ROOT / "requirements/lowest.txt"
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?>=([0-9.]+)\s*(;.*)?")
-_LEFT_OUT = {"respect", "browser", "fuzz", "docs", "dask", "tflm"}
-_TOOLS = {"mypy", "ruff"}
+_LEFT_OUT = {"respect", "browser", "fuzz", "docs", "dask", "tflm", "onnx-ir", "olive", "executorch"}
+_TOOLS = {"codespell", "mypy", "ruff"}
 """Extras and tools that the smoke tests do not touch, so that they would prove nothing about their versions; tflm's
 package has daily builds only, of which old ones go away."""
 

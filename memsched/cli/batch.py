@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display
-from memsched.cli.options import check_extra_work, check_limits, options_of, output_options, taken
+from memsched.cli.options import (
+    check_extra_work,
+    check_level,
+    check_limits,
+    options_of,
+    output_options,
+    taken,
+    time_by_level,
+)
 from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
 
@@ -55,6 +63,7 @@ def command(**options: Any) -> int:
     from memsched.commands.batch.inputs import find_models
 
     context = click.get_current_context()
+    check_level(context)
     check_extra_work(context)
     if (
         options["dask"] is not None
@@ -64,7 +73,7 @@ def command(**options: Any) -> int:
     if not options["paths"] and not options["lists"]:
         raise UsageError("name a folder, a model or @FILE")
     models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
-    wanted = taken(BatchOptions, options)
+    wanted = taken(BatchOptions, options | {"time_limit": time_by_level(context)})
     _check(wanted, context, cluster=options["dask"] is not None)
     return _batch(models, wanted, taken(_BatchRun, options), taken(Display, options))
 

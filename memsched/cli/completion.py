@@ -70,7 +70,7 @@ class _PermissionList(_Type):
     name = "text"
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from memsched.commands.options import ALLOWED
+        from memsched.commands.levels import ALLOWED
 
         *given, last = incomplete.split(",")
         names = [name for name in ALLOWED if name not in given and name.startswith(last)]

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "diff": (
         ("What changed between two reports", "memsched diff old.json new.json"),
         ("Fail where more than 1 % is lost", "memsched diff old.json new.json --fail-on-regression 1"),
+        ("Two models, as a table for a comment", "memsched diff old.tflite new.tflite --markdown"),
         ("Of a whole zoo, for a program", "memsched diff old/batch.json new/batch.json --json"),
     ),
     "doctor": (

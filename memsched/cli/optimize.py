@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.groups import GroupedCommand
 from memsched.cli.options import (
     check_extra_work,
+    check_level,
     check_limits,
     header_option,
     html_option,
     options_of,
     output_options,
     taken,
+    time_by_level,
 )
 from memsched.commands.options import OptimizeOptions
 from memsched.errors import UsageError
@@ -65,7 +68,7 @@ class _Outputs:
     files: _OptimizeFiles
 
 
-@click.command("optimize", short_help="Reorder a model's operators, cut layers, recompute.")
+@click.command("optimize", cls=GroupedCommand, short_help="Reorder a model's operators, cut layers, recompute.")
 @click.argument("model")
 @click.option(
     "-o", "--output", metavar="OUT", help="The model to write; by default <stem>_memsched.<ext> beside MODEL."
@@ -83,24 +86,26 @@ class _Outputs:
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
 def command(**options: Any) -> int:
-    """Write MODEL with its operators in the order that needs the least activation memory.
+    """Write MODEL as an ordinary file that needs the least activation memory.
 
-    Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where nothing better
-    is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best so far.
+    Its operators get the best order, and layers that need too much are computed piece by piece where that costs
+    nothing. Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where nothing
+    better is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best so far.
 
-    With --allow reorder,inplace,tile layers that need too much are computed piece by piece, which helps plain CNNs that
-    no order helps; with remat in the list values are computed again instead of kept, which helps networks with long
-    skip connections. The file written is an ordinary one. With --budget an order alone comes first, then pieces, then
-    repetitions: the first that fits is taken. With io in the list, which all does not put there, inputs and outputs may
-    become what the layers read and make, before there are pieces: the caller has to change, and is told how. With fuse,
-    which all does not put there either, activations of ONNX models that were exported as chains of operators become one
-    operator of ONNX Runtime's each.
+    -O2 and -O3 permit what costs work: more pieces, which help plain CNNs that no order helps, and values computed
+    again instead of kept, which help networks with long skip connections. With --budget an order alone comes first,
+    then pieces, then repetitions: the first that fits is taken.
+
+    --allow says the same by name. It may name io: inputs and outputs may become what the layers read and make, before
+    there are pieces; the caller has to change, and is told how. And fuse: activations of ONNX models that were exported
+    as chains of operators become one operator of ONNX Runtime's each.
     """
     context = click.get_current_context()
+    check_level(context)
     check_extra_work(context)
     check_limits(context)
     outputs = _outputs(taken(_OptimizeFiles, options))
-    display, asked = taken(Display, options), taken(OptimizeOptions, options)
+    display, asked = taken(Display, options), taken(OptimizeOptions, options | {"time_limit": time_by_level(context)})
     return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)
 
 

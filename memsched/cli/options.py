@@ -13,7 +13,8 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.options import ALLOWED, BY_CALLERS, BY_NAME, shown
+from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
+from memsched.commands.options import shown
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
@@ -25,6 +26,7 @@ __all__ = [
     "check_extra_work",
     "check_frontier",
     "check_home",
+    "check_level",
     "check_limits",
     "header_option",
     "html_option",
@@ -33,6 +35,7 @@ __all__ = [
     "parse_dims",
     "parse_shapes",
     "taken",
+    "time_by_level",
 ]
 
 
@@ -162,7 +165,11 @@ def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
     return command(**{field.name: params[field.name] for field in dataclasses.fields(command)})
 
 
-def _allowed(ctx: click.Context, param: click.Parameter, value: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _allowed(
+    ctx: click.Context, param: click.Parameter, value: str | None, more: tuple[str, ...] = ()
+) -> tuple[str, ...] | None:
+    if value is None:
+        return None
     names = tuple(part.strip() for part in value.split(",") if part.strip())
     known = (*ALLOWED, *more, _ALL)
     for name in names:
@@ -184,7 +191,7 @@ def check_limits(context: click.Context) -> None:
 
 
 def check_home(source: str, folder: str | None, files: str) -> None:
-    """Refuse a folder for several files that is not a folder, or that nothing gives a name.
+    """Refuse a folder for several files that is a file, or that nothing gives a name.
 
     Args:
         files: What goes there, in words.
@@ -194,8 +201,8 @@ def check_home(source: str, folder: str | None, files: str) -> None:
     """
     if source == "-" and folder is None:
         raise UsageError(f"standard input gives no folder for the {files}: name one with -o")
-    if folder is not None and not Path(folder).is_dir():
-        raise UsageError(f"-o '{folder}' is no folder: create it first")
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(f"-o '{folder}' is no folder")
 
 
 def check_frontier(ctx: click.Context) -> tuple[str, ...]:
@@ -241,8 +248,35 @@ def check_extra_work(ctx: click.Context) -> None:
     """
     for name in ("max_extra_macs", "max_slowdown"):
         given = name in ctx.params and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if given and not {"tile", "remat"} & set(ctx.params["allow"]):
+        if not given or {"tile", "remat"} & set(_permitted(ctx)):
+            continue
+        if "level" not in ctx.params:
             raise UsageError(f"--{name.replace('_', '-')} needs tile or remat, as in --allow all")
+        free = ctx.params["allow"] is None and ctx.params["level"] > 0
+        if name == "max_extra_macs" or not free:
+            raise UsageError(f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all")
+
+
+def check_level(ctx: click.Context) -> None:
+    """Refuse ``-O`` beside ``--allow``, which takes its place.
+
+    Raises:
+        UsageError: Both are given.
+    """
+    if ctx.params["allow"] is not None and ctx.get_parameter_source("level") is not ParameterSource.DEFAULT:
+        raise UsageError("-O and --allow both say what may be done: give one of them")
+
+
+def time_by_level(ctx: click.Context) -> float | None:
+    """Return the limit of the search, seconds: at ``-O3`` a longer one, unless it was given."""
+    given: float | None = ctx.params["time_limit"]
+    long = ctx.params["level"] >= len(LEVELS) - 1 and ctx.params["allow"] is None
+    return LONG_SEARCH if long and ctx.get_parameter_source("time_limit") is ParameterSource.DEFAULT else given
+
+
+def _permitted(ctx: click.Context) -> tuple[str, ...]:
+    allow: tuple[str, ...] | None = ctx.params["allow"]
+    return LEVELS[ctx.params["level"]] if allow is None else allow
 
 
 def header_option(function: _Function) -> _Function:

@@ -52,6 +52,9 @@ class AllocateResult:
     fits: bool | None
     interrupted: bool
 
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the file with its addresses, whole or not at all.
 

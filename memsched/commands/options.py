@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from memsched.commands.levels import BY_DEFAULT, BY_NAME, LEVELS
+
 __all__ = [
-    "ALLOWED",
-    "BY_DEFAULT",
-    "BY_NAME",
     "AllocateOptions",
     "AnalyzeOptions",
     "BatchOptions",
@@ -26,17 +25,6 @@ __all__ = [
     "shown",
 ]
 
-ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
-"""What ``allow`` may name; "all" is all of it. The caller of the model need not know."""
-
-BY_CALLERS: Final = ("io",)
-"""What ``allow`` may name beside these, each by itself: the caller has to change."""
-
-BY_NAME: Final = ("fuse", *BY_CALLERS)
-"""The same where one model is written for ONNX Runtime alone, too."""
-
-BY_DEFAULT: Final = ("reorder", "inplace")
-"""What changes no operator."""
 
 Kind = Literal[
     "text",
@@ -126,8 +114,8 @@ class _CommandOptions:
         """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
         values = dataclasses.asdict(self)
         values.pop("memory_limit", None)
-        allow = values.pop("allow", None)
-        if allow is not None:
+        if "allow" in values:
+            allow = values.pop("allow")
             values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
             values |= {name: name in allow for name in ("tile", "remat")}
         return values
@@ -186,18 +174,35 @@ class BatchOptions(_ModelOptions):
         memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
     """
 
-    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_MORE, kind="allow_more")
+    level: int = option(
+        1,
+        "0: order alone. 1: with it, layers in pieces where that costs neither work nor, as estimated, time beyond "
+        "--max-slowdown, and runs of both models give the same bits. 2: pieces that cost up to --max-extra-macs; "
+        "floats may differ by 1e-5. 3: values computed again as well, with ten minutes to search.",
+        "number",
+        flag="-O",
+        metavar="0|1|2|3",
+        least=0,
+        most=3,
+    )
+    allow: tuple[str, ...] | None = _said(  # type: ignore[assignment]  # None: as the level has it
+        _ModelOptions,
+        "allow",
+        f"In place of what -O permits: {_WITH_MORE[0].lower()}{_WITH_MORE[1:]}",
+        kind="allow_more",
+        default=None,
+    )
     max_extra_macs: float = option(
         15.0,
-        "With tile or remat in --allow: multiply-accumulates that may be added, in percent of the model's; for remat "
+        "With -O2, -O3, tile or remat: multiply-accumulates that may be added, in percent of the model's; for remat "
         "bytes moved count as well.",
         "percentage",
         metavar="PCT",
     )
     max_slowdown: float | None = option(
         10.0,
-        "With tile or remat in --allow, for ONNX Runtime: time that may be added, as estimated, in percent; what its "
-        "session takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
+        "With pieces or values computed again, for ONNX Runtime: time that may be added, as estimated, in percent; "
+        "what its session takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )
@@ -236,10 +241,19 @@ class BatchOptions(_ModelOptions):
 
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
-        values = _CommandOptions.keywords(self) | {name: name in self.allow for name in BY_NAME}
+        allow = self.permitted
+        values = _CommandOptions.keywords(dataclasses.replace(self, allow=allow))
+        values |= {name: name in allow for name in BY_NAME}
+        values["free_pieces"] = self.allow is None and values.pop("level") > 0
+        values.pop("level", None)
         if not values.pop("reorder"):
             values["solver"] = "file"
         return values
+
+    @property
+    def permitted(self) -> tuple[str, ...]:
+        """What may be done, by the names that ``--allow`` has for it."""
+        return LEVELS[self.level] if self.allow is None else self.allow
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,12 @@ class Report(Generic[_Values_co]):
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from memsched.report.notebook import notebook_html
+
+        return notebook_html(self.values)
+
     def to_json(self) -> str:
         """Return the report as the text of its JSON file."""
         return dump_report(self.values)
@@ -112,6 +118,9 @@ class AnalyzeResult:
     allocation: Allocation
     report: Report[OptimizeReport]
 
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
 
 @dataclass(frozen=True, slots=True)
 class OptimizeResult:
@@ -135,6 +144,9 @@ class OptimizeResult:
     budget_met: bool | None
     interrupted: bool
     work: float = 0.0
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the model, whole or not at all, and the external data that it refers to.
@@ -173,27 +185,21 @@ def save_outputs(
     Raises:
         OutputError: One of them cannot be written, or would overwrite the input without ``force``.
     """
-    created: tuple[Path, ...] = ()
-    try:
-        with staged_files() as files:
-            if model_path is not None:
-                _check_input(result.module.path, model_path, force=force)
-                files.add(model_path, result.model)
-                created = format_of(result.module).copy_external_files(result.module, Path(model_path).parent)
-            if report_path is not None:
-                files.add(report_path, result.report.to_json().encode())
-            if header_path is not None:
-                size = None if array_path is None else len(result.model)
-                files.add(header_path, result.report.to_header(header_path, size).encode())
-            if html_path is not None:
-                files.add(html_path, result.report.to_html().encode())
-            if array_path is not None:
-                files.add(array_path, result.report.to_c_array(result.model, array_path).encode())
-            files.commit()
-    except BaseException:
-        for path in created:
-            path.unlink(missing_ok=True)
-        raise
+    with staged_files() as files:
+        if model_path is not None:
+            _check_input(result.module.path, model_path, force=force)
+            files.add(model_path, result.model)
+            files.take(format_of(result.module).copy_external_files(result.module, Path(model_path).parent))
+        if report_path is not None:
+            files.add(report_path, result.report.to_json().encode())
+        if header_path is not None:
+            size = None if array_path is None else len(result.model)
+            files.add(header_path, result.report.to_header(header_path, size).encode())
+        if html_path is not None:
+            files.add(html_path, result.report.to_html().encode())
+        if array_path is not None:
+            files.add(array_path, result.report.to_c_array(result.model, array_path).encode())
+        files.commit()
 
 
 def check_outputs(
@@ -210,7 +216,7 @@ def check_outputs(
 
     Raises:
         UsageError: Report, header, page, array, model and input are not files of their own, or one that must is none.
-        OutputError: A folder is missing or not writable, the input would be overwritten without ``force``, or what
+        OutputError: A folder cannot be made or written, the input would be overwritten without ``force``, or what
             pages are made with is not installed.
     """
     if model_path is not None:

@@ -78,7 +78,7 @@ class Format(Protocol):
         """Return the files beside the model that hold its weights, as it names them."""
 
     def copy_external_files(self, module: Module, folder: Path) -> tuple[Path, ...]:
-        """Put these files into ``folder``, too; return those that were created."""
+        """Put these files into ``folder``, too; return the files, and folders before them, that were created."""
 
     def borders(self, module: Module) -> Borders:
         """Return which operators at the border of the main graph, as given, the caller can do instead."""

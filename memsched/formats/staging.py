@@ -22,7 +22,9 @@ __all__ = [
     "check_writable",
     "describe",
     "is_regular",
+    "make_folders",
     "reason",
+    "remove_made",
     "same_file",
     "staged_files",
 ]
@@ -53,18 +55,18 @@ def is_regular(path: str) -> bool:
 
 
 def check_writable(target: str) -> None:
-    """Check, without writing anything, that a file can probably be written to ``target``.
+    """Check, without writing anything, that a file can probably be written to ``target``; folders may be missing.
 
     Raises:
-        OutputError: It is a folder, its folder does not exist, or there is no permission.
+        OutputError: It is a folder, something above it is none, or there is no permission.
     """
     try:
         path = os.path.realpath(target)
         folder = Path(path).parent
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
-        if not folder.exists():
-            raise FileNotFoundError
+        while not folder.exists():
+            folder = folder.parent
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
         if _mode(path) is not None and not os.access(folder, os.W_OK):
@@ -80,7 +82,7 @@ def check_new_files(paths: Sequence[str], source: str) -> None:
         source: The model, or "-" for standard input.
 
     Raises:
-        OutputError: A folder is missing or not writable, or a file would be the model itself or written twice.
+        OutputError: A folder cannot be made or written, or a file would be the model itself or written twice.
     """
     for number, path in enumerate(paths):
         if source != STANDARD_STREAM and same_file(source, path):
@@ -88,6 +90,29 @@ def check_new_files(paths: Sequence[str], source: str) -> None:
         if any(same_file(path, other) for other in paths[:number]):
             raise OutputError(f"'{path}' would be written twice: name another file with --report")
         check_writable(path)
+
+
+def make_folders(folder: Path, made: list[Path]) -> None:
+    """Make ``folder`` and what is missing above it; each that was made is appended to ``made``, the outermost first.
+
+    Raises:
+        OSError: One cannot be made, or is a file.
+    """
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process made it meanwhile
+            one.mkdir()
+            made.append(one)
+
+
+def remove_made(paths: Sequence[Path]) -> None:
+    """Remove files, and folders where they are empty, the last one first; what cannot be removed stays."""
+    for path in reversed(paths):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -102,20 +127,22 @@ class _TemporaryFile:
 class StagedFiles:
     """Files written completely under temporary names beside their targets, then renamed together.
 
-    Until `commit` nothing has changed under the targets' names; what was not committed is removed by `discard`.
+    Until `commit` nothing has changed under the targets' names; what was not committed is removed by `discard`, with
+    the folders that were made for it.
     """
 
     def __init__(self) -> None:
+        self._made: list[Path] = []
         self._staged: list[_TemporaryFile] = []
         self._direct: list[tuple[str, bytes]] = []
 
     def add(self, target: str | os.PathLike[str], data: bytes) -> str:
-        """Write ``data`` under a temporary name in the folder of ``target`` and return that name.
+        """Write ``data`` under a temporary name in the folder of ``target``, made if missing, and return that name.
 
         A target that exists and is no regular file (a device, a pipe) is written by `commit`, directly.
 
         Raises:
-            OutputError: The folder is missing, the disk is full, the target is a folder, or there is no permission.
+            OutputError: The disk is full, the target is a folder, or there is no permission.
         """
         try:
             path = os.path.realpath(target)
@@ -130,6 +157,7 @@ class StagedFiles:
     def _write(self, target: str, path: str, data: bytes, mode: int) -> str:
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
+        make_folders(Path(path).parent, self._made)
         descriptor, temporary = tempfile.mkstemp(
             prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent
         )
@@ -140,6 +168,10 @@ class StagedFiles:
             Path(temporary).chmod(mode)
             os.fsync(stream.fileno())
         return temporary
+
+    def take(self, made: Sequence[Path]) -> None:
+        """Have `discard` remove these, too, which the caller has made already: files, and folders before them."""
+        self._made += made
 
     def commit(self) -> None:
         """Rename all files to their targets; when one fails, those that did not exist before are removed again.
@@ -162,16 +194,17 @@ class StagedFiles:
                     Path(staged.target).unlink(missing_ok=True)
             self._staged = [staged for staged in self._staged if staged not in done]
             raise _output_error(current, error) from None
-        self._staged, self._direct = [], []
+        self._made, self._staged, self._direct = [], [], []
         for folder in dict.fromkeys(str(Path(staged.target).parent) for staged in done):
             _sync_folder(folder)
 
     def discard(self) -> None:
-        """Remove every file that was not committed."""
+        """Remove every file that was not committed, and every folder that was made and is empty."""
         for staged in self._staged:
             with contextlib.suppress(OSError):
                 Path(staged.temporary).unlink(missing_ok=True)
-        self._staged, self._direct = [], []
+        remove_made(self._made)
+        self._made, self._staged, self._direct = [], [], []
 
 
 @contextlib.contextmanager
@@ -210,8 +243,6 @@ def _sync_folder(folder: str) -> None:
 
 
 def _output_error(path: str, error: Exception) -> OutputError:
-    if isinstance(error, FileNotFoundError):
-        return OutputError(f"'{path}' cannot be written: its folder does not exist; create it first")
     return OutputError(f"'{path}' cannot be written: {reason(error)}")
 
 

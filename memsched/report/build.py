@@ -17,6 +17,7 @@ from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     AllocationSection,
     BaselinesSection,
@@ -105,6 +106,7 @@ class Facts:
     held_back: HeldBackSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
+    layers: Sequence[LayerRow] = ()
 
 
 def build_report(facts: Facts) -> OptimizeReport:
@@ -133,6 +135,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         unknown_sizes=tuple(tensor.name for tensor in graph.tensors if not tensor.sized),
         at_fault=peak_tensors(graph, facts.checked),
         operators=dict(sorted(Counter(facts.operators).items())),
+        layers=tuple(facts.layers),
         firmware=facts.firmware,
         bodies=tuple(facts.bodies),
         fusion=_fusion(facts.fused),
@@ -254,6 +257,7 @@ def _pass(record: PassRecord) -> PassRow:
         ops_after=record.ops_after,
         peak_before_bytes=record.peak_before_bytes,
         peak_after_bytes=record.peak_after_bytes,
+        outcome=record.outcome,
     )
 
 
@@ -285,6 +289,8 @@ def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]
 
 def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> tuple[StepRow, ...]:
     live = _live_names(graph, checked)
+    producer = producers(graph)
+    position = {op: step for step, op in enumerate(schedule.order)}
     steps = []
     for index, (number, footprint) in enumerate(zip(schedule.order, checked.footprints, strict=True)):
         op = graph.ops[number]
@@ -299,6 +305,7 @@ def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> tuple[
                 workspace_bytes=op.workspace,
                 footprint_bytes=footprint,
                 live=None if (names := live[index]) is None else tuple(names),
+                reads_from=tuple(sorted({position[producer[each]] for each in op.inputs if producer[each] >= 0})),
             )
         )
     return tuple(steps)
@@ -348,6 +355,8 @@ def _buffers(
                 consists_of=tuple(names[piece] for piece in pieces.get(tensor, ())),
                 produced_in=produced[tensor],
                 read_in=tuple(read[tensor]),
+                shape=graph.tensors[tensor].shape,
+                dtype=graph.tensors[tensor].dtype,
             )
         )
     return tuple(result)

@@ -91,7 +91,8 @@ def print_summary(
             print_line(
                 console,
                 f"pass {record.name}: {record.ops_before:,} -> {record.ops_after:,} ops, "
-                f"{record.peak_before_bytes:,} -> {record.peak_after_bytes:,} B, {record.seconds:.2f} s",
+                f"{record.peak_before_bytes:,} -> {record.peak_after_bytes:,} B, {record.seconds:.2f} s"
+                f"{record.outcome and ', '}{record.outcome}",
             )
     _print_files(console, report, report_path, html_path)
 

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from memsched.errors import ReportError
 from memsched.report.build import SCHEMA_VERSION
 from memsched.report.text import one_line, shortened
-from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport
+from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport, StepRow
 from memsched.typed import Fault, UnfitError, converted, dotted
 
 __all__ = ["parse_report", "worded"]
@@ -123,13 +123,21 @@ def _float(text: str) -> float:
     return number
 
 
+def _wrong_step(place: int, step: StepRow) -> str | None:
+    if step.index != place:
+        return f"steps[{place}].index is {step.index}, not {place}"
+    if step.reads_from is not UNSET and any(before >= place for before in step.reads_from):
+        return f"steps[{place}] reads from a step that is not before it"
+    return None
+
+
 def _contradiction(report: OptimizeReport) -> str | None:
     """Return what cannot be true of the lists of steps and buffers; None where nothing is."""
     steps, given = report.steps, report.baselines.file_order
     count = len(steps)
-    for place, step in enumerate(steps):
-        if step.index != place:
-            return f"steps[{place}].index is {step.index}, not {place}"
+    wrong = next(filter(None, map(_wrong_step, range(count), steps)), None)
+    if wrong is not None:
+        return wrong
     if steps and max(step.footprint_bytes for step in steps) != report.result.peak_bytes:
         return "result.peak_bytes is not the largest of steps[].footprint_bytes"
     rows: tuple[tuple[str, Sequence[BufferRow | FaultRow]], ...] = (

@@ -1,4 +1,4 @@
-"""What would help, as it was tried, with the command to paste: the last line of a summary, a section of the page."""
+"""What would help, as it was tried, with the commands to paste: the last lines of a summary, a section of the page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["print_suggestion", "suggestion_lines"]
 
 
 def print_suggestion(console: Console, report: OptimizeReport) -> None:
-    """Print the first suggestion of the report; nothing where there is none."""
-    for text, command in suggestion_lines(report)[:1]:
-        print_line(console, f"what helps, as tried: {text}:", style="bold")
+    """Print the suggestions of the report, the one to name first at their head; nothing where there is none."""
+    for number, (text, command) in enumerate(suggestion_lines(report)):
+        first = "what helps, as tried" if number == 0 else "or"
+        print_line(console, f"{first}: {text}:", style="bold" if number == 0 else None)
         print_line(console, f"  {command}", whole=True)
 
 

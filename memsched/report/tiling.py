@@ -49,9 +49,8 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
     else:
         lines.append((f"nothing is cut: no pieces that were tried need less ({limit})", None))
     if not section.exhausted:
-        lines.append(
-            ("the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones", "dim")
-        )
+        longer = "short: -O2" if section.short else "ended early: a longer --time-limit, or --effort,"
+        lines.append((f"the search for pieces was {longer} may find better ones", "dim"))
     for form, end in _ENDS.items():
         lines += _refusal_lines([one for one in section.refusals if one.form == form], end, columns, verbose=verbose)
     return lines

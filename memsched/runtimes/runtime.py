@@ -279,6 +279,10 @@ class Runtime(Protocol):
     def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
 
+    @property
+    def pieces_for(self) -> str:
+        """Return in words which of its sessions layers in pieces are for, as others need no less; "" for all."""
+
     def prices(self, module: Module) -> Prices | None:
         """Return what each op costs beside the activations; None where that is nothing, or not known."""
 

@@ -99,6 +99,11 @@ class TargetRules:
         """Return None: nothing is known of blocks of memory that it is given."""
         return None
 
+    @property
+    def pieces_for(self) -> str:
+        """Return "": what an operator costs is in the target's price."""
+        return ""
+
     def prices(self, module: Module) -> Prices | None:
         """Return the target's price of an operator, whatever it does; None where it has none."""
         del module

@@ -18,14 +18,17 @@ from memsched.graph.model import Graph, Schedule
 from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
-from memsched.schedule.refine import Incumbent, RefineSearch
+from memsched.schedule.refine import Incumbent, ProgramEffort, RefineSearch
 from memsched.search.progress import PassRecord
 from memsched.search.run import Run
+from memsched.units import counted
 
 __all__ = ["SOLVERS", "ScheduleResult", "schedule_graph"]
 
 SOLVERS = ("auto", "exact", "cpsat", "backtrack", "greedy", "file")
 """Names that ``solver`` may have."""
+
+_PROGRAM = "CP-SAT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,11 @@ def schedule_graph(
     fused = state.fuse() if solver != "file" else None
     searched = fused is not None and solver != "greedy"
     state.bound(searched=searched)
-    segments = 1
+    segments, program = 1, None
     if fused and searched and run.effort() != 0 and not state.done():
-        segments = state.search(fused.tasks, solver, partitions)
+        segments, program = state.search(fused.tasks, solver, partitions)
+    if searched:
+        state.record_program(program, solver)
     return state.result(fused, segments)
 
 
@@ -151,8 +156,21 @@ class _PortfolioState:
         self.record("bounds", since, (count, count), self.best.peak)
         self.tell("bounds")
 
-    def search(self, tasks: Tasks, solver: str, partitions: int | Literal["auto"]) -> int:
-        """Run the exact methods; return the number of segments."""
+    def record_program(self, program: ProgramEffort | None, solver: str) -> None:
+        """Record what CP-SAT did, or why it was not asked."""
+        if program is None:
+            count, peak = len(self.storage.preds), self.best.peak
+            why = "the order was proven optimal before" if self.done() else "no time was left"
+            told = why if solver in {"auto", "cpsat"} else f"--solver {solver}"
+            self._passes.append(PassRecord(_PROGRAM, 0.0, count, count, peak, peak, f"not asked: {told}"))
+            return
+        proved = "an optimum" if program.peak_after <= program.bound else "a bound"
+        outcome = f"proved {proved}: {program.bound:,} B, over {counted(program.segments, 'part')} of the graph"
+        sizes = program.tasks, program.tasks, program.peak_before, program.peak_after
+        self._passes.append(PassRecord(_PROGRAM, program.seconds, *sizes, outcome))
+
+    def search(self, tasks: Tasks, solver: str, partitions: int | Literal["auto"]) -> tuple[int, ProgramEffort | None]:
+        """Run the exact methods; return the number of segments, and what CP-SAT did."""
         since, before = time.monotonic(), self.best.peak
         search = RefineSearch(
             tasks=tasks,
@@ -164,7 +182,7 @@ class _PortfolioState:
         self.states += outcome.states
         self.record("search", since, (len(tasks), len(tasks)), before)
         self.tell("search")
-        return outcome.segments
+        return outcome.segments, outcome.program
 
     def _found(self, order: tuple[int, ...], method: str) -> Incumbent:
         self.offer(order, method)

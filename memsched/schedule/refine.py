@@ -80,11 +80,34 @@ class RefineSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramEffort:
+    """What CP-SAT was given, and what it did with it.
+
+    Attributes:
+        segments: How many it was given, of ``tasks`` in all.
+        peak_before: The whole order's, bytes, as ``peak_after``.
+        bound: Bytes that the orders of these segments are known to need.
+    """
+
+    segments: int
+    tasks: int
+    seconds: float
+    peak_before: int
+    peak_after: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefineEffort:
-    """How much was done."""
+    """How much was done.
+
+    Attributes:
+        program: None where CP-SAT was not asked.
+    """
 
     states: int
     segments: int
+    program: ProgramEffort | None = None
 
 
 def run(
@@ -103,7 +126,7 @@ def run(
         if state.done():
             break
         step()
-    return RefineEffort(state.states, len(parts))
+    return RefineEffort(state.states, len(parts), state.program)
 
 
 def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"]) -> list[Callable[[], None]]:
@@ -135,6 +158,7 @@ class _SegmentOrders:
         self.best = best
         self.lower_bound = lower_bound
         self.states = 0
+        self.program: ProgramEffort | None = None
         self._exact: dict[int, OrderSearch] = {}
         self._parts = [part for part, _ in parts]
         self._numbers = [numbers for _, numbers in parts]
@@ -333,10 +357,10 @@ class _SegmentOrders:
     def cpsat(self, share: float, part_of_effort: float = 1.0) -> None:
         """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
         run = self.search.run.quiet()
-        limit = run.limits.time_limit
+        limit, since, before = run.limits.time_limit, run.clock(), self.best.peak
         waiting = self._open_parts()
         part = part_of_effort / max(1, len(waiting))
-        for index in waiting:
+        for count, index in enumerate(waiting, 1):
             left = None if limit is None else share * limit - run.elapsed()
             if self.done() or run.stop() or (left is not None and left <= 0):
                 return
@@ -350,6 +374,9 @@ class _SegmentOrders:
             self._raise(result.lower_bound, _CPSAT)
             if result.order is not None:
                 self._offer(index, tuple(result.order), "CP-SAT")
+            tasks = sum(len(self._parts[given]) for given in waiting[:count])
+            told = before, self.best.peak, self.lower_bound
+            self.program = ProgramEffort(count, tasks, run.clock() - since, *told)
 
 
 def _peak(part: Tasks, order: Sequence[int]) -> int:

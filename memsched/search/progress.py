@@ -22,7 +22,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one stage did."""
+    """What one stage did.
+
+    Attributes:
+        outcome: In words, where figures do not say it.
+    """
 
     name: str
     seconds: float
@@ -30,3 +34,4 @@ class PassRecord:
     ops_after: int
     peak_before_bytes: int
     peak_after_bytes: int
+    outcome: str = ""

@@ -139,4 +139,5 @@ BENCH = Benchmark(
         option("--workers", type=int, default=1, help="processes of the search"),
         option("--minimize", action="store_true", help="ignore capacities"),
     ),
+    docs="docs/benchmarks/addresses.md",
 )

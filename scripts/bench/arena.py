@@ -63,4 +63,5 @@ BENCH = Benchmark(
         time_limit(60.0),
         option("--target", action="append", help="targets instead of each format's own and ideal"),
     ),
+    docs="docs/benchmarks/addresses.md",
 )

@@ -97,4 +97,5 @@ BENCH = Benchmark(
         option("--max-extra-macs", type=float, default=50.0, metavar="PCT", help="extra work that is permitted"),
         positional("models", type=Path, help="default: ten of models/ and scripts/networks"),
     ),
+    docs="docs/benchmarks/rewrites.md",
 )

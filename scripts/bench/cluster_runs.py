@@ -101,5 +101,5 @@ BENCH = Benchmark(
         time_limit(60.0),
         option("--save", type=Path, metavar="DIR", help="write the networks there and run nothing"),
     ),
-    docs="docs/distribute.md",
+    docs="docs/benchmarks/devices.md",
 )

@@ -159,4 +159,5 @@ BENCH = Benchmark(
         option("--order-seconds", type=float, default=10.0, help="for the best order without repetition"),
         option("--growth", action="store_true", help="graphs of 1000 ops as well"),
     ),
+    docs="docs/benchmarks/rewrites.md",
 )

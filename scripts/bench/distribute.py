@@ -171,5 +171,5 @@ BENCH = Benchmark(
         option("--devices", type=int, nargs="+", default=[2, 3, 4, 6], help="how many"),
         time_limit(20.0),
     ),
-    docs="docs/distribute.md",
+    docs="docs/benchmarks/devices.md",
 )

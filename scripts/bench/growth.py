@@ -196,4 +196,5 @@ BENCH = Benchmark(
         time_limit(60.0, "of the search"),
         option("--plot", type=Path, metavar="FILE", help="picture to write, .svg or .png"),
     ),
+    docs="docs/benchmarks/order.md",
 )

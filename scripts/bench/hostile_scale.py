@@ -154,5 +154,5 @@ BENCH = Benchmark(
         positional("cases", type=one_of("case", CASES), metavar="CASE", help=f"by default all: {', '.join(CASES)}"),
         option("--count", type=int, default=1_000_000, help="of what a file is full of"),
     ),
-    docs="docs/trust.md",
+    docs="docs/benchmarks/trust.md",
 )

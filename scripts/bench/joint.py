@@ -158,4 +158,5 @@ BENCH = Benchmark(
         option("--model", action="append", default=[], help="only this model; may be repeated"),
         option("--seeds", type=int, default=8, help="random graphs of each size"),
     ),
+    docs="docs/benchmarks/addresses.md",
 )

@@ -67,4 +67,5 @@ BENCH = Benchmark(
         option("--width", type=int, default=500, help="how many values back an op reads at most"),
         time_limit(60.0, "of the search"),
     ),
+    docs="docs/benchmarks/order.md",
 )

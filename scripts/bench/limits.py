@@ -64,5 +64,5 @@ BENCH = Benchmark(
         option("--seconds", type=float, nargs="+", default=[5.0, 10.0, 20.0], help="time limits"),
         option("--busy", type=int, nargs="+", default=[0, 2], help="processes that compute beside"),
     ),
-    docs="docs/trust.md",
+    docs="docs/benchmarks/trust.md",
 )

@@ -143,5 +143,5 @@ BENCH = Benchmark(
         option("--branches", type=int, default=6, help="of the model"),
         option("--elements", type=int, default=1 << 20, help="of each wide tensor, 4 bytes each"),
     ),
-    docs="docs/litert.md",
+    docs="docs/benchmarks/runtimes.md",
 )

@@ -57,5 +57,5 @@ BENCH = Benchmark(
         time_limit(20.0, "of each model's search"),
         option("--rewrite", action="store_true", help="with layers in pieces and values computed again"),
     ),
-    docs="docs/litert.md",
+    docs="docs/benchmarks/runtimes.md",
 )

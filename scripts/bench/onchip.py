@@ -110,5 +110,5 @@ BENCH = Benchmark(
         option("--element-bytes", type=int, default=4, choices=(1, 2, 4), help="of each tensor's elements"),
         time_limit(60.0, "of each plan"),
     ),
-    docs="docs/onchip.md",
+    docs="docs/benchmarks/devices.md",
 )

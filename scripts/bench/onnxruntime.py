@@ -219,4 +219,5 @@ BENCH = Benchmark(
         option("--dags", type=int, default=50, help="random DAGs of each of the two kinds"),
         option("--models", nargs="*", type=Path, help="models to run instead of the light ones"),
     ),
+    docs="docs/benchmarks/runtimes.md",
 )

@@ -231,4 +231,5 @@ BENCH = Benchmark(
         option("--states-per-step", type=int, default=20_000, help="of SERENITY"),
         option("--max-states", type=int, default=1_000_000, help="of SERENITY"),
     ),
+    docs="docs/benchmarks/order.md",
 )

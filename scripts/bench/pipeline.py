@@ -226,5 +226,5 @@ BENCH = Benchmark(
         repeats(3, "the quickest counts"),
         time_limit(60.0, "of one exact schedule"),
     ),
-    docs="docs/pipeline.md",
+    docs="docs/benchmarks/devices.md",
 )

@@ -66,4 +66,5 @@ BENCH = Benchmark(
         time_limit(30.0, "for the order, and for the placement"),
         option("--seed", type=int, default=0, help="of all that is random"),
     ),
+    docs="docs/benchmarks/addresses.md",
 )

@@ -218,4 +218,5 @@ BENCH = Benchmark(
         option("--seconds", type=float, default=60, help="per search"),
         option("--target", default="ideal", help="memory rules"),
     ),
+    docs="docs/benchmarks/rewrites.md",
 )

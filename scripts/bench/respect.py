@@ -104,5 +104,5 @@ BENCH = Benchmark(
         option("--children-together", action="store_true", help="readers of a layer share a stage"),
         option("--random", action="store_true", help="random DAGs of 30 to 800 nodes instead of the ten"),
     ),
-    docs="docs/respect.md",
+    docs="docs/benchmarks/devices.md",
 )

@@ -229,4 +229,5 @@ BENCH = Benchmark(
         *STATED,
         effort(),
     ),
+    docs="docs/benchmarks/runtimes.md",
 )

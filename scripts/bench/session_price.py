@@ -67,4 +67,4 @@ def _tables(_: Values) -> Iterator[Part]:
     yield Verdict(f"\nthe target states {stated:,} bytes", abs(dear - stated) > _FAR * stated)
 
 
-BENCH = Benchmark(__doc__, _tables)
+BENCH = Benchmark(__doc__, _tables, docs="docs/benchmarks/runtimes.md")

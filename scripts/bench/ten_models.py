@@ -180,4 +180,5 @@ BENCH = Benchmark(
         option("--max-slowdown", metavar="PCT", help="as optimize has it, for the file with pieces"),
         option("--keep", type=Path, metavar="FOLDER", help="where figures are kept, and taken from in another run"),
     ),
+    docs="docs/benchmarks/runtimes.md",
 )

@@ -48,5 +48,5 @@ BENCH = Benchmark(
     __doc__,
     tables,
     (positional("models", type=Path, help="TFLite files; default: those of models/"), time_limit(60.0)),
-    docs="docs/tflm.md",
+    docs="docs/benchmarks/runtimes.md",
 )

@@ -57,4 +57,4 @@ def tables(values: Values) -> Iterator[Part]:
     )
 
 
-BENCH = Benchmark(__doc__, tables, (time_limit(100.0), effort()), docs="docs/tflm.md")
+BENCH = Benchmark(__doc__, tables, (time_limit(100.0), effort()), docs="docs/benchmarks/runtimes.md")

@@ -310,4 +310,5 @@ BENCH = Benchmark(
         option("--budgets", action="store_true", help="print which budgets are met instead"),
         option("--no-times", action="store_true", help="do not time inferences"),
     ),
+    docs="docs/benchmarks/rewrites.md",
 )

@@ -203,11 +203,11 @@ def test_missing_external_data_is_said_not_refused(run: Run, tmp_path: Path) -> 
 
 
 OUTPUTS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
-    "output folder missing": (["-o", "none/out.onnx"], 1, ("folder does not exist",)),
-    "report folder missing": (["--report", "none/out.json"], 1, ("folder does not exist",)),
+    "a full device beside new folders": (["-o", "new/deep/out.onnx", "--report", "/dev/full"], 1, ("No space left",)),
     "output is a folder": (["-o", "folder"], 1, ("is a folder",)),
     "report is a folder": (["--report", "folder"], 1, ("is a folder",)),
     "output below a file": (["-o", "net.onnx/out.onnx"], 1, ()),
+    "output far below a file": (["-o", "net.onnx/new/out.onnx"], 1, ("is no folder",)),
     "output is the input": (["-o", "net.onnx"], 1, ("--force",)),
     "output is the input by another name": (["-o", "folder/../net.onnx"], 1, ("--force",)),
     "report is the input": (["--report", "net.onnx", "--force"], 2, ("overwrite",)),

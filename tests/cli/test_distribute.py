@@ -258,7 +258,7 @@ def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
         (("net.onnx", "--cluster", "cluster.toml", "-o", "-"), 2, "name a folder"),
         (("-", "--cluster", "cluster.toml"), 2, "name it with -o"),
         (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx"), 1, "is a file"),
-        (("net.onnx", "--cluster", "cluster.toml", "-o", "nowhere/deep"), 1, "does not exist"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), 1, "is no folder"),
         (("net.onnx", "--cluster", "nowhere.toml"), 1, "no such cluster file"),
         (("missing.onnx", "--cluster", "cluster.toml"), 1, "does not exist"),
         (("net.tflite", "--cluster", "cluster.toml"), 1, "only ONNX"),

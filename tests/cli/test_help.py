@@ -13,7 +13,9 @@ import click
 import pytest
 
 from memsched.cli.examples import ENTRY, EXAMPLES
+from memsched.cli.groups import OPTIMIZE, GroupedCommand
 from memsched.cli.main import cli
+from memsched.cli.optimize import command as optimize
 from tests import small_models
 from tests.cli.conftest import Run
 
@@ -131,3 +133,18 @@ def test_proposals(run: Run, tmp_path: Path) -> None:
         assert re.search(rf"did you mean {proposal}\?", done.err), done.err
         assert done.err.count("\n") == 1
     assert "--time-limit" in run("optimize", model, "--time-limt", "1").err
+
+
+def test_options_of_optimize_are_in_groups(run: Run) -> None:
+    text = run("optimize", "--help").out
+    titles = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
+    assert [title for title in titles if title != "Examples"] == list(OPTIMIZE)
+    names = [name for group in OPTIMIZE.values() for name in group]
+    declared = [one.name for one in optimize.params if isinstance(one, click.Option)]
+    assert sorted(names) == sorted([*declared, "help"])
+
+
+def test_an_option_in_no_group_comes_last(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.setattr(GroupedCommand, "groups", {"What to write": ("output",)})
+    text = run("optimize", "--help").out
+    assert text.index("What to write:") < text.index("--output") < text.index("Other options:") < text.index("--report")

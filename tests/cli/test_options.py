@@ -112,6 +112,7 @@ def test_words_become_what_the_function_takes() -> None:
         "remat": False,
         "fuse": False,
         "io": False,
+        "free_pieces": False,
         "max_extra_macs": 7.0,
         "max_slowdown": None,
         "time_limit": 60.0,

@@ -110,7 +110,7 @@ def test_the_same_bytes_twice(run: Run, model: Path, tmp_path: Path) -> None:
         (["--stages", "0"], 2, "0 is not in the range"),
         (["--stages", "99"], 2, "stages"),
         (["--stages", "2", "--cut-at", "add9"], 2, "did you mean"),
-        (["--stages", "2", "-o", "missing"], 2, "no folder"),
+        (["--stages", "2", "-o", __file__], 2, "no folder"),
         (["--stages", "2", "--target", "litert"], 2, "states no pipeline"),
         (["--stages", "2", "--max-extra-macs", "5"], 2, "needs tile or remat"),
         ([], 2, "--stages"),

@@ -78,7 +78,7 @@ def test_a_budget_that_is_not_met_is_written_and_said(run: Run, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ((SPEECH, "-o", "missing"), 2, "is no folder: create it first"),
+        ((SPEECH, "-o", SPEECH), 2, "is no folder"),
         (("-",), 2, "standard input gives no folder"),
         ((SPEECH, "--stages", "0"), 2, "--stages"),
         ((SPEECH, "--effort", "1", "--time-limit", "1"), 2, "both limit the search"),

@@ -80,7 +80,7 @@ def test_layers_in_pieces(run: Run, tmp_path: Path) -> None:
         assert words in text
 
 
-@pytest.mark.parametrize("page", ["-", "model.onnx", "r.json", "model_memsched.onnx", "missing/p.html", "a.h"])
+@pytest.mark.parametrize("page", ["-", "model.onnx", "r.json", "model_memsched.onnx", "model.onnx/p.html", "a.h"])
 def test_a_page_that_cannot_be_written(run: Run, model: Path, page: str) -> None:
     path = page if page == "-" else model.parent / page
     for command in ("optimize", "analyze") if page != "model_memsched.onnx" else ("optimize",):
@@ -88,7 +88,7 @@ def test_a_page_that_cannot_be_written(run: Run, model: Path, page: str) -> None
             *(command, model, "--html", path, "--report", model.with_name("r.json")),
             *("--header", model.with_name("a.h")),
         )
-        assert outcome.code == (1 if "missing" in page else 2)
+        assert outcome.code == (1 if "/" in page else 2)
         assert len(outcome.err.strip().splitlines()) == 1
         assert [entry.name for entry in model.parent.iterdir()] == ["model.onnx"]
 
@@ -152,4 +152,4 @@ def test_the_report_is_not_overwritten(run: Run, report: Path) -> None:
     page = Path(shutil.copy(report, report.with_suffix(".html")))
     assert "is the report" in run("report", page).err
     assert (report.read_bytes(), page.read_bytes()) == (before, before)
-    assert run("report", report, "-o", report.with_name("no") / "p.html").code == 1
+    assert run("report", report, "-o", report / "p.html").code == 1

@@ -91,7 +91,7 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for target in (tmp_path, tmp_path / "none" / "a", tmp_path / "file" / "a", tmp_path / ("a" * 300), "a\0b"):
+    for target in (tmp_path, tmp_path / "file" / "none" / "a", tmp_path / "file" / "a", tmp_path / ("a" * 300), "a\0b"):
         with pytest.raises(OutputError):
             check_writable(str(target))
         with pytest.raises(OutputError), staged_files() as files:

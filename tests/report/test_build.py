@@ -110,7 +110,7 @@ def test_the_schema_is_a_schema_and_strict() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema("report"))
     report = plain_report(facts_of(*a_graph()))
     SCHEMA.validate(report)
-    newer = {"held_back", "suggestions", "requirement", "chains", "io", "interface", "sessions", "executed"}
+    newer = {"held_back", "suggestions", "requirement", "chains", "io", "interface", "sessions", "executed", "layers"}
     for key in report.keys() - newer:  # which reports of older versions lack
         with pytest.raises(jsonschema.ValidationError):
             SCHEMA.validate({name: value for name, value in report.items() if name != key})
@@ -139,6 +139,8 @@ def test_lists_agree_with_the_definitions(seed: int) -> None:
         assert step["live_bytes"] == total - saved
         assert step["footprint_bytes"] == step["live_bytes"] + step["workspace_bytes"]
         assert step["op"] == graph.ops[op].name
+        read = set(graph.ops[op].inputs)
+        assert step["reads_from"] == [at for at, other in enumerate(order) if read & set(graph.ops[other].outputs)]
     assert len(merged) <= len(facts.schedule.in_place)
     assert report["result"]["peak_bytes"] == max(step["footprint_bytes"] for step in report["steps"])
     for buffer in report["buffers"]:

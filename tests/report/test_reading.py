@@ -71,6 +71,10 @@ def later(report: dict[str, Any]) -> None:
     report["steps"][3]["index"] = 5
 
 
+def read_too_early(report: dict[str, Any]) -> None:
+    report["steps"][3]["reads_from"] = [3]
+
+
 def higher(report: dict[str, Any]) -> None:
     report["steps"][3]["footprint_bytes"] = 10**9
 
@@ -99,6 +103,7 @@ def one_footprint_too_many(report: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (later, "steps[3].index is 5, not 3"),
+        (read_too_early, "steps[3] reads from a step that is not before it"),
         (higher, "result.peak_bytes is not the largest"),
         (longer, "buffers[0] is in use from step"),
         (backwards, "at_fault[0] is in use from step"),

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from memsched.errors import ModelError, OutputError
 
-__all__ = ["BatchModel", "check_apart", "find_models", "read_list"]
+__all__ = ["EXTENSIONS", "BatchModel", "check_apart", "find_models", "read_list"]
 
 EXTENSIONS = (".onnx", ".tflite")
 """Extensions of the files that are taken from folders; files that are named may have any."""

@@ -18,7 +18,14 @@ from memsched.commands.optimize.report import model_section
 from memsched.commands.results import Report
 from memsched.distribute.orders import OrderAttempt, OrderedPlan
 from memsched.errors import OutputError
-from memsched.formats.staging import STANDARD_STREAM, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, same_file, staged_files
+from memsched.formats.staging import (
+    STANDARD_STREAM,
+    TEMPORARY_PREFIX,
+    TEMPORARY_SUFFIX,
+    check_writable,
+    same_file,
+    staged_files,
+)
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.cover import Cover, leaves
@@ -309,14 +316,13 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
     """Return the files of an earlier plan in ``folder``, which may be replaced or removed, with their SHA-256.
 
     Raises:
-        OutputError: It is not a folder, its parent does not exist, or it holds files that no plan in it names and
-            ``force`` is not given.
+        OutputError: It is not a folder, cannot be made, or holds files that no plan in it names and ``force`` is not
+            given.
     """
     path = Path(folder)
     try:
         if not path.exists():
-            if not path.absolute().parent.is_dir():
-                raise OutputError(f"'{folder}' cannot be made: its folder does not exist; create it first")
+            check_writable(str(path / PLAN_FILE))
             return {}
         if not path.is_dir():
             raise OutputError(f"'{folder}' is a file: -o names a folder")
@@ -374,20 +380,10 @@ def save_distributed(
         ModelError: A constant cannot be read.
     """
     earlier = check_folder(folder, force=force)
-    path = Path(folder)
-    made = not path.exists()
     try:
-        path.mkdir(exist_ok=True)
-        report = _write(distributed, path, earlier)
+        return _write(distributed, Path(folder), earlier)
     except OSError as error:
-        if made:
-            _remove_empty(path)
         raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}") from None
-    except BaseException:
-        if made:
-            _remove_empty(path)
-        raise
-    return report
 
 
 def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str]) -> Report[DistributionReport]:
@@ -415,10 +411,3 @@ def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return

@@ -43,6 +43,15 @@ MOST_EXTRA_MACS = 10_000
 _AS_GIVEN_SHARE = 0.3
 """Share of the time for the model as it is, when it may be rewritten as well."""
 
+_ORDER_SHARE = 0.9
+"""The same where only what costs nothing may follow."""
+
+_FREE_EFFORT = 0.25
+"""Work of the search for pieces that cost nothing, as `Limits.effort` counts it."""
+
+_SURE = 0.25
+"""Share of the permitted slowdown for these: estimates of a time were seen to be a quarter of what was measured."""
+
 _CHAIN_SHARE = 0.2
 """Share of what is left then for the model with one operator for each chain, where more may follow."""
 
@@ -71,6 +80,8 @@ class Permissions:
         extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
             moved as well.
         fuse: One operator may stand for a chain of others.
+        free: Layers may be computed in pieces where that costs nothing, without a long search: no work is done twice,
+            and a runtime's price of an operator is paid from the first one on.
     """
 
     tile: bool = False
@@ -78,6 +89,12 @@ class Permissions:
     io: bool = False
     extra_percent: float = 15.0
     fuse: bool = False
+    free: bool = False
+
+    @property
+    def only_free(self) -> bool:
+        """Whether pieces that cost nothing are all the rewriting that may be done."""
+        return self.free and not (self.tile or self.remat or self.fuse or self.io)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +142,8 @@ def find(
     borders = format_of(module).borders(module) if permitted.io else Borders()
     chains = format_of(module).chains(module) if permitted.fuse else ()
     rewriting = permitted.tile or permitted.remat or bool(borders.found) or bool(chains)
-    placed = place(module, prepared, request.within(_AS_GIVEN_SHARE) if rewriting else request)
+    share = _AS_GIVEN_SHARE if rewriting else _ORDER_SHARE
+    placed = place(module, prepared, request.within(share) if rewriting or permitted.free else request)
     given = final = FinalModel(module, data, prepared, placed, options=options)
     request = request.rest()
     if permitted.fuse and not _met(final, budget):
@@ -140,6 +158,8 @@ def find(
         final = _rewritten(final, request, budget, permitted)
     elif permitted.remat and not _met(final, budget):
         final = _recomputed(final, request, budget, permitted)
+    elif permitted.only_free and not _met(final, budget):
+        final = _for_free(final, request, budget)
     if final.borders and final.placed.required >= first.placed.required:
         # Nobody has to change for nothing.
         kept = border_section(unused(borders, borders.found), (), first.placed.required, first.placed.required)
@@ -152,6 +172,26 @@ def find(
     if not final.rewritten:
         return final
     return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
+
+
+def _for_free(given: FinalModel, request: Request, budget: int | None) -> FinalModel:
+    """Return the model in pieces that a short search finds to cost nothing; ``given`` where that requires no less."""
+    run, left = request.run, request.effort()
+    effort = _FREE_EFFORT if left is None else min(left, _FREE_EFFORT)
+    if not effort or request.over():
+        return given
+    short = dataclasses.replace(
+        run.again(dataclasses.replace(run.limits, time_limit=None, effort=effort)),
+        stop=lambda: run.stop() or request.late() or run.late(),
+    )
+    slowdown = None if request.slowdown is None else _SURE * request.slowdown
+    quick = dataclasses.replace(request, run=short, free_ops=0, slowdown=slowdown)
+    found = _rewritten(given, quick, budget, Permissions(tile=True, extra_percent=0.0))
+    section = found.rewrites.tiling
+    if not found.rewritten or section is None:
+        return given
+    rewrites = dataclasses.replace(found.rewrites, tiling=msgspec.structs.replace(section, short=True))
+    return dataclasses.replace(found, rewrites=rewrites)
 
 
 def _in_one(

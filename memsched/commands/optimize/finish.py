@@ -45,6 +45,7 @@ class FinishRequest:
         promised: What is required was compared with a budget.
         verify: Run both models.
         guarded: The user named no session.
+        exact: Layers in pieces are written only where both models were seen to give the same bits.
         may_end: Ctrl-C ends the run of both alone.
     """
 
@@ -58,6 +59,7 @@ class FinishRequest:
     promised: bool
     verify: bool
     guarded: bool
+    exact: bool
     may_end: bool
 
     @property
@@ -75,7 +77,7 @@ class FinishedModel:
         figures: The same by the runtime's name for it; empty where that is the arena.
         verification: None where it was not asked for, or was ended.
         ended: By the user.
-        held_back: What was found and is not written.
+        held_back: What was found and is not written: pieces, or all of it.
         sessions: What sessions on both files took.
     """
 
@@ -94,12 +96,33 @@ class FinishedModel:
 def finish(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file of what was found, run beside the model as given, or that one where only named sessions gain."""
     found = _finished(final, asked)
+    if asked.exact and final.rewritten and not _same_bits(found):
+        found = _left_whole(found, asked)
     held = _held_back(found) if asked.guarded else None
     if held is None:
         return _with_sessions(found, asked)
+    if asked.exact and found.final.rewritten:
+        found = _left_whole(found, asked)
+        if _held_back(found) is None:
+            return dataclasses.replace(_with_sessions(found, asked), held_back=held)
     placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
     given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
     return dataclasses.replace(_finished(given, asked), held_back=held)
+
+
+def _same_bits(found: FinishedModel) -> bool:
+    seen = found.verification
+    return seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
+
+
+def _left_whole(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
+    """Return the file of the best order found, with no layer in pieces."""
+    placed = found.final.whole or found.final.placed
+    final = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
+    if not found.ended:
+        return _finished(final, asked)
+    whole = _finished(final, dataclasses.replace(asked, verify=False))
+    return dataclasses.replace(whole, notes=found.notes, ended=True)
 
 
 def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
@@ -184,7 +207,7 @@ def _run_both(
 
     Where it may not be ended before it is through, KeyboardInterrupt is passed on.
     """
-    tolerance = TOLERANCE if final.rewrites.inexact else 0.0
+    tolerance = TOLERANCE if final.rewrites.inexact and not asked.exact else 0.0
     try:
         schedule = final.placed.plans[0].schedule
         asked.run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)

@@ -6,11 +6,11 @@ import dataclasses
 import math
 from typing import Final
 
+from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session_candidates import SessionSource, candidates
 from memsched.commands.optimize.trials import TrialRequest
-from memsched.commands.options import BY_NAME
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection

@@ -14,13 +14,13 @@ import msgspec
 from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
-from memsched.commands.optimize.named_sessions import named_sessions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
-from memsched.commands.optimize.trials import RunOutcome, TrialRequest, suggestions
+from memsched.commands.optimize.suggested import suggested
+from memsched.commands.optimize.trials import RunOutcome, TrialRequest, too_large
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
@@ -174,7 +174,7 @@ def analyze(
         as_given = ModulePlan(plans, allocation, None, needed)
         opening = Opening(memory_plan=runtime.wants_plan(None))
         request = Request(Run(limits, started), "file", opening=opening, slowdown=_DEFAULT.max_slowdown)
-        helpful = _suggestions(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
+        helpful = suggested(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
     figures = _figures(runtime, (needed, needed))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
@@ -215,6 +215,7 @@ def optimize(
     remat: bool = _DEFAULT.keywords()["remat"],
     fuse: bool = _DEFAULT.keywords()["fuse"],
     io: bool = _DEFAULT.keywords()["io"],
+    free_pieces: bool = _DEFAULT.keywords()["free_pieces"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
     max_slowdown: float | None = _DEFAULT.max_slowdown,
     verify: bool = _DEFAULT.verify,
@@ -257,6 +258,9 @@ def optimize(
             it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
         io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
             axes in place of those that are moved at once. The caller has to change; the report says how.
+        free_pieces: Permit layers in pieces where that costs nothing: no work is done twice, no time is lost beyond
+            ``max_slowdown`` as estimated, and runs of both models give the same bits. They are looked for shortly, and
+            only with ``verify``; ``tile``, ``remat``, ``fuse`` and ``io`` take their place.
         max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
             values computed again, bytes moved count as well.
         max_slowdown: Time, in percent of the model's as estimated, that pieces and values computed again may cost where
@@ -311,9 +315,8 @@ def optimize(
     opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
-    permitted = Permissions(
-        tile and format_of(module).sizes_can_be_refused(module, options), remat, io, max_extra_macs, fuse
-    )
+    asked_for = Permissions(tile, remat, io, max_extra_macs, fuse, free_pieces and verify)
+    permitted = _possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()
     done = finish(
@@ -325,6 +328,7 @@ def optimize(
             promised=budget_bytes is not None,
             verify=verify,
             guarded=order_guarantee is None,
+            exact=permitted.only_free,
             may_end=stop is not None,
         ),
     )
@@ -333,16 +337,11 @@ def optimize(
     pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
-        asked_for = TrialRequest(
-            _names(solver != "file", in_place, tile, remat, fuse, io), tuple(words), permitted, budget_bytes
-        )
-        if done.held_back is not None:
-            source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
-            given = done.needed[0].total
-            helpful = named_sessions(done.held_back, given, asked_for, request, source_read)
-        else:
-            tried = RunOutcome(module, rules, prepared, final.placed, options, request, asked_for, final.whole)
-            helpful = _suggestions(tried)
+        names = _names(solver != "file", in_place, tile, remat, fuse, io)
+        trial = TrialRequest(names, tuple(words), permitted, budget_bytes)
+        tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
+        source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
+        helpful = suggested(tried, done, source_read)
     outcome = Outcome(
         *(
             "optimize",
@@ -368,7 +367,7 @@ def optimize(
         runtime=runtime_of(module, prepared.target, opening).name,
         litert=done.figures.get("litert"),
         session=done.figures.get("session"),
-        held_back=done.held_back,
+        held_back=done.held_back if done.written.unchanged else None,
         sessions=done.sessions,
         suggestions=helpful,
     )
@@ -389,27 +388,25 @@ def optimize(
     )
 
 
+def _possible(
+    permitted: Permissions, module: Module, options: LoadOptions, rules: Target, opening: Opening
+) -> Permissions:
+    """Return what of ``permitted`` can be done to the module, and pieces for nothing only where they are known to be.
+
+    Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic.
+    """
+    refusable = format_of(module).sizes_can_be_refused(module, options)
+    elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
+    free = permitted.free and refusable and not elsewhere and not runtime_of(module, rules, opening).pieces_for
+    return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free)
+
+
 def _names(
     reorder: bool, in_place: bool, tile: bool = False, remat: bool = False, fuse: bool = False, io: bool = False
 ) -> tuple[str, ...]:
     """Return what is permitted by the names that ``--allow`` has for it."""
     given = [("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat), ("fuse", fuse), ("io", io)]
     return tuple(name for name, permitted in given if permitted)
-
-
-def _suggestions(outcome: RunOutcome) -> tuple[SuggestionRow, ...]:
-    """Return the report's section on what would help."""
-    return tuple(
-        SuggestionRow(
-            command=one.command,
-            what=one.what,
-            requirement_bytes=one.required,
-            saving_bytes=outcome.placed.required - one.required,
-            extra_macs_percent=one.extra_macs_percent,
-            slowdown_percent=None,
-        )
-        for one in suggestions(outcome)
-    )
 
 
 def _figures(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memsched import __version__
+from memsched.commands.optimize.layers import LayeredModel, layer_rows
 from memsched.commands.results import Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
@@ -20,6 +21,7 @@ from memsched.planning.values import TargetModule
 from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     BaselinesSection,
     BodyRow,
@@ -69,7 +71,7 @@ from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.tflm.arena import TflmFacts
-from memsched.runtimes.tflm.firmware import firmware_needs
+from memsched.runtimes.tflm.firmware import FirmwareNeeds, firmware_needs
 from memsched.runtimes.values import MeasuredArena, Verification
 from memsched.targets.pool_plan import PoolPlan
 
@@ -157,6 +159,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
     """Return the report of ``outcome``; ``seconds`` is what the whole command took."""
     main, written = outcome.plans[0], outcome.written
     verification = outcome.verification
+    needs = _firmware_needs(outcome)
     facts = Facts(
         memsched_version=__version__,
         command=outcome.command,
@@ -179,7 +182,8 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         notes=_notes(outcome),
         pools=outcome.pools,
         interrupted=outcome.interrupted,
-        firmware=_firmware_section(outcome),
+        firmware=None if needs is None else _firmware_section(*needs),
+        layers=_layers(outcome, needs),
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
         chains=outcome.rewrites.chains,
@@ -312,13 +316,28 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
     return sections
 
 
-def _firmware_section(outcome: Outcome) -> FirmwareSection | None:
-    """Return what the model written needs, and what the one given needs beside its tensors."""
+def _firmware_needs(outcome: Outcome) -> tuple[FirmwareNeeds, FirmwareNeeds] | None:
+    """Return what the model as given needs beside its tensors, and the one written; None for another format."""
     kernels = outcome.prepared.target.kernels
     given = firmware_needs(outcome.module, kernels)
     if given is None:
         return None
-    needs = (given if outcome.rewritten is None else firmware_needs(outcome.rewritten, kernels)) or given
+    return given, (given if outcome.rewritten is None else firmware_needs(outcome.rewritten, kernels)) or given
+
+
+def _layers(outcome: Outcome, needs: tuple[FirmwareNeeds, FirmwareNeeds] | None) -> tuple[LayerRow, ...]:
+    baseline, main = outcome.prepared.baselines["file_order"], outcome.plans[0]
+    kept = (None, None) if needs is None or outcome.tflm is None else tuple(one.kept_by_op for one in needs)
+    return layer_rows(
+        LayeredModel(outcome.module, baseline.graph, baseline.schedule.order, baseline.footprints, kept[0]),
+        LayeredModel(
+            outcome.rewritten or outcome.module, main.graph, main.schedule.order, main.checked.footprints, kept[1]
+        ),
+        () if outcome.rewrites.tiling is None else outcome.rewrites.tiling.groups,
+    )
+
+
+def _firmware_section(given: FirmwareNeeds, needs: FirmwareNeeds) -> FirmwareSection:
     return FirmwareSection(
         resolver_calls=needs.resolver.calls,
         unsupported_operators=needs.resolver.unsupported,

@@ -34,10 +34,12 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "too_large"]
 
 _LEAST_GAIN = 0.01
 """Share of what is required: a smaller gain is not worth another run."""
+
+_MOST_NAMED = 3
 
 _MOST_OPS = 1_500
 _MOST_BYTES = 100 << 20
@@ -48,6 +50,9 @@ _MOST_INPUTS = 20 * _MOST_OPS
 
 _PIECES_EFFORT = 0.25
 """Effort of the search for pieces, as `Limits.effort` counts it."""
+
+_LOOPS_EFFORT, _LOOPS_OPS = 2.0, 150
+"""The same for loops, and the largest graphs in which they are tried: of firmware, for which a second is well spent."""
 
 _PIECES_OPS = 450
 """Larger graphs in pieces take longer to write, read and place than a trial may take."""
@@ -88,9 +93,14 @@ class TrialRequest:
         """Return a command line that permits ``add``, too, and is otherwise the same."""
         name, *words = self.words
         words = _without(words, "--allow", *(option for option in options if option.startswith("--")))
+        if self.permitted.only_free and add and "tile" not in add:
+            # The list takes the place of what is permitted by default.
+            add = (*add, "tile")
+            options = options if "remat" in add else (*options, "--max-extra-macs", "0")
         if name != "optimize":
             words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
         if add or set(self.allow) != {"reorder", "inplace"}:
+            words = _without(words, "-O")
             known = ("reorder", "inplace", "tile", "remat", "fuse", "io")
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
@@ -139,19 +149,24 @@ def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     module, request, placed, asked = run.module, run.request, run.placed, run.asked
     given = required_as_given(module, run.prepared, request.opening).total
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
-    ops = [op for graph in module.graphs for op in graph.ops]
-    large = len(ops) > _MOST_OPS or sum(len(op.inputs) for op in ops) > _MOST_INPUTS
-    large = large or module.weights_bytes > _MOST_BYTES
     elsewhere = run.target.pools or run.target.on_chip_bytes or request.opening.guarantee == "default"
     met = asked.budget is not None and enough
-    if met or large or elsewhere or request.stopped():
+    if met or elsewhere or request.stopped() or too_large(module):
         return ()
     shortly = request.run.again(Limits(0.0, request.run.limits.seed, effort=_PIECES_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=shortly, solver="file", end=math.inf)
     trials = _Trials(dataclasses.replace(run, request=quick))
     most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
-    found = [one for one in trials.run(gained=enough or run.whole is not None) if one.required <= most]
-    return tuple(_ranked(found, placed.required))
+    gained = enough or run.whole is not None
+    found = [one for one in trials.run(gained=gained) if one.required <= most]
+    return tuple(_ranked(found, placed.required))[:_MOST_NAMED]
+
+
+def too_large(module: Module) -> bool:
+    """Whether a module takes too long to write and read for what is looked for beside its order."""
+    ops = [op for graph in module.graphs for op in graph.ops]
+    reads = sum(len(op.inputs) for op in ops)
+    return len(ops) > _MOST_OPS or reads > _MOST_INPUTS or module.weights_bytes > _MOST_BYTES
 
 
 def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
@@ -173,11 +188,13 @@ class _Trials:
         """Yield what helps; what cannot be tried is left out.
 
         Args:
-            gained: Something was, or layers were rewritten: then only callers can help.
+            gained: Something was, or layers were rewritten: then only callers can help, and what costs something
+                where that was not permitted.
         """
-        trials: list[Callable[[], Iterator[Suggestion]]] = [self._border]
-        if not gained:
-            trials = [self._plan, self._order, self._in_place, self._chains, self._pieces, self._border, self._again]
+        rewrites = [self._chains, self._pieces, self._border, self._again]
+        trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, *rewrites]
+        if gained:
+            trials = rewrites if self._given.asked.permitted.only_free else [self._border]
         for trial in trials:
             if not self._given.request.stopped():
                 try:
@@ -237,19 +254,27 @@ class _Trials:
         most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
         if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
             return
+        from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite
 
+        only = self._runtime.pieces_for
+        what = f"layers in pieces, for {only}" if only else "layers in pieces"
         least = given = self._given.placed.required
-        for percent in dict.fromkeys((0.0, self._given.asked.permitted.extra_percent)):
-            found = attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)
-            if found is None or found.placed.required >= least:
+        permitted = self._given.asked.permitted
+        for percent in dict.fromkeys((permitted.extra_percent,) if permitted.free else (0.0, permitted.extra_percent)):
+            found = [attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)]
+            if self._base.dialect.loop is not None and len(self._given.module.graphs[0].ops) <= _LOOPS_OPS:
+                request = self._until(_LOOPS_EFFORT)
+                found.append(attempt(LoopRewrite, self._base, request, self._given.request, percent=percent))
+            required = min((one.placed.required for one in found if one is not None), default=least)
+            if required >= least:
                 continue
-            least = found.placed.required
+            least = required
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
-            yield self._suggest(
-                self._given.asked.command(add=("tile",), options=limit), least, "layers in pieces", percent
-            )
-            if self._given.asked.budget is None and least <= _WORTH_NAMING * given:
+            command = self._given.asked.command(add=("tile",), options=limit)
+            yield self._suggest(command, least, what, percent)
+            budget = self._given.asked.budget
+            if least <= (_WORTH_NAMING * given if budget is None else budget):
                 return
 
     def _border(self) -> Iterator[Suggestion]:
@@ -258,20 +283,20 @@ class _Trials:
         borders = format_of(given.module).borders(given.module) if "io" not in given.asked.allow else Borders()
         if not borders.found:
             return
-        base = RewriteBase(given.module, given.prepared, given.whole or given.placed, given.options)
-        found = attempt(partial(BorderRewrite, borders), base, self._until(), given.request, percent=0.0)
+        found = attempt(partial(BorderRewrite, borders), self._base, self._until(), given.request, percent=0.0)
         if found is not None:
             what = "inputs and outputs in another form by themselves, for which the caller has to change"
             yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what)
 
     @property
     def _base(self) -> RewriteBase:
-        return RewriteBase(self._given.module, self._given.prepared, self._given.placed, self._given.options)
+        given = self._given
+        return RewriteBase(given.module, given.prepared, given.whole or given.placed, given.options)
 
-    def _until(self) -> Request:
+    def _until(self, effort: float = _PIECES_EFFORT) -> Request:
         """Return a request for a search that ends by its effort, or by being stopped."""
         run = self._given.request.run
-        run = run.again(dataclasses.replace(run.limits, time_limit=None))
+        run = run.again(dataclasses.replace(run.limits, time_limit=None, effort=effort))
         return dataclasses.replace(self._given.request, run=run)
 
     def _again(self) -> Iterator[Suggestion]:
@@ -319,6 +344,6 @@ def _without(words: Sequence[str], *names: str) -> list[str]:
             skip = False
         elif word in names:
             skip = True
-        elif not any(word.startswith(f"{name}=") for name in names):
+        elif not any(word.startswith(f"{name}=") or (len(name) == 2 and word.startswith(name)) for name in names):
             kept.append(word)
     return kept

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from memsched.errors import ModelError, OutputError
 from memsched.formats.module import Module
-from memsched.formats.staging import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
+from memsched.formats.staging import TEMPORARY_PREFIX, TEMPORARY_SUFFIX, make_folders, remove_made
 
 __all__ = ["copy_external_files", "external_files", "folder_of", "resolve"]
 
@@ -49,10 +49,11 @@ def external_files(module: Module) -> tuple[str, ...]:
 
 
 def copy_external_files(module: Module, destination_folder: Path) -> tuple[Path, ...]:
-    """Make the references to external data resolve from ``destination_folder`` too; return the files created.
+    """Make the references to external data resolve from ``destination_folder`` too; return what was created.
 
     Files are copied; each appears whole under its name or not at all. A file that is missing beside the model is left
-    out (the module's notes name it); one that is there with the same content is kept.
+    out (the module's notes name it); one that is there with the same content is kept. Folders that are missing are
+    made, and come before the files in them.
 
     Raises:
         ModelError: A location leaves the model's folder.
@@ -65,14 +66,15 @@ def copy_external_files(module: Module, destination_folder: Path) -> tuple[Path,
             if source.is_file():
                 target = destination_folder.resolve() / location
                 if not _is_there(source, target):
-                    _place(source, target)
+                    make_folders(target.parent, created)
+                    _copy(source, target)
                     created.append(target)
     except OSError as error:
-        _remove(created)
+        remove_made(created)
         reason = error.strerror or str(error)
         raise OutputError(f"external data cannot be written to {destination_folder}: {reason}") from error
     except OutputError:
-        _remove(created)
+        remove_made(created)
         raise
     return tuple(created)
 
@@ -85,13 +87,8 @@ def _is_there(source: Path, target: Path) -> bool:
     raise OutputError(f"{target} exists and is not the model's external data; choose another folder or remove it")
 
 
-def _place(source: Path, target: Path) -> None:
-    # No hard link: onnx refuses to load a file that has several, and the given model's would then have, too.
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _copy(source, target)
-
-
 def _copy(source: Path, target: Path) -> None:
+    # No hard link: onnx refuses to load a file that has several, and the given model's would then have, too.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX)
     os.close(handle)
     try:
@@ -101,8 +98,3 @@ def _copy(source: Path, target: Path) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _remove(created: list[Path]) -> None:
-    for path in created:
-        path.unlink(missing_ok=True)

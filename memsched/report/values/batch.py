@@ -146,6 +146,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     budget_for: Literal["arena", "activations"] | None = None
     max_extra_macs: Amount
     max_slowdown: Amount | None = None
+    free_pieces: bool = False
     time_limit: Amount | None
     effort: Amount | None
     solver: str

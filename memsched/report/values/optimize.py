@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.layers import LayerRow
 from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
@@ -230,7 +231,11 @@ class FusionSection(Section, frozen=True, kw_only=True):
 
 
 class PassRow(Section, frozen=True, kw_only=True):
-    """One pass of the search."""
+    """One pass of the search.
+
+    Attributes:
+        outcome: In words, where figures do not say it: what CP-SAT proved, or why it was not asked.
+    """
 
     name: str
     seconds: Amount
@@ -238,6 +243,7 @@ class PassRow(Section, frozen=True, kw_only=True):
     ops_after: Count
     peak_before_bytes: Count
     peak_after_bytes: Count
+    outcome: str = ""
 
 
 class AllocationSection(Section, frozen=True, kw_only=True):
@@ -290,6 +296,8 @@ class StepRow(Section, frozen=True, kw_only=True):
         live: Tensors that hold bytes of their own in this step (a view holds none; both sides of an in-place write are
             named). With more than 2,000,000 names over all steps only the first step of the peak has its list, every
             other has null.
+        reads_from: The steps whose results it reads, those without bytes of their own included, in rising order. Absent
+            in reports of older versions.
     """
 
     index: Count
@@ -301,6 +309,7 @@ class StepRow(Section, frozen=True, kw_only=True):
     workspace_bytes: Count
     footprint_bytes: Count
     live: tuple[str, ...] | None
+    reads_from: tuple[Count, ...] | UnsetType = UNSET
 
 
 class BufferRow(Section, frozen=True, kw_only=True):
@@ -310,6 +319,8 @@ class BufferRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         pool: The memory that it lies in, from whose beginning its offset counts; only for targets with pools.
+        shape: Its dimensions; null where they are unknown. Absent in reports of older versions.
+        dtype: The type of its elements in the words of numpy, or the format's own. Absent in reports of older versions.
         in_place_of: The dying tensor whose bytes this one takes.
         view_of: The tensor in whose bytes this one lies.
         consists_of: The tensors that lie inside this one, a concatenation that is never copied; else empty.
@@ -327,6 +338,8 @@ class BufferRow(Section, frozen=True, kw_only=True):
     consists_of: tuple[str, ...]
     produced_in: Count | UnsetType | None = UNSET
     read_in: tuple[Count, ...] | UnsetType = UNSET
+    shape: tuple[Count, ...] | UnsetType | None = UNSET
+    dtype: str | UnsetType = UNSET
     pool: str | UnsetType = UNSET
 
 
@@ -372,6 +385,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         unknown_sizes: Tensors of the main graph whose size nothing can state; they count nothing.
         at_fault: The tensors whose bytes are live at the first step of the peak, largest first.
         operators: Operator types of all graphs and how often they occur.
+        layers: What each op of the main graph takes, before and after. Absent in reports of older versions.
         firmware: What a firmware with TensorFlow Lite Micro needs for the model written beside the planned tensors;
             null for other formats than TFLite.
         bodies: The graphs beside the main one, each with an order of its own.
@@ -422,6 +436,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     unknown_sizes: tuple[str, ...]
     at_fault: tuple[FaultRow, ...]
     operators: dict[str, Positive]
+    layers: tuple[LayerRow, ...] = ()
     firmware: FirmwareSection | None
     bodies: tuple[BodyRow, ...]
     fusion: FusionSection | None

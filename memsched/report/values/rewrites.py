@@ -104,6 +104,7 @@ class TilingSection(Section, frozen=True, kw_only=True):
         judged: Ways of cutting that were tried.
         exhausted: The search finished before the time was up. It looks near what helps, so this is no proof that
             nothing better exists.
+        short: It was for pieces that cost nothing, and of little work: higher levels of ``-O`` search longer.
     """
 
     applied: bool
@@ -116,6 +117,7 @@ class TilingSection(Section, frozen=True, kw_only=True):
     judged: Count
     exhausted: bool
     frontier: tuple[TilingPointRow, ...]
+    short: bool = False
 
 
 class CopyRow(Section, frozen=True, kw_only=True):

@@ -36,6 +36,11 @@ class LiteRt(TargetRules):
         """Return the name of its figures in reports."""
         return "litert"
 
+    @property
+    def pieces_for(self) -> str:
+        """Return those without XNNPACK, which packs weights for every piece anew; others leave to it what it takes."""
+        return "interpreters without XNNPACK"
+
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what its planner takes for the file's own order."""
         del module, lowered

@@ -35,6 +35,7 @@ class FirmwareNeeds:
         estimates: Bytes by bits of a pointer.
         unknown: Operators whose kernels' own needs are not known and not in the estimates.
         assumptions: What must hold for the estimates.
+        kept_by_op: The same bytes per op of the module's main graph.
         variables: Resource variables: what `MicroResourceVariables::Create` is given; 0 where none are needed.
         kept: Per subgraph and operator its type and the bytes that stay for it and what it makes, on 32 bit.
     """
@@ -45,6 +46,7 @@ class FirmwareNeeds:
     assumptions: tuple[str, ...]
     unknown: tuple[str, ...]
     kept: tuple[tuple[int, int, str, int], ...]
+    kept_by_op: tuple[int, ...]
     variables: int = 0
 
 
@@ -59,13 +61,16 @@ def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:
         assumed.append(f"MicroResourceVariables of {named}, created from the allocator that the interpreter is given")
     if lacking:
         assumed.append(f"not counted, as it is not known: what the kernels of {', '.join(lacking)} keep")
+    kept = tuple(_kept(model))
+    main = [size for graph, _, _, size in kept if graph == 0]
     return FirmwareNeeds(
         resolver(model),
         estimates(model, kernels),
         tuple(_scratch(model, kernels)),
         tuple(assumed),
         lacking,
-        tuple(_kept(model)),
+        kept,
+        tuple(main[operator] for operator in module.native.mappings[0].operators),
         named,
     )
 

@@ -97,7 +97,7 @@ class Benchmark:
     shows: str
     tables: Callable[[Values], Iterable[Part]]
     options: tuple[Option, ...] = ()
-    docs: str = "docs/benchmarks.md"
+    docs: str = "docs/benchmarks/index.md"
 
 
 def option(*names: str, help: str, **settings: Any) -> Option:  # noqa: A002 - argparse's name

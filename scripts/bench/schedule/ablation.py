@@ -166,4 +166,5 @@ BENCH = Benchmark(
         time_limit(60.0),
         option("--parts", type=int, default=4, help="of the partitions"),
     ),
+    docs="docs/benchmarks/order.md",
 )

@@ -202,4 +202,5 @@ BENCH = Benchmark(
         time_limit(60.0),
         option("--orders", type=int, default=100, help="random ones"),
     ),
+    docs="docs/benchmarks/order.md",
 )

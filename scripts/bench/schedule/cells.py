@@ -49,4 +49,5 @@ BENCH = Benchmark(
         option("--seeds", nargs="+", type=int, default=[0, 1, 2, 3], help="of the stages"),
         option("--solver", choices=SOLVERS, default="auto", help="that orders them"),
     ),
+    docs="docs/benchmarks/order.md",
 )

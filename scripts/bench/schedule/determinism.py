@@ -76,4 +76,9 @@ def tables(values: Values) -> Iterator[Part]:
             yield model.name, len(found), files or "none", reports or "none", digest
 
 
-BENCH = Benchmark(__doc__, tables, (positional("options", help="options of memsched optimize, after --"),))
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (positional("options", help="options of memsched optimize, after --"),),
+    docs="docs/benchmarks/order.md",
+)

@@ -76,4 +76,5 @@ BENCH = Benchmark(
         TARGET,
         repeats_option(3, "the quickest counts"),
     ),
+    docs="docs/benchmarks/order.md",
 )

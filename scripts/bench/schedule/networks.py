@@ -146,4 +146,5 @@ BENCH = Benchmark(
         time_limit(60.0),
         repeats_option(3, "the quickest counts"),
     ),
+    docs="docs/benchmarks/order.md",
 )

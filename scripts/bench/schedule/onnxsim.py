@@ -115,4 +115,5 @@ BENCH = Benchmark(
         chosen("network", NAMES, "all"),
         option("--install", action="store_true", help="fetch onnxsim for this run alone"),
     ),
+    docs="docs/benchmarks/order.md",
 )

@@ -75,7 +75,7 @@ CASES = [
     ("convolutions.onnx", ["--budget", "60%"], "layers in pieces"),
     ("skip.onnx", [], "values computed again"),
     ("gated.onnx", [], "activations in one operator each, for ONNX Runtime alone"),
-    ("person detect.tflite", [], "layers in pieces"),
+    ("person detect.tflite", [], "layers in pieces, for interpreters without XNNPACK"),
     ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
 ]
 
@@ -103,10 +103,13 @@ def test_the_printed_command_keeps_what_is_printed(
     before = json.loads((tmp_path / "first.json").read_text())
     found = before["suggestions"]
     assert what in {one["what"] for one in found}
-    said, printed = first.out.splitlines()[-2:]
-    assert said.startswith(f"what helps, as tried: {found[0]['what']}, {required(before):,} -> ")
-    assert printed == f"  {found[0]['command']}"
+    assert len(found) <= 3
+    lines = first.out.splitlines()[-2 * len(found) :]
     for number, one in enumerate(found):
+        said, printed = lines[2 * number : 2 * number + 2]
+        head = "or" if number else "what helps, as tried"
+        assert said.startswith(f"{head}: {one['what']}, {required(before):,} -> ")
+        assert printed == f"  {one['command']}"
         assert one["requirement_bytes"] + one["saving_bytes"] == required(before)
         program, *words = shlex.split(one["command"])
         assert (program, words[0]) == ("memsched", "optimize")
@@ -143,7 +146,7 @@ def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> No
     for command in ("optimize", "analyze"):
         done = run(command, path, "--json", *(["--no-verify"] if command == "optimize" else []))
         assert json.loads(done.out)["suggestions"]
-        assert done.err.rstrip().endswith(json.loads(done.out)["suggestions"][0]["command"])
+        assert done.err.rstrip().endswith(json.loads(done.out)["suggestions"][-1]["command"])
         assert run(command, path, "-q", *(["--no-verify"] if command == "optimize" else [])).out == ""
     # Programs that ask for no command line wait for no trial.
     assert memsched.optimize(convolutions(), verify=False).report["suggestions"] == []

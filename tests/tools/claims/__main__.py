@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -35,14 +36,16 @@ from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.onnxruntime.inputs import compared_with
 
+__all__ = ["MOST_APART", "TARGETS", "Case", "Row", "apart"]
+
 _COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("analyze", ()),
     ("optimize", ()),
     ("all", ("--allow", "all")),
     *((f"{percent} %", ("--allow", "all", "--budget", f"{percent}%")) for percent in (75, 50, 25)),
 )
-_TARGETS = {".onnx": ("onnxruntime",), ".tflite": ("litert", "tflm")}
-_MOST_APART = 2.0
+TARGETS = {".onnx": ("onnxruntime",), ".tflite": ("litert", "tflm")}
+MOST_APART = 2.0
 _SECONDS = 1200.0
 _REASON = 110
 
@@ -63,38 +66,40 @@ class Row:
     def line(self) -> str:
         """Return the row of the table."""
         figures = ["" if one is None else f"{one:,}" for one in (self.claimed, self.measured)]
-        apart = "" if self.claimed is None or self.measured is None else f"{_apart(self.claimed, self.measured):.2f} %"
+        off = "" if self.claimed is None or self.measured is None else f"{apart(self.claimed, self.measured):.2f} %"
         remark = f"**{self.wrong}**" if self.wrong else self.said
-        cells = [self.model, self.target, self.command, str(self.exit_code), *figures, apart, remark[:_REASON]]
+        cells = [self.model, self.target, self.command, str(self.exit_code), *figures, off, remark[:_REASON]]
         return "| " + " | ".join(cells) + " |"
 
 
-def _apart(claimed: int, measured: int) -> float:
+def apart(claimed: int, measured: int) -> float:
+    """Return by how many percent of what was measured the claim is off."""
     return 100 * abs(claimed - measured) / max(measured, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model for a target, with the options that state its sizes."""
+    """A model for a target, with the options that state its sizes and those that limit each search."""
 
     model: Path
     target: str
     options: tuple[str, ...]
-    limit: float
+    limits: tuple[str, ...]
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """Yield what each command claimed and what was measured."""
         for name, options in _COMMANDS:
-            yield self._row(name, options, folder)
+            yield self.row(name, options, folder)
 
-    def _row(self, name: str, options: Sequence[str], folder: Path) -> Row:
+    def row(self, name: str, options: Sequence[str], folder: Path) -> Row:
+        """Return what one command claimed and what was measured; ``folder`` then has its report.json."""
         written, report = folder / f"out{self.model.suffix}", folder / "report.json"
         for old in (written, report):
             old.unlink(missing_ok=True)
         command = [sys.executable, "-m", "memsched", "analyze" if name == "analyze" else "optimize", str(self.model)]
         command += ["--target", self.target, *self.options, *options, "--report", str(report), "--quiet"]
         if name != "analyze":
-            command += ["-o", str(written), "--time-limit", f"{self.limit:g}"]
+            command += ["-o", str(written), *self.limits]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         said = next(iter(reversed(done.stderr.strip().splitlines())), "")
         row = Row(self.model.name, self.target, name, done.returncode, said=said)
@@ -128,10 +133,12 @@ class Case:
             return dataclasses.replace(row, said=f"TFLM: {why}", wrong=f"only as written: {why}" if alone.ok else "")
         if not found.value["same"]:
             return dataclasses.replace(row, wrong="outputs differ in TFLM")
-        heads = [line.split()[-2] for line in found.stderr.splitlines() if "Arena allocation head" in line]
-        return _judged(
-            row, report["tflm"]["head_bytes"], int(heads[-1]), "" if found.value["vary"] else "outputs do not vary"
-        )
+        said = "" if found.value["vary"] else "outputs do not vary"
+        head = _judged(row, report["tflm"]["head_bytes"], _allocated(found.stderr, "head"), said)
+        arena = (report["verification"] or {}).get("arena_after")
+        if head.wrong or not arena or arena["predicted_total_bytes"] is None:
+            return head
+        return _judged(row, arena["predicted_total_bytes"], _allocated(found.stderr, "total"), said)
 
     def _held_by_onnxruntime(self, row: Row, options: Sequence[str], claimed: int | None, written: Path) -> Row:
         paths = [str(self.model.resolve()), str(written)]
@@ -160,6 +167,11 @@ class Case:
         return file.getvalue()
 
 
+def _allocated(text: str, part: str) -> int:
+    """Return the bytes that TensorFlow Lite Micro's recording allocator printed last for a part of the arena."""
+    return int(re.findall(rf"Arena allocation {part} (\d+) bytes", text)[-1])
+
+
 def _child(function: str, **request: Any) -> ChildResult:
     return run_in_child(f"tests.tools.claims.sessions:{function}", request, _SECONDS)
 
@@ -168,7 +180,7 @@ def _judged(row: Row, claimed: int | None, measured: int | None, said: str) -> R
     row = dataclasses.replace(row, claimed=claimed, measured=measured, said=said)
     if claimed is None or measured is None:
         return row
-    wrong = "contradicted" if _apart(claimed, measured) > _MOST_APART else ""
+    wrong = "contradicted" if apart(claimed, measured) > MOST_APART else ""
     return dataclasses.replace(row, wrong=wrong)
 
 
@@ -185,9 +197,10 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:
-            for target in _TARGETS[model.suffix]:
+            for target in TARGETS[model.suffix]:
                 options = tuple(shlex.split(stated.get(model.name, "")))
-                for row in Case(model, target, options, given.time_limit).rows(Path(folder)):
+                limits = ("--time-limit", f"{given.time_limit:g}")
+                for row in Case(model, target, options, limits).rows(Path(folder)):
                     wrong += bool(row.wrong)
                     print(row.line(), flush=True)
     print(f"\n{wrong} rows are wrong")

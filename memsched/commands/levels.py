@@ -1,0 +1,25 @@
+"""What may be done to a model, by the names that ``--allow`` has for it, and what each level of ``-O`` permits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH"]
+
+ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
+"""What ``allow`` may name; "all" is all of it. The caller of the model need not know."""
+
+BY_CALLERS: Final = ("io",)
+"""What ``allow`` may name beside these, each by itself: the caller has to change."""
+
+BY_NAME: Final = ("fuse", *BY_CALLERS)
+"""The same where one model is written for ONNX Runtime alone, too."""
+
+BY_DEFAULT: Final = ("reorder", "inplace")
+"""What changes no operator."""
+
+LEVELS: Final = (BY_DEFAULT, BY_DEFAULT, (*BY_DEFAULT, "tile"), ALLOWED)
+"""What ``-O0`` to ``-O3`` permit; from ``-O1`` on layers in pieces as well where they cost nothing."""
+
+LONG_SEARCH: Final = 600.0
+"""The limit of time of ``-O3``, seconds, unless one is given."""

@@ -1,0 +1,35 @@
+"""What would help beyond a result, as rows of its report."""
+
+from __future__ import annotations
+
+from memsched.commands.optimize.finish import FinishedModel
+from memsched.commands.optimize.named_sessions import named_sessions
+from memsched.commands.optimize.session_candidates import SessionSource
+from memsched.commands.optimize.trials import RunOutcome, suggestions
+from memsched.report.values.optimize import SuggestionRow
+
+__all__ = ["suggested"]
+
+
+def suggested(
+    outcome: RunOutcome, done: FinishedModel | None = None, source: SessionSource | None = None
+) -> tuple[SuggestionRow, ...]:
+    """Return the report's section on what would help, what to name first at its head.
+
+    Args:
+        done: What became of the result: where it was held back, only sessions that are named help.
+        source: The model as those sessions read it.
+    """
+    if done is not None and source is not None and done.held_back is not None:
+        return named_sessions(done.held_back, done.needed[1].total, outcome.asked, outcome.request, source)
+    return tuple(
+        SuggestionRow(
+            command=one.command,
+            what=one.what,
+            requirement_bytes=one.required,
+            saving_bytes=outcome.placed.required - one.required,
+            extra_macs_percent=one.extra_macs_percent,
+            slowdown_percent=None,
+        )
+        for one in suggestions(outcome)
+    )

@@ -1,0 +1,181 @@
+"""What is permitted by default and by each level: pieces that cost nothing, and only where both models agree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import memsched
+from memsched.commands.levels import LONG_SEARCH
+from memsched.commands.optimize import finish
+from memsched.commands.options import OptimizeOptions
+from memsched.commands.verify import verify_written
+from memsched.report.values.optimize import OptimizeReport
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
+from tests.formats.tflite_builder import MODELS
+from tests.small_models import floats, model_of
+
+PERSON = MODELS / "person_detect.tflite"
+
+
+def expansion(side: int = 64) -> bytes:
+    """A layer that makes four times what it reads, with much work, and one that makes little of it again."""
+    values = np.random.default_rng(0)
+    weights = values.standard_normal((256, 64, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["wide"], "expand", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["wide"], ["r"], "relu"),
+        helper.make_node("MaxPool", ["r"], ["y"], "pool", kernel_shape=[4, 4], strides=[4, 4]),
+    ]
+    return model_of(
+        nodes,
+        [floats("x", [1, 64, side, side])],
+        [floats("y", [1, 256, side // 4, side // 4])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(expansion())
+    return file
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, **values: Any) -> list[float]:
+    """Let verification say so of every model in pieces; return the tolerances that it was asked with."""
+    known, tolerances = verify_written, []
+
+    def said(module: Any, *args: Any, **keywords: Any) -> Any:
+        tolerances.append(keywords["tolerance"])
+        verification, notes = known(module, *args, **keywords)
+        if verification is None or len(module.graphs[0].ops) <= 3:
+            return verification, notes
+        return replace(verification, **values), notes
+
+    monkeypatch.setattr(finish, "verify_written", said)
+    return tolerances
+
+
+def test_pieces_that_cost_nothing_are_on_by_default(path: Path) -> None:
+    report: OptimizeReport = memsched.optimize(path, order_guarantee="session").report.values
+    assert report.tiling is not None
+    assert report.tiling.applied
+    assert report.tiling.extra_macs == 0
+    assert report.tiling.max_extra_macs_percent == 0
+    assert report.requirement is not None
+    assert report.requirement.bytes < 0.5 * report.requirement.given_bytes
+    assert report.verification is not None
+    assert report.verification.outputs_equal
+    assert report.verification.max_abs_error == 0
+
+
+@pytest.mark.parametrize("words", [{"free_pieces": False}, {"verify": False}, {"order_guarantee": "default"}])
+def test_they_are_left_out(path: Path, words: dict[str, Any]) -> None:
+    report: OptimizeReport = memsched.optimize(path, **{"order_guarantee": "session"} | words).report.values
+    assert report.tiling is None
+
+
+def test_they_are_left_out_where_the_bits_differ(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tolerances = seen(monkeypatch, outputs_equal=False, relative_error=1e-7)
+    result = memsched.optimize(path, order_guarantee="session")
+    assert tolerances == [0.0, 0.0]
+    assert result.model == path.read_bytes()
+    report: OptimizeReport = result.report.values
+    assert report.tiling is None
+    assert report.verification is not None
+    assert report.verification.outputs_equal
+
+
+def test_they_are_left_out_where_nobody_saw_the_bits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen(monkeypatch, outputs_equal=None)
+    assert memsched.optimize(path, order_guarantee="session").model == path.read_bytes()
+
+
+def test_they_are_held_back_where_sessions_without_options_need_more(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, default_peak_before_bytes=1_000, default_peak_after_bytes=1_001)
+    result = memsched.optimize(path, words=("optimize", "net.onnx"))
+    report: OptimizeReport = result.report.values
+    assert result.model == path.read_bytes()
+    assert "memsched optimize net.onnx --order-guarantee session" in {one.command for one in report.suggestions}
+
+
+def test_pieces_cost_interpreters_with_xnnpack(run: Run, tmp_path: Path) -> None:
+    assert run("optimize", PERSON, "-o", tmp_path / "small.tflite").code == 0
+    report = json.loads((tmp_path / "small.json").read_text())
+    assert report["output"]["unchanged"]
+    assert "for interpreters without XNNPACK" in report["suggestions"][0]["what"]
+
+
+def test_whole_arenas_gain_by_default(run: Run, tmp_path: Path) -> None:
+    assert run("optimize", PERSON, "-o", tmp_path / "small.tflite", "--target", "tflm").code == 0
+    report = json.loads((tmp_path / "small.json").read_text())
+    assert report["result"]["required_bytes"] <= 64_956
+    assert report["tiling"]["extra_macs"] == 0
+    found = report["suggestions"]
+    assert found
+    for one in found:
+        assert "--allow reorder,inplace,tile" in one["command"]
+
+
+@pytest.mark.parametrize(
+    ("words", "permitted", "free"),
+    [
+        ({"level": 0}, {}, False),
+        ({}, {}, True),
+        ({"level": 2}, {"tile"}, True),
+        ({"level": 3}, {"tile", "remat"}, True),
+        ({"allow": ("reorder", "inplace")}, {}, False),
+        ({"allow": ("reorder", "inplace", "tile")}, {"tile"}, False),
+    ],
+)
+def test_levels(words: dict[str, Any], permitted: set[str], free: bool) -> None:
+    keywords = OptimizeOptions(**words).keywords()
+    assert {name for name in ("tile", "remat", "fuse", "io") if keywords[name]} == set(permitted)
+    assert keywords["free_pieces"] is free
+    assert keywords["in_place"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-O2", "--allow", "all"], "-O and --allow both say what may be done"),
+        (["--max-extra-macs", "5"], "--max-extra-macs needs -O2 or -O3"),
+        (["-O0", "--max-slowdown", "5"], "--max-slowdown needs -O2 or -O3"),
+        (["-O4"], "4 is not in the range 0<=x<=3"),
+    ],
+)
+def test_what_contradicts_a_level_is_refused(run: Run, path: Path, words: list[str], said: str) -> None:
+    done = run("optimize", path, *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_long_searches_are_long(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, limits = memsched.optimize, []
+
+    def noted(*args: Any, **keywords: Any) -> Any:
+        limits.append(keywords["time_limit"])
+        return known(*args, **keywords | {"time_limit": 0.0, "verify": False})
+
+    monkeypatch.setattr("memsched.commands.optimize.optimize.optimize", noted)
+    for words in ([], ["-O3"], ["-O3", "--time-limit", "5"]):
+        assert run("optimize", path, "-q", *words).code == 0
+    assert limits == [60.0, LONG_SEARCH, 5.0]
+
+
+def test_suggested_lists_keep_what_is_permitted_by_default(path: Path) -> None:
+    words = ("optimize", "net.onnx", "-O1", "-q")
+    rows = memsched.optimize(path, words=words, order_guarantee="session").report.values.suggestions
+    for one in rows:
+        assert "-O1" not in one.command
+        assert "tile" in one.command
