@@ -12,9 +12,9 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser test-docs test-tflm test-core test-budgets docs lint types
+.PHONY: help install demo test test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
 .PHONY: clean
-.PHONY: fuzz trust claims mutants lowest lock audit
+.PHONY: fuzz trust claims truth mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
 
@@ -48,6 +48,10 @@ test-browser: install  ## Open pages in headless Chromium and use them (needs ch
 test-dask: install  ## Run the tests on a local dask cluster of two workers, one of which is killed
 	$(BIN)/python -m pytest tests/dask
 
+test-integrations: install  ## Run memsched inside Olive and ExecuTorch (downloads PyTorch, gigabytes)
+	$(BIN)/python -m pip install --quiet --editable '.[onnx-ir,olive,executorch]'
+	$(BIN)/python -m pytest -rs tests/integrations
+
 test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its sources (TFLM=folder of a checkout)
 	$(BIN)/python -m pip install --quiet --editable '.[tflm]'
 	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
@@ -76,6 +80,9 @@ trust: install  ## Hostile files, faults, limits, and how late commands end besi
 claims: install  ## Hold every printed figure against the runtime that it is for (MODELS="a.tflite b.onnx"; an hour)
 	$(BIN)/python -m tests.tools.claims $(or $(MODELS),models/*.tflite models/networks/*.onnx)
 
+truth: install  ## Write docs/truth.md: predicted and measured for every model here (MODELS="folder a.onnx" prints yours)
+	$(BIN)/python -m tests.tools.truth $(or $(MODELS),models --out docs/truth.md)
+
 mutants: install  ## Change the checkers and the memory model in every small way: do the tests notice? (hours)
 	$(BIN)/python -m tests.tools.mutants --all --out build/mutants.json
 
@@ -91,25 +98,26 @@ audit: install  ## Compare the lock with what is installed, then look it up in d
 	@pip-audit --strict --require-hashes --disable-pip -r requirements/dev.lock || \
 	    { echo "NOT AUDITED, or holes are known: see above"; exit 1; }
 
-lint: install  ## Check style and format
+lint: install  ## Check style, format and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 types: install  ## Check types
 	$(BIN)/mypy
 
-bench: install  ## Measure whole models: the first table of docs/benchmarks.md
+bench: install  ## Measure whole models: the table of docs/benchmarks/index.md
 	$(BIN)/python -m scripts.bench models
 
 SCHEDULE_TABLES = networks fusion ablation backtrack "onnxsim --install" cells \
     "cells --nodes 64 --solver exact" determinism "determinism -- --partitions 4"
 
-bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks.md (half an hour; TABLE=networks for one)
+bench-schedule: install  ## Measure the scheduler: the tables of docs/benchmarks/order.md (half an hour; TABLE=networks for one)
 	@for table in $(or $(TABLE),$(SCHEDULE_TABLES)); do \
 	    $(BIN)/python -m scripts.bench schedule.$$table || exit 1; echo; done
 	$(if $(TABLE),,$(BIN)/python -m scripts.bench partition)
 
-bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture of docs/benchmarks.md
+bench-growth: install  ## Measure graphs of up to 100,000 ops: table and picture of docs/benchmarks/order.md
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m scripts.bench growth --plot docs/images/growth.svg
 
@@ -119,23 +127,23 @@ bench-addresses: install  ## Measure packing, arenas, order with addresses, memo
 	$(BIN)/python -m scripts.bench joint
 	$(BIN)/python -m scripts.bench pools
 
-bench-tflm: install  ## Measure the arenas of TensorFlow Lite Micro: the table of docs/tflm.md
+bench-tflm: install  ## Measure the arenas of TensorFlow Lite Micro: the table of docs/benchmarks/runtimes.md
 	$(BIN)/python -m scripts.bench tflm
 
 bench-onnxruntime: install  ## Measure ONNX Runtime by order guarantee, and predictions (DAGS=50 of each kind)
 	$(BIN)/python -m scripts.bench onnxruntime $(if $(DAGS),--dags $(DAGS))
 
-bench-litert: install  ## Measure what LiteRT's delegate does to an order: the table of docs/litert.md
+bench-litert: install  ## Measure what LiteRT's delegate does to an order: the table of docs/benchmarks/runtimes.md
 	$(BIN)/python -m scripts.bench litert_delegation
 
 bench-tiling: install  ## Measure layers in pieces: peaks, extra work, inference times, frontiers (quarter of an hour)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m scripts.bench tiling --frontier --picture docs/images/tiling.svg
 
-bench-onchip: install  ## Measure groups of layers in on-chip memory: the table of docs/onchip.md
+bench-onchip: install  ## Measure groups of layers in on-chip memory: the table of docs/benchmarks/devices.md
 	$(BIN)/python -m scripts.bench onchip
 
-bench-page: install  ## Measure pages: sizes, and seconds to open in Chromium: the table of docs/report.md
+bench-page: install  ## Measure pages: sizes, and seconds to open in Chromium: the table of docs/benchmarks/trust.md
 	$(BIN)/python -m pip install --quiet --editable '.[browser]'
 	$(BIN)/python -m scripts.bench page
 
@@ -143,23 +151,23 @@ bench-remat: install  ## Measure what computing again saves, and schedules by tr
 	$(BIN)/python -m scripts.bench remat
 	$(BIN)/python -m scripts.bench decompose
 
-bench-pipeline: install  ## Measure stages for accelerators in a row: the tables of docs/pipeline.md (ten minutes)
+bench-pipeline: install  ## Measure stages for accelerators in a row: the tables of docs/benchmarks/devices.md (ten minutes)
 	$(BIN)/python -m scripts.bench pipeline networks
 	$(BIN)/python -m scripts.bench pipeline networks --children-together
 	$(BIN)/python -m scripts.bench pipeline random --seeds 2 --time-limit 20
 
-bench-respect: install  ## Measure the learned stages, and how much of them is the policy: the tables of docs/respect.md
+bench-respect: install  ## Measure the learned stages, and how much of them is the policy: the tables of docs/benchmarks/devices.md
 	$(BIN)/python -m scripts.bench respect
 	$(BIN)/python -m scripts.bench respect --children-together
 	$(BIN)/python -m scripts.bench respect --random
 
-bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/distribute.md (ten minutes)
+bench-cluster-runs: install  ## Run plans with one process per device: the table of docs/benchmarks/devices.md (ten minutes)
 	$(BIN)/python -m scripts.bench cluster_runs --time-limit 20
 
-bench-budget: install  ## Measure budgets met by order, pieces and repetitions together: a table of docs/benchmarks.md
+bench-budget: install  ## Measure budgets met by order, pieces and repetitions together: a table of docs/benchmarks/rewrites.md
 	$(BIN)/python -m scripts.bench budget --time-limit 30
 
-bench-distribute: install  ## Measure plans for several devices: the tables of docs/distribute.md (an hour)
+bench-distribute: install  ## Measure plans for several devices: the tables of docs/benchmarks/devices.md (an hour)
 	$(BIN)/python -m scripts.bench distribute --table evaluations
 	$(BIN)/python -m scripts.bench distribute --table references vgg16
 	$(BIN)/python -m scripts.bench distribute

@@ -45,6 +45,7 @@ FLOORS = {
     "report": 10,
     "commands": 11,
     "cli": 12,
+    "integrations": 12,
     "__main__": 13,
     "__init__": 13,
 }

@@ -85,7 +85,11 @@ def test_docstrings_open_with_what_they_describe(path: Path) -> None:
     assert [text for text in docstrings if text.startswith(("Of ", "As `"))] == []
 
 
-@pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [ROOT.parent / "README.md", *sorted(PAGES.rglob("*.md"))],
+    ids=lambda path: path.relative_to(ROOT.parent).as_posix(),
+)
 def test_pages_are_plain(path: Path) -> None:
     assert contorted(path.read_text(encoding="utf-8")) == []
 
