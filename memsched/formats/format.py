@@ -86,6 +86,12 @@ class Format(Protocol):
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return the chains of operators of the main graph that one operator of the format's runtime can stand for."""
 
+    def folded(self, module: Module, options: LoadOptions) -> bytes | None:
+        """Return ``module`` as a file in which what follows from its sizes alone is constant; None where nothing does.
+
+        It holds for the sizes that ``module`` was read with, by ``options``, and is refused others.
+        """
+
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph, with their scales where the file states them."""
 

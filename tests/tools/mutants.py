@@ -38,6 +38,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "check/packing": ("tests/check/test_packing.py",),
     "check/rewrite": (
         "tests/check/test_rewrite.py",
+        "tests/formats/onnx/test_folded.py",
         "tests/check/test_loop.py",
         "tests/tiling/test_rewrite.py",
         "tests/remat/test_rewrite.py",

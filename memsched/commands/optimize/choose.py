@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from memsched.check.rewrite import check_folded
 from memsched.commands.optimize.border import BorderRewrite, unused
 from memsched.commands.optimize.fuse import ChainRewrite
-from memsched.commands.optimize.place import ModulePlan, Request, place
+from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
 from memsched.commands.optimize.rewritten import RewriteRun, RewrittenModel, rank
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.read_back import load_again
 from memsched.graph.border import Border, Borders
 from memsched.graph.chain import Chain
 from memsched.graph.prices import Pace
@@ -32,6 +34,7 @@ from memsched.report.border import border_section
 from memsched.report.chains import chain_section
 
 if TYPE_CHECKING:
+    from memsched.report.values.rewrites import TilingSection
     from memsched.tiling.loop import LoopGroup
     from memsched.tiling.pieces import TilingGroup
 
@@ -51,6 +54,9 @@ _FREE_EFFORT = 0.25
 
 _SURE = 0.25
 """Share of the permitted slowdown for these: estimates of a time were seen to be a quarter of what was measured."""
+
+_FOLDED_SHARE = 0.1
+"""Share of what is left then for the model with its shape arithmetic done."""
 
 _CHAIN_SHARE = 0.2
 """Share of what is left then for the model with one operator for each chain, where more may follow."""
@@ -155,11 +161,13 @@ def find(
         final = _at_the_border(final, borders, request, budget, permitted)
         request = request.rest()
     if permitted.tile and not _met(final, budget):
-        final = _rewritten(final, request, budget, permitted)
+        flat = _across_shapes(final, request)
+        final = _unless_whole(final, flat, _rewritten(flat, request.rest(), budget, permitted))
     elif permitted.remat and not _met(final, budget):
         final = _recomputed(final, request, budget, permitted)
     elif permitted.only_free and not _met(final, budget):
-        final = _for_free(final, request, budget)
+        flat = _across_shapes(final, request)
+        final = _unless_whole(final, flat, _for_free(flat, request.rest(), budget))
     if final.borders and final.placed.required >= first.placed.required:
         # Nobody has to change for nothing.
         kept = border_section(unused(borders, borders.found), (), first.placed.required, first.placed.required)
@@ -172,6 +180,41 @@ def find(
     if not final.rewritten:
         return final
     return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
+
+
+def _across_shapes(given: FinalModel, request: Request) -> FinalModel:
+    """Return the model with its shape arithmetic done, where it has any: ops whose shapes are computed stay whole."""
+    form = format_of(given.module)
+    data = form.folded(given.module, given.options)
+    if data is None or request.over():
+        return given
+    try:
+        again = load_again(given.module, data, given.options, "folded")
+        check_folded(given.module.graphs[0], again.graphs[0])
+        prepared = prepare_again(again, given.prepared, request)
+        placed = place(again, prepared, request.within(_FOLDED_SHARE))
+    except GivenUpError:
+        return given
+    prepared = dataclasses.replace(prepared, baselines=given.prepared.baselines)
+    return dataclasses.replace(given, module=again, data=data, prepared=prepared, placed=placed)
+
+
+def _unless_whole(given: FinalModel, flat: FinalModel, found: FinalModel) -> FinalModel:
+    """Return ``found``, made of ``flat``; ``given`` where that is all it is, or where it requires no less."""
+    less = found.placed.requirement.weight < given.placed.requirement.weight
+    if flat is given or (less and found.module is not flat.module):
+        return found
+    sections = found.rewrites
+    remat = sections.remat if sections.remat is None or not sections.remat.applied else None
+    unused = dataclasses.replace(given.rewrites, tiling=_unused(sections.tiling), remat=remat)
+    return dataclasses.replace(given, rewrites=unused)
+
+
+def _unused(section: TilingSection | None) -> TilingSection | None:
+    """Return the section on pieces of a search whose result is not used."""
+    if section is None:
+        return None
+    return msgspec.structs.replace(section, applied=False, extra_macs=0, extra_macs_percent=0.0, groups=())
 
 
 def _for_free(given: FinalModel, request: Request, budget: int | None) -> FinalModel:
@@ -329,9 +372,8 @@ def _better(first: FinalModel, second: FinalModel, budget: int) -> FinalModel:
 def _with_section(final: FinalModel, tiled: FinalModel, permitted: Permissions) -> FinalModel:
     """Return ``final`` with a section on pieces, used or not: where they are not, that of ``tiled``."""
     section = final.rewrites.tiling
-    if section is None and tiled.rewrites.tiling is not None:
-        unused = tiled.rewrites.tiling
-        section = msgspec.structs.replace(unused, applied=False, extra_macs=0, extra_macs_percent=0.0, groups=())
+    if section is None:
+        section = _unused(tiled.rewrites.tiling)
     if section is not None:
         section = msgspec.structs.replace(section, max_extra_macs_percent=float(permitted.extra_percent))
     return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, tiling=section))

@@ -58,7 +58,8 @@ _FRONTIER_ENDED = (
 )
 
 _NOT_CUT = (
-    "layers are not cut: a size that was stated follows from no input, so that a runtime could not refuse another one"
+    "layers are not cut: a size that was stated or seen in a run follows from no input, so that a runtime could not "
+    "refuse another one"
 )
 
 Source = str | os.PathLike[str] | bytes

@@ -91,7 +91,7 @@ def candidates(
 
     All keep to the request's limit of time.
     """
-    data, permitted = source.data, source.permitted
+    data, permitted = source.data, _permitted(source)
     executed = maker.executed(data, source.path, source.options, source.session, seed=source.seed)
     module = _read(executed, source)
     prepared = prepare(module, maker.rules(source.rules), in_place=source.in_place)
@@ -112,6 +112,14 @@ def candidates(
     return plain, min(known, key=lambda one: rank(one.final.placed, one.final.extra_work, budget))
 
 
+def _permitted(source: SessionSource) -> Permissions:
+    """Return what may be done: pieces hold for one size alone, where a runtime can refuse others."""
+    if not source.permitted.tile:
+        return source.permitted
+    given = load_module(source.data, source.path, source.options)
+    return dataclasses.replace(source.permitted, tile=format_of(given).sizes_can_be_refused(given, source.options))
+
+
 def _read(executed: ExecutedModel, source: SessionSource) -> Module:
     read = load_module(executed.data, source.path, executed.options)
     return dataclasses.replace(read, sha256=hashlib.sha256(source.data).hexdigest())
@@ -122,8 +130,6 @@ def _of_given(
 ) -> list[SessionCandidate]:
     """Return what the runtime makes of the model as given, in pieces; what it cannot optimise is left out."""
     given = load_module(source.data, source.path, source.options)
-    if not format_of(given).sizes_can_be_refused(given, source.options):
-        return []
     prepared = prepare(given, source.rules, in_place=source.in_place)
     only_pieces = dataclasses.replace(source.permitted, remat=False)
     found: list[SessionCandidate] = []

@@ -252,7 +252,10 @@ class _Trials:
         """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""
         # With a budget missed, a longer trial is worth the wait.
         most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
-        if self._given.asked.permitted.tile or len(self._given.module.graphs[0].ops) > most:
+        module, options = self._given.module, self._given.options
+        if self._given.asked.permitted.tile or len(module.graphs[0].ops) > most:
+            return
+        if not format_of(module).sizes_can_be_refused(module, options):
             return
         from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite

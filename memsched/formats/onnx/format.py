@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.errors import ModelError, UnknownShapeError
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -74,6 +75,12 @@ class OnnxFormat:
 
         return chains(module)
 
+    def folded(self, module: Module, options: LoadOptions) -> bytes | None:
+        """Return ``module`` without its shape arithmetic; see `Format.folded`."""
+        from memsched.formats.onnx.folded import folded
+
+        return folded(module, options)
+
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph; ONNX states no scale of theirs."""
         from memsched.formats.onnx.borders import interface
@@ -123,12 +130,20 @@ class OnnxFormat:
         return {one.name: one.size for one in found if one.size is not None}
 
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
-        """Return whether every size that is stated is an input's."""
-        if not (options.input_shapes or options.dims):
-            return True
+        """Return whether every size that is stated is an input's, and no size had to be looked up in a run."""
         from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
 
-        return sizes_follow_from_inputs(module, options)
+        if options.observed is not None and not self._follow(module, options):
+            return False
+        return not (options.input_shapes or options.dims) or sizes_follow_from_inputs(module, options)
+
+    def _follow(self, module: Module, options: LoadOptions) -> bool:
+        """Return whether all sizes follow from what is stated."""
+        try:
+            self.read(module.native.data, module.path, replace(options, observed=None))
+        except UnknownShapeError:
+            return False
+        return True
 
     def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
         """Return the constants that each op of the main graph reads, and the bytes of each."""

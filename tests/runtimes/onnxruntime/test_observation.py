@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -109,6 +110,34 @@ def test_sizes_that_depend_on_data_are_those_of_the_run(tmp_path: Path) -> None:
     assert shapes["places"] == (2, 1024)
     assert shapes["a1"] == (1024, 64)
     assert shapes["y"] == (1024, 1)
+
+
+@pytest.mark.parametrize("session", [None, "default"])
+def test_layers_are_not_cut_at_sizes_that_data_decide(tmp_path: Path, session: Literal["default"] | None) -> None:
+    """A file cut for as many elements as one run showed would leave out the rest of those that another one has."""
+    node, file = helper.make_node, str(tmp_path / "bent.onnx")
+    nodes = [
+        node("NonZero", ["x"], ["places"]),
+        node("Cast", ["places"], ["rows"], to=FLOAT),
+        *(
+            node(kind, [read], [made])
+            for kind, read, made in [("Exp", "rows", "a"), ("Sin", "a", "b"), ("Cos", "b", "c")]
+        ),
+        node("ReduceSum", ["c"], ["y"], keepdims=0),
+    ]
+    Path(file).write_bytes(model_of(nodes, [value("x", FLOAT, [32, 64])], [value("y", FLOAT, [])]))
+    path = feeds(tmp_path, x=half_zero((32, 64)))
+    options: dict[str, Any] = {"session": session} if session else {"order_guarantee": "session"}
+    result = optimize(file, shapes_from_run=path, tile=True, **options)
+    plain = optimize(file, shapes_from_run=path, words=("optimize", file), **options)
+    assert result.report["tiling"] is None or not result.report["tiling"]["applied"]
+    assert not any("tile" in row["command"] for row in plain.report["suggestions"])
+    x = np.random.default_rng(2).standard_normal((32, 64)).astype(np.float32)
+    (found,), (given,) = (
+        onnxruntime.InferenceSession(one, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        for one in (result.model, Path(file).read_bytes())
+    )
+    np.testing.assert_allclose(found, given, rtol=1e-5)
 
 
 def test_the_order_is_better_and_the_peak_is_that_of_the_session(tmp_path: Path) -> None:
