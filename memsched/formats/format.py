@@ -46,6 +46,7 @@ class Format(Protocol):
         axes: What the axes of an image are called, by the format's layout.
         order_binds: Every runtime executes the ops in the order in which the file stores them.
         names_kept: An op keeps its name through writing and reading.
+        for_firmware: Microcontrollers' runtimes take such files.
         bodies_follow_ops: A body is numbered where its op is stored, so that its number changes with the order.
     """
 
@@ -57,6 +58,8 @@ class Format(Protocol):
     def order_binds(self) -> bool: ...  # noqa: D102 - above
     @property
     def names_kept(self) -> bool: ...  # noqa: D102 - above
+    @property
+    def for_firmware(self) -> bool: ...  # noqa: D102 - above
     @property
     def bodies_follow_ops(self) -> bool: ...  # noqa: D102 - above
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from typing import Final
@@ -45,7 +44,9 @@ class RuntimePackage:
             raise RuntimeUnavailableError(
                 f"{self.name} is not installed: pip install {self.source}, or use {otherwise}"
             )
-        return f"{self.runtime} {importlib.metadata.version(self.name)}"
+        from importlib.metadata import version  # takes as long as all of this package
+
+        return f"{self.runtime} {version(self.name)}"
 
 
 ONNXRUNTIME: Final = RuntimePackage("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime")

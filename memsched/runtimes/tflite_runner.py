@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from memsched.errors import UsageError
 from memsched.formats.module import FormatName, LoadOptions
@@ -14,21 +15,16 @@ from memsched.runtimes.values import Verification
 __all__ = ["TfliteRunner"]
 
 
-class _Verify(Protocol):
-    def __call__(
-        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
-    ) -> Verification: ...
-
-
-class TfliteRunner:
-    """Compares two TFLite files by the verification of a runtime.
-
-    Attributes:
-        verify_files: Runs a model before and after, as `Runner.verify` does.
-    """
+class TfliteRunner(ABC):
+    """Compares two TFLite files by the verification of a runtime."""
 
     format: Final[FormatName] = "tflite"
-    verify_files: _Verify
+
+    @abstractmethod
+    def verify_files(
+        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
+    ) -> Verification:
+        """Run a model before and after, as `Runner.verify` does."""
 
     def compare(
         self,

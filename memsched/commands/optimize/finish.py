@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memsched.commands.optimize.choose import FinalModel
 from memsched.commands.optimize.place import Request, place, required_as_given
@@ -27,9 +27,11 @@ from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
-from memsched.runtimes.tflm.arena import TflmFacts
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
+
+if TYPE_CHECKING:
+    from memsched.runtimes.tflm.arena import TflmFacts
 
 __all__ = ["FinishRequest", "FinishedModel", "finish", "refuted", "told_apart"]
 

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from memsched import __version__
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
@@ -15,7 +15,6 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation
-from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.planning.orders import SMALLER_ARENA, Baseline
 from memsched.planning.values import TargetModule
 from memsched.report.border import interface_section
@@ -70,10 +69,13 @@ from memsched.report.values.shared import (
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
-from memsched.runtimes.tflm.arena import TflmFacts
-from memsched.runtimes.tflm.firmware import FirmwareNeeds, firmware_needs
 from memsched.runtimes.values import MeasuredArena, Verification
 from memsched.targets.pool_plan import PoolPlan
+
+if TYPE_CHECKING:
+    from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
+    from memsched.runtimes.tflm.arena import TflmFacts
+    from memsched.runtimes.tflm.firmware import FirmwareNeeds
 
 __all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
 
@@ -318,6 +320,10 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
 
 def _firmware_needs(outcome: Outcome) -> tuple[FirmwareNeeds, FirmwareNeeds] | None:
     """Return what the model as given needs beside its tensors, and the one written; None for another format."""
+    if not format_of(outcome.module).for_firmware:
+        return None
+    from memsched.runtimes.tflm.firmware import firmware_needs
+
     kernels = outcome.prepared.target.kernels
     given = firmware_needs(outcome.module, kernels)
     if given is None:

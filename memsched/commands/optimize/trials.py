@@ -48,7 +48,7 @@ _MOST_BYTES = 100 << 20
 _MOST_INPUTS = 20 * _MOST_OPS
 """Reads of tensors by all ops together, beyond which nothing is tried either."""
 
-_PIECES_EFFORT = 0.25
+_PIECES_EFFORT = 0.12
 """Effort of the search for pieces, as `Limits.effort` counts it."""
 
 _LOOPS_EFFORT, _LOOPS_OPS = 2.0, 150

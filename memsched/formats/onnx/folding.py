@@ -34,7 +34,6 @@ _FOLDED: Final = frozenset(
     }
 )
 _GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
-_Known = dict[str, Any]
 
 HIDDEN: Final = "hidden"
 """The domain of nodes that the inference must not look at."""
@@ -49,7 +48,7 @@ def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, V
     """
     opset = next((item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), 1)
     graphs = graphs_like(model.graph, scopes)
-    known = [_constants(scope.graph) for scope in graphs]
+    known = [_Known(scope.graph) for scope in graphs]
     changed = False
     for index, scope in enumerate(graphs):
         if scope.parent in idle:
@@ -164,17 +163,35 @@ def _element(value: Any) -> int:
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
 
 
-def _constants(graph: GraphProto) -> _Known:
+class _Known:
+    """The small values of a graph, by name; constants are looked into when they are asked for."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        self._values: dict[str, Any] = {}
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._values[name] = value
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def get(self, name: str) -> Any:
+        """Return a value; None where it is not known."""
+        if name not in self._values and name in self._stored:
+            self._values[name] = _array(self._stored[name])
+        return self._values.get(name)
+
+
+def _array(tensor: TensorProto) -> Any:
     from onnx import numpy_helper
 
-    result: _Known = {}
-    for tensor in graph.initializer:
-        if not is_stripped(tensor):
-            try:
-                result[tensor.name] = numpy_helper.to_array(tensor)
-            except (ValueError, TypeError, KeyError):  # damaged data, or an element type that numpy lacks
-                continue
-    return result
+    if is_stripped(tensor):
+        return None
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError):  # damaged data, or an element type that numpy lacks
+        return None
 
 
 def _results(
@@ -208,14 +225,10 @@ def _results(
 
 def _constant(node: NodeProto) -> Any:
     import numpy as np
-    from onnx import numpy_helper
 
     for attribute in node.attribute if len(node.output) == 1 else ():
-        if attribute.name == "value" and attribute.HasField("t") and not is_stripped(attribute.t):
-            try:
-                return numpy_helper.to_array(attribute.t)
-            except (ValueError, TypeError, KeyError):  # as for initializers
-                return None
+        if attribute.name == "value" and attribute.HasField("t"):
+            return _array(attribute.t)
         if attribute.name in {"value_int", "value_ints"}:
             return np.array(attribute.i if attribute.name == "value_int" else list(attribute.ints), dtype=np.int64)
         if attribute.name in {"value_float", "value_floats"}:

@@ -26,6 +26,7 @@ class OnnxFormat:
     axes: Final[tuple[str, ...]] = ("batch", "channels", "rows", "columns")
     order_binds: Final = False
     bodies_follow_ops: Final = True
+    for_firmware: Final = False
     names_kept: Final = True
 
     def recognises(self, data: bytes) -> bool:

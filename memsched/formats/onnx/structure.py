@@ -32,6 +32,8 @@ __all__ = [
 BRANCHES: Final = frozenset({"then_branch", "else_branch"})
 """The attributes of an If that hold its bodies."""
 
+# What ONNX calls FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS: most attributes, which hold no graph.
+_PLAIN: Final = frozenset({1, 2, 3, 4, 6, 7, 8})
 _DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 # Operators whose result differs from run to run, or that draw on a generator: never constants.
 _RANDOM: Final = frozenset(
@@ -75,6 +77,8 @@ def graphs_of(main: GraphProto) -> list[Scope]:
     for index, scope in enumerate(scopes):
         for position, node in enumerate(scope.graph.node):
             for attribute in node.attribute:
+                if attribute.type in _PLAIN:
+                    continue
                 if attribute.HasField("g"):
                     scope.bodies.setdefault(position, []).append(len(scopes))
                     scopes.append(Scope(attribute.g, index, position, attribute.name))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from memsched.formats.module import LoadOptions, Module
-from memsched.runtimes.litert import verification
+from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import TfliteRunner
@@ -20,13 +20,20 @@ class LiteRtRunner(TfliteRunner):
     """Runs TFLite files; those for TensorFlow Lite Micro, too, where that is not at hand."""
 
     name: Final[RunnerName] = "litert"
-    verify_files = staticmethod(verification.verify)
     row: Final = "memsched.runtimes.litert.row:run"
     other_mode: Final = "with LiteRT's default delegates"
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
         return LITERT.require()
+
+    def verify_files(
+        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
+    ) -> Verification:
+        """Run a model before and after; see `Runner.compare`."""
+        from memsched.runtimes.litert.verification import verify
+
+        return verify(before, after, runs=runs, seed=seed, borders=borders)
 
     def verify(
         self,
@@ -41,7 +48,9 @@ class LiteRtRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`."""
         del module, options
-        found = verification.verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        from memsched.runtimes.litert.verification import verify
+
+        found = verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
         before, after = predicted or (None, None)
         return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.tflite_runner import TfliteRunner
-from memsched.runtimes.tflm import verification
 from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["TflmRunner"]
@@ -18,11 +19,18 @@ class TflmRunner(TfliteRunner):
     """Runs TFLite files in TensorFlow Lite Micro's reference kernels, as the package tflite-micro has them."""
 
     name: Final[RunnerName] = "tflm"
-    verify_files = staticmethod(verification.verify)
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
         return TFLM.require()
+
+    def verify_files(
+        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
+    ) -> Verification:
+        """Run a model before and after; see `Runner.compare`."""
+        from memsched.runtimes.tflm.verification import verify
+
+        return verify(before, after, runs=runs, seed=seed, borders=borders)
 
     def verify(
         self,
@@ -37,4 +45,6 @@ class TflmRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`. What should be measured follows from their bytes."""
         del module, options, predicted
-        return verification.verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        from memsched.runtimes.tflm.verification import verify
+
+        return verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)

@@ -1,9 +1,10 @@
-"""TensorFlow Lite Micro as a `Runtime`."""
+"""TensorFlow Lite Micro as a `Runtime`; its modules are imported for models that are for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -14,10 +15,10 @@ from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
-from memsched.runtimes.tflm import arena
-from memsched.runtimes.tflm.relay import TflmRelay
-from memsched.runtimes.tflm.verification import refusal_words
 from memsched.targets.model import Target
+
+if TYPE_CHECKING:
+    from memsched.runtimes.tflm.arena import TflmFacts
 
 __all__ = ["TensorFlowLiteMicro"]
 
@@ -49,11 +50,15 @@ class TensorFlowLiteMicro(TargetRules):
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules and the kernels' scratch buffers."""
+        from memsched.runtimes.tflm import arena
+
         return arena.lowered_for(module, lower_module(module, self.target), self.target)
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the arena of the file with the plan that it brings; with our addresses where TFLM refuses that."""
         del lowered
+        from memsched.runtimes.tflm import arena
+
         return arena.required_as_given(module, self.target, otherwise=given.allocation.arena)
 
     def requires(
@@ -66,10 +71,14 @@ class TensorFlowLiteMicro(TargetRules):
     ) -> Requirement | None:
         """Return the arena of the file in the plans' orders; None where TFLM could not load it."""
         del lowered, allocation, allowance
+        from memsched.runtimes.tflm import arena
+
         return arena.required(module, plans, self.target, plan=self.opening.memory_plan)
 
     def check_kernels(self, given: Module, written: Module) -> None:
         """Check that TFLM refuses no operator that was added; see `Runtime.check_kernels`."""
+        from memsched.runtimes.tflm import arena
+
         arena.check_kernels(given, written)
 
     def wants_plan(self, asked: bool | None) -> bool | None:
@@ -86,18 +95,27 @@ class TensorFlowLiteMicro(TargetRules):
         """Return the arena with a plan in the file where one helps; None where it was said whether to write one."""
         if self.opening.memory_plan is not None:
             return None
+        from memsched.runtimes.tflm import arena
+
         return arena.required(module, plans, self.target, plan=None)
 
     def relay_rules(self) -> RelayRules | None:
         """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
+        from memsched.runtimes.tflm.relay import TflmRelay
+
         return TflmRelay(self.target.pointer_bits, self.target.kernels)
 
     def prices(self, module: Module) -> Prices | None:
         """Return what the arena's end and planning take for each op; None where the planned part alone decides."""
+        from memsched.runtimes.tflm import arena
+
         return None if self.target.budget_for == "activations" else arena.prices(module, self.target)
 
-    def facts(self, module: Module) -> arena.TflmFacts:
+    def facts(self, module: Module) -> TflmFacts:
         """Return heads and refused operators of the file as given, and what TFLM itself says of it where it is here."""
+        from memsched.runtimes.tflm import arena
+        from memsched.runtimes.tflm.verification import refusal_words
+
         return replace(arena.analyzed(module, self.target.kernels), words=refusal_words(module.native.model))
 
     def finish(
@@ -109,6 +127,8 @@ class TensorFlowLiteMicro(TargetRules):
         *,
         plan: bool | None,
         given: Module | None,
-    ) -> tuple[ModelBytes, arena.TflmFacts]:
+    ) -> tuple[ModelBytes, TflmFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
+        from memsched.runtimes.tflm import arena
+
         return arena.finish(module, written, plans, options, self.target, plan=plan, given=given)
