@@ -41,7 +41,9 @@ def layer_rows(given: LayeredModel, written: LayeredModel, groups: Sequence[Grou
     names = {op.name for op in given.graph.ops}
     before = _by_layer(given, frozenset())
     after = _by_layer(written, names)
-    figures_before, figures_after = _figures(given, before), _figures(written, after)
+    read_before = _weights(given)
+    read_after = read_before if written.module is given.module else _weights(written)
+    figures_before, figures_after = _figures(given, before, read_before), _figures(written, after, read_after)
     bodies = _bodies(written, groups)
     types = {op.name: op.type for op in (*written.graph.ops, *given.graph.ops)}
     return tuple(
@@ -77,8 +79,7 @@ def _bodies(model: LayeredModel, groups: Sequence[GroupRow]) -> dict[str, str]:
     return found
 
 
-def _figures(model: LayeredModel, layers: Mapping[str, Sequence[int]]) -> dict[str, LayerFigures]:
-    read = _weights(model)
+def _figures(model: LayeredModel, layers: Mapping[str, Sequence[int]], read: Weights | None) -> dict[str, LayerFigures]:
     found = {}
     for name, steps in layers.items():
         ops = [model.order[step] for step in steps]
