@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from memsched.commands.levels import BY_DEFAULT, BY_NAME, LEVELS
+from memsched.schedule.solvers import SOLVERS
 
 __all__ = [
     "AllocateOptions",
@@ -219,7 +220,7 @@ class BatchOptions(_ModelOptions):
     solver: str = option(
         "auto",
         "What finds the order; auto tries all in turn.",
-        choices=("auto", "exact", "cpsat", "backtrack", "greedy", "file"),
+        choices=SOLVERS,
     )
     partitions: int | Literal["auto"] = option(
         "auto",

@@ -19,14 +19,12 @@ from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.refine import Incumbent, ProgramEffort, RefineSearch
+from memsched.schedule.solvers import SOLVERS
 from memsched.search.progress import PassRecord
 from memsched.search.run import Run
 from memsched.units import counted
 
-__all__ = ["SOLVERS", "ScheduleResult", "schedule_graph"]
-
-SOLVERS = ("auto", "exact", "cpsat", "backtrack", "greedy", "file")
-"""Names that ``solver`` may have."""
+__all__ = ["ScheduleResult", "schedule_graph"]
 
 _PROGRAM = "CP-SAT"
 

@@ -10,7 +10,8 @@ import pytest
 from memsched.check.schedule import check_schedule
 from memsched.errors import GraphError, UsageError
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.schedule.portfolio import SOLVERS, schedule_graph
+from memsched.schedule.portfolio import schedule_graph
+from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run

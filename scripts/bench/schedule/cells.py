@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memsched.schedule.portfolio import SOLVERS, schedule_graph
+from memsched.schedule.portfolio import schedule_graph
+from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, option, time_limit
