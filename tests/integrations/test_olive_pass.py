@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="module")
 def olive() -> Any:
-    pytest.importorskip("olive.model", reason=REASON)
+    # Only where it is not there at all: an installation that lacks what it imports is no reason to skip.
+    if find_spec("olive") is None:
+        pytest.skip(REASON)
     return importlib.import_module(MODULE)
 
 
