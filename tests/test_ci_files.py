@@ -1,7 +1,8 @@
-"""What other repositories read: the action, whose shell really runs, the hook, the image, the citation."""
+"""What other programs read: the action, whose shell really runs, the hook, tasks for VS Code, image and citation."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -131,6 +132,52 @@ def test_the_hook_runs_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.M
             accept = next(one for one in re.findall(r"`(memsched analyze [^`]+)`", page))
             subprocess.run([MEMSCHED, *shlex.split(accept)[1:], "-q"], check=True)
         assert subprocess.run(command, check=False, capture_output=True).returncode == expected
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model and its report, as VS Code opens it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("models", "memory"):
+        Path(name).mkdir()
+    Path("models/net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches(3)))
+    command = [str(MEMSCHED), "analyze", "models/net.tflite", "--report", "memory/net.json", "-q"]
+    subprocess.run(command, check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_task_of_vs_code_runs_and_its_problems_are_found(workspace: Path, number: int) -> None:
+    tasks = json.loads((ROOT / "docs" / "examples" / "vscode" / "tasks.json").read_text())
+    assert tasks["version"] == "2.0.0"
+    assert len(tasks["tasks"]) == 3
+    task = tasks["tasks"][number]
+    assert task["command"] in PROJECT["scripts"]
+    pattern = task["problemMatcher"]["pattern"]
+    model = workspace / "models" / "net.tflite"
+
+    def run(**given: str) -> tuple[int, list[tuple[str, str]]]:
+        """Run the task with the open model; return the exit code and the problems, each with its file."""
+        known = {"file": str(model), "fileBasename": model.name, "workspaceFolder": str(workspace)}
+        known |= {f"input:{one['id']}": given.get(one["id"], one["default"]) for one in tasks["inputs"]}
+        words = [re.sub(r"\$\{(.+?)\}", lambda name: known[name[1]], word) for word in task["args"]]
+        done = subprocess.run([MEMSCHED, *words], capture_output=True, text=True, check=False)
+        found = [re.search(pattern["regexp"], line) for line in (done.stdout + done.stderr).splitlines()]
+        return done.returncode, [(one[pattern["file"]], one[pattern["message"]]) for one in found if one]
+
+    assert run() == (0, [])
+    model.write_bytes(tflite_builder.build(tflite_builder.branches(6)))
+    code, [(file, said)] = run(budget="100")
+    assert code == 3
+    assert file in {"budget exceeded", "regression"}
+    assert " grew by " in said or " B too many" in said
+    if number:
+        model.unlink()
+    else:
+        model.write_bytes(b"nonsense")
+    code, [(file, said)] = run()
+    assert (code, (workspace / file).resolve()) == (1, model)
+    assert "not an ONNX model" in said or "does not exist" in said or "No such file" in said
 
 
 def test_the_image_gets_what_it_is_built_from() -> None:
