@@ -19,7 +19,21 @@ from typing import Literal
 
 from tests import small_models
 
-__all__ = ["PAGES", "ROOT", "SLOW", "TIMED", "Command", "class_of", "commands", "follow", "matches", "mentioned"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "SLOW",
+    "TASKS",
+    "TIMED",
+    "Command",
+    "class_of",
+    "command_with",
+    "commands",
+    "follow",
+    "matches",
+    "mentioned",
+    "run",
+]
 
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
@@ -50,6 +64,9 @@ TIMED = (
     ("docs/tiling.md", "memsched optimize models/networks/hrnet"),
 )
 """As slow, and a time limit ends their search: what is found depends on the machine, and only the exit code holds."""
+
+TASKS = ("docs/diff.md", "docs/tasks/microcontroller.md", "docs/tasks/own-pass.md", "docs/tasks/own-target.md")
+"""Pages that tests/tasks follows, and goes on from there."""
 
 RUN = r"(memsched|python -c|python examples/\S+\.py|ls|sed|grep|mkdir) "
 """All others must begin so, with what every machine has, and are run by `make test`."""
@@ -122,6 +139,17 @@ def mentioned(page: str) -> list[Command]:
         Command(page, prose.count("\n", 0, found.start()) + 1, " ".join(found[1].split()), False, (), 0)
         for found in _MENTION.finditer(prose)
     ]
+
+
+def command_with(page: str, part: str) -> str:
+    """Return the one command that a page shows or mentions with this part.
+
+    Raises:
+        AssertionError: There is none, or there are several.
+    """
+    found = {command.text for command in (*commands(page), *mentioned(page)) if part in command.text}
+    assert len(found) == 1, f"{page}: '{part}' is in {sorted(found)}"
+    return found.pop()
 
 
 def _implied(shown: str) -> int | None:

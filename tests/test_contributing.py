@@ -8,29 +8,35 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 DIFFS = re.findall(
     r"^```diff\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
+SOLVER, OPERATOR = range(2)
+"""Which of them is which; the solver is a task of tests/tasks."""
 
 
 def test_there_is_an_example_of_a_solver_and_of_an_operator() -> None:
     assert len(DIFFS) == 2
+    assert "+++ b/memsched/schedule/" in DIFFS[SOLVER]
+    assert "+++ b/memsched/regions/" in DIFFS[OPERATOR]
 
 
-@pytest.mark.parametrize("number", range(len(DIFFS)))
-def test_an_example_applies_and_passes_its_tests(number: int, tmp_path: Path) -> None:
+def extend(number: int, folder: Path) -> None:
+    """Apply an example to a copy of the repository in ``folder``, and run the tests that it adds."""
     leave = shutil.ignore_patterns("__pycache__", "data")
-    for folder in ("memsched", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=leave)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("memsched", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=leave)
+    shutil.copy(ROOT / "pyproject.toml", folder)
     diff = DIFFS[number]
-    done = subprocess.run(["git", "apply", "-"], input=diff, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", "apply", "-"], input=diff, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     added = re.findall(r"^\+\+\+ b/(tests/\S+)", diff, re.MULTILINE)
     assert added
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *added]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_operator_applies_and_passes_its_tests(tmp_path: Path) -> None:
+    extend(OPERATOR, tmp_path)

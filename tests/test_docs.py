@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts.bench.runner.command import listed, parser_of
-from tests.documents import PAGES, ROOT, SLOW, TIMED, Command, class_of, commands, follow, matches, mentioned
+from tests.documents import PAGES, ROOT, SLOW, TASKS, TIMED, Command, class_of, commands, follow, matches, mentioned
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,9 +28,19 @@ MENTIONED = {command.text: command for page in PAGES for command in mentioned(pa
 # Commands ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", dict.fromkeys(command.page for command in EVERY if class_of(command) == "run"))
+FOLLOWED = dict.fromkeys(command.page for command in EVERY if class_of(command) == "run" and command.page not in TASKS)
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
 def test_what_a_page_shows_is_what_happens(page: str, tmp_path: Path) -> None:
     follow(page, tmp_path, {"run"})
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_a_page_that_is_not_followed_here_is_followed_as_a_task(page: str) -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "tasks").glob("test_*.py"))
+    [name] = re.findall(rf'(?m)^(\w+) = "{page}"$', tests)
+    assert re.search(rf"follow\({name}, \w+, \{{\"run\"\}}\)", tests)
 
 
 def test_every_slow_command_is_still_there() -> None:

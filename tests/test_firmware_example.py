@@ -1,8 +1,7 @@
-"""The CMake function of the examples: a program with a fitted model, built and run on this machine."""
+"""The CMake function of the examples; the example itself is a task of tests/tasks."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,10 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "firmware"
 HEADERS = ROOT / "tests" / "runtimes" / "tflm" / "headers"
 
-pytestmark = pytest.mark.skipif(
+needs_cmake = pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("g++") is None, reason="cmake or g++ is not installed"
 )
+pytestmark = needs_cmake
 
 
 def configure(source: Path, build: Path, *more: str) -> None:
@@ -32,17 +32,28 @@ def built(build: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_is_built_with_a_model_that_fits_or_not_at_all(tmp_path: Path) -> None:
-    configure(EXAMPLE, tmp_path, "-DBUDGET=88KB")
-    done = built(tmp_path)
+    source, build = tmp_path / "source", tmp_path / "build"
+    source.mkdir()
+    (source / "main.cc").write_text(
+        '#include "hello_world_int8_arena.h"\nint main() { return HELLO_WORLD_INT8_RESOLVER_SIZE == 1 ? 0 : 1; }\n'
+    )
+    (source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(fits LANGUAGES CXX)\n"
+        f"include({EXAMPLE}/memsched.cmake)\nadd_executable(app main.cc)\n"
+        f"memsched_model(app {ROOT}/models/hello_world_int8.tflite BUDGET ${{BUDGET}})\n"
+    )
+    configure(source, build, "-DBUDGET=2KB")
+    done = built(build)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = subprocess.run([tmp_path / "app"], capture_output=True, text=True, check=True).stdout
-    assert re.fullmatch(r"model 300\d{3} bytes, arena 85024 bytes, 5 operators to register\n", said)
-    assert "Fitting" not in built(tmp_path).stdout
-    configure(EXAMPLE, tmp_path, "-DBUDGET=60KB")
+    assert subprocess.run([build / "app"], check=False).returncode == 0
+    assert "Fitting" not in built(build).stdout
+    configure(source, build, "-DBUDGET=1KB")
     for _ in range(2):
-        done = built(tmp_path)
+        done = built(build)
         assert done.returncode != 0
-    assert "Error 3" in done.stderr or "exit code 3" in done.stdout + done.stderr or "budget exceeded" in done.stderr
+        assert (
+            "Error 3" in done.stderr or "exit code 3" in done.stdout + done.stderr or "budget exceeded" in done.stderr
+        )
 
 
 def test_stages_are_part_of_a_program(tmp_path: Path) -> None:

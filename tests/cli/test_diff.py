@@ -1,14 +1,10 @@
-"""`memsched diff`: what changed, when it fails, and the examples for CI that the documentation gives."""
+"""`memsched diff`: what changed, and when it fails; the examples for CI are a task of tests/tasks."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +14,6 @@ import pytest
 from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
-from tests.formats import tflite_builder
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-EXAMPLES = ROOT / "docs" / "examples"
 
 
 @pytest.fixture
@@ -209,61 +201,6 @@ def test_widths(run: Run, reports: Path, monkeypatch: pytest.MonkeyPatch, column
 
     text = printed(["diff", "best.json", "worst.json"], int(columns), reports)
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())) <= int(columns)
-
-
-# The examples for CI -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a model, and memsched on the path."""
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
-    shutil.copy(EXAMPLES / "Makefile", tmp_path / "Makefile")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_the_makefile_and_the_workflow(project: Path) -> None:
-    def make(*arguments: str) -> int:
-        done = subprocess.run(["make", *arguments], capture_output=True, text=True, check=False)
-        return done.returncode
-
-    assert make("memory-baseline", "MEMSCHED=memsched") == 0
-    summary = project / "summary.md"
-    environment = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary)}
-
-    def step(command: str) -> int:
-        return subprocess.run(["bash", "-e", "-c", command], env=environment, check=False).returncode
-
-    workflow = (EXAMPLES / "github-actions.yml").read_text()
-    commands = re.findall(r"^ +run: (.+)$", workflow, re.MULTILINE)
-    assert commands[0].startswith("pip install")
-    assert len(commands) == 3
-    for command in commands[1:]:
-        assert step(command) == 0
-    assert "| model |" not in summary.read_text()
-    baseline = Path("memory_baseline.json")
-    baseline.write_text(re.sub(r'"(peak|arena)_bytes": \d+', r'"\1_bytes": 1', baseline.read_text()))
-    assert step(commands[2]) == 3
-    assert "| <code>models/net.tflite</code> | larger |" in summary.read_text()
-    assert make("memory-check") != 0
-
-
-def test_a_missed_budget_is_a_baseline_and_no_regression(project: Path) -> None:
-    def make(*arguments: str) -> int:
-        return subprocess.run(["make", *arguments, "BUDGET=1KB"], capture_output=True, check=False).returncode
-
-    assert make("memory-baseline") == 0
-    assert json.loads(Path("memory_baseline.json").read_text())["models"][0]["status"] == "budget_missed"
-    assert make("memory-check") == 0
-    met = Path("memory_baseline.json").read_text().replace('"budget_met": false', '"budget_met": true')
-    Path("memory_baseline.json").write_text(met)
-    assert make("memory-check") != 0
-    # A batch that could not be run at all leaves nothing of an earlier one to be judged.
-    assert make("memory-check", "TARGET=none") != 0
-    assert not Path("build/memory/batch.json").exists()
 
 
 # Models in place of reports, and tables for comments ------------------------------------------------------------------
