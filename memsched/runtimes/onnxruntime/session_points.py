@@ -59,7 +59,7 @@ LISTED: Final = SessionPoint(
     reuse=False,
     pattern=False,
     # They merge what was computed again on purpose, or number nodes anew.
-    disabled=("CommonSubexpressionElimination", "MatMulAddFusion"),
+    disabled=("CommonSubexpressionElimination", "MatMulAddFusion", "ReshapeFusion"),
 )
 """The options that ``--order-guarantee session`` lists."""
 

@@ -446,6 +446,27 @@ def test_products_keep_their_place_in_the_printed_session(tmp_path: Path) -> Non
     assert peak_as_printed(path, tmp_path)[1] == ["m", "a", "s", "y"]
 
 
+def test_what_reads_reshaped_values_keeps_its_place_in_the_printed_session(tmp_path: Path) -> None:
+    """ReshapeFusion would make one node of both, behind all nodes of the file, so that the product waited for it."""
+    node = helper.make_node
+    weight = helper.make_tensor("w", FLOAT, [8, 8], np.ones(64, np.float32).tobytes(), raw=True)
+    shapes = [helper.make_tensor(name, TensorProto.INT64, [2], dims) for name, dims in [("r", [8, 4]), ("t", [4, 8])]]
+    nodes = [
+        *(
+            node("Sin", ["x"], ["s"], "s"),
+            node("Reshape", ["s", "r"], ["a"], "a"),
+            node("Reshape", ["a", "t"], ["b"], "b"),
+        ),
+        *(node("MatMul", ["b", "w"], ["m"], "m"), node("Exp", ["x"], ["e"], "e"), node("Add", ["m", "e"], ["y"], "y")),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [2, 16])], [("y", FLOAT, [4, 8])], constants=[weight, *shapes])
+    model.graph.node[4].op_type = "Reshape"
+    model.graph.node[4].input.append("t")
+    path = tmp_path / "reshaped.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert peak_as_printed(path, tmp_path)[1] == ["s", "a", "b", "m", "e", "y"]
+
+
 @pytest.mark.parametrize("allow", [{}, {"tile": True}, {"remat": True, "max_extra_macs": 50.0}])
 def test_the_promised_peak_is_the_one_of_the_printed_session(allow: Any, tmp_path: Path) -> None:
     model = skip_net() if "tile" in allow else skip_connection() if allow else small_models.branches()
