@@ -13,7 +13,7 @@ endif
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
-.PHONY: clean
+.PHONY: clean screenshots
 .PHONY: fuzz trust claims truth mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
@@ -146,6 +146,10 @@ bench-onchip: install  ## Measure groups of layers in on-chip memory: the table 
 bench-page: install  ## Measure pages: sizes, and seconds to open in Chromium: the table of docs/benchmarks/trust.md
 	$(BIN)/python -m pip install --quiet --editable '.[browser]'
 	$(BIN)/python -m scripts.bench page
+
+screenshots: install  ## Save pictures of five pages, wide and narrow, light and dark, to build/screenshots (needs chromium)
+	$(BIN)/python -m pip install --quiet --editable '.[browser,litert,tflm]'
+	$(BIN)/python -m scripts.bench page --screenshots build/screenshots
 
 bench-remat: install  ## Measure what computing again saves, and schedules by tree decomposition (half an hour)
 	$(BIN)/python -m scripts.bench remat

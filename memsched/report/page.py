@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -30,6 +31,7 @@ _BOKEH: Final = ("bokeh", "bokeh-api")
 _LONGEST = 2_000
 """Most characters of a text that the page shows, such as a note."""
 _NEEDED = ("bokeh", "jinja2")
+_BEFORE_UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|[KMG]?B)(?!\w))")
 
 
 def check_page() -> None:
@@ -109,6 +111,7 @@ def _template(name: str = "page.html") -> Template:
         keep_trailing_newline=True,
         loader=jinja2.FileSystemLoader(_ASSETS),
     )
+    environment.filters["unbroken"] = _unbroken
     return environment.get_template(name)
 
 
@@ -124,6 +127,17 @@ class _Verbatim(str):
 def _shown(value: Any) -> Any:
     """Return a value as the template shows it: texts that end, without what could hide or reorder what is read."""
     return shortened(value, _LONGEST) if type(value) is str else value
+
+
+class _Unbroken(str):
+    """Text that ends where it should, and is still to be escaped."""
+
+    __slots__ = ()
+
+
+def _unbroken(text: str) -> _Unbroken:
+    """Return a text as the template shows it, in which no line ends between a figure and its unit."""
+    return _Unbroken(_BEFORE_UNITS.sub("\N{NO-BREAK SPACE}", shortened(text, _LONGEST)))
 
 
 def _asset(name: str) -> str:

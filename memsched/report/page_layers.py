@@ -89,9 +89,10 @@ def _first_steps(report: OptimizeReport) -> dict[str, int]:
 
 
 def _forms(report: OptimizeReport) -> dict[int, str]:
-    """Return per step the shapes and types of what it makes."""
+    """Return per step the shapes and types of what it makes, which may be a piece of what its layer makes."""
     made: dict[int, list[str]] = {}
     for row in report.buffers:
         if row.produced_in is not UNSET and row.produced_in is not None and (form := form_of(row)):
             made.setdefault(row.produced_in, []).append(form)
-    return {step: "; ".join(forms) for step, forms in made.items()}
+    pieces = {step.index for step in report.steps if step.region is not None}
+    return {step: ("pieces: " if step in pieces else "") + "; ".join(forms) for step, forms in made.items()}

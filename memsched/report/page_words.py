@@ -179,7 +179,7 @@ def _cards(report: OptimizeReport) -> list[Card]:
         budget = report.budget
         share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0
         cards.append(("Budget", f"{budget.budget_bytes:,} B", f"{share:.1f} % of it needed"))
-    cards.append(("Weights", format_size(report.model.weights_bytes), "in flash, not in the figures above"))
+    cards.append(("Weights", format_size(report.model.weights_bytes), "constants, not in the figures above"))
     return [Card(label=label, value=value, more=more) for label, value, more in cards]
 
 

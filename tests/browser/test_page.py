@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -356,3 +357,41 @@ def test_without_scripts_the_tables_are_there(show: Show, nasnet: dict[str, Any]
         page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert "The pictures need JavaScript" in text
     assert nasnet["at_fault"][0]["tensor"] in text
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_wrap(show: Show, width: int) -> None:
+    name = "a_block_" * 60
+    report = hostile(every_section(), name)
+    page = show(report, width=width)
+    row = largest(report)
+    page.tap("map0", *(middle(row)[0], middle(row)[1] * 1024))
+    wide = """
+        const all = [...document.querySelectorAll("main *, header *, footer *")];
+        const cut = (each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1;
+        const beside = (each) => each.getBoundingClientRect().right > innerWidth;
+        const out = all.filter((each) => !each.closest(".plot, .scroll") && (beside(each) || cut(each)));
+        return [document.documentElement.scrollWidth, out.map((each) => each.outerHTML.slice(0, 80))];
+    """
+    assert page.js(wide) == [width, []]
+    # In tables, too, which may be wider than the window: no column takes all of it.
+    wide = """
+        const cells = [...document.querySelectorAll("td")];
+        const widest = cells.filter((each) => each.getBoundingClientRect().width > arguments[0]);
+        return widest.map((each) => each.outerHTML.slice(0, 120));
+    """
+    assert page.js(wide, max(width, 700)) == []
+    assert page.messages() == []
+
+
+def test_no_line_ends_between_a_figure_and_its_unit(show: Show, nasnet: dict[str, Any]) -> None:
+    page = show(nasnet, width=390)
+    texts = page.js("""
+        const where = "h1, .lead, .cards .more, #peak + p, .findings li, #proof, #inspector p";
+        const parts = document.querySelectorAll(where);
+        return [...parts].map((each) => each.textContent);
+    """)
+    assert len(texts) > 10
+    assert any(re.search("\\d\N{NO-BREAK SPACE}(%|B)", text) for text in texts)
+    assert [text for text in texts if re.search(r"\d (%|[KMG]?B\b)", text)] == []
+    assert not any("\\x" in text for text in texts)

@@ -135,6 +135,7 @@ def test_points_of_the_frontier(show: Show) -> None:
     assert "--max-extra-macs 9" in page.text("#point code")
     page.tap("points", 2.25, 400)
     assert "400 B" in page.text("#point")
+    assert "--budget 400 " in page.text("#point code") + " "
     page.press("#points", "b", "b")
     assert "700 B" in page.text("#point")
     assert page.messages() == []
@@ -152,6 +153,8 @@ def test_at_most_three_suggestions_open_the_page(show: Show, person: dict[str, A
     page = show({**person, "suggestions": [one, one, one]})
     assert page.js("return document.querySelectorAll('#suggestions li').length") == 3
     assert page.text("#suggestions code") == one["command"]
+    words = page.js("return [...document.querySelector('#suggestions code').children].map((each) => each.innerText)")
+    assert words == one["command"].split(" ")
     assert "50.0 % less" in page.text("#suggestions")
     above = "return document.getElementById('suggestions').getBoundingClientRect().bottom < innerHeight"
     assert page.js(above)

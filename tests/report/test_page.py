@@ -247,6 +247,6 @@ def test_what_helps_is_a_section_with_commands_to_paste() -> None:
     assert 'id="suggestions"' not in render_page(typed(report))
     one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "requirement_bytes": 750}
     figures = {"saving_bytes": 250, "extra_macs_percent": 0.0, "slowdown_percent": None}
-    text = render_page(typed({**report, "suggestions": [{**one, **figures}]}))
+    text = render_page(typed({**report, "suggestions": [{**one, **figures}]})).replace("\N{NO-BREAK SPACE}", " ")
     assert "pieces, 1,000 -&gt; 750 B (25.0 % less) for no more work" in text
     assert "<code>memsched optimize &#39;&lt;i&gt;.onnx&#39;</code>" in text

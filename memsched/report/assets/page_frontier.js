@@ -1,5 +1,11 @@
 // What less memory costs: points, each with the command that asks for it.
 
+/** A command whose lines end between its words: browsers would part "--" from what follows. */
+function commandLine(text, made = element("code", "")) {
+  made.replaceChildren(...text.split(" ").flatMap((word, place) => [...(place ? [" "] : []), element("span", word)]));
+  return made;
+}
+
 class Frontier {
   constructor(model, plots) {
     this.points = model.frontier;
@@ -37,7 +43,7 @@ class Frontier {
     this.current = point;
     this.mark.data_source.data = { x: [work[point]], y: [size[point] / this.scale] };
     const text = element("span", `${what}: ${bytes(size[point])} by ${how[point]}, for ${number(Math.round(100 * work[point]) / 100)} % more multiply-accumulates. `);
-    const parts = command[point] ? [element("span", "To ask for it: "), element("code", command[point])] : [];
+    const parts = command[point] ? [element("span", "To ask for it: "), commandLine(command[point])] : [];
     document.getElementById("point").replaceChildren(text, ...parts);
   }
 

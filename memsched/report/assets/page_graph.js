@@ -1,6 +1,6 @@
 // The graph itself, drawn by Bokeh: ops in layers with what is between them, of which only what is in view is drawn.
 
-const NODE = { across: 150, down: 66, width: 132, height: 42 };
+const NODE = { across: 176, down: 66, width: 160, height: 42 };
 const MOST_DRAWN = 1200;
 const LEGIBLE = 0.45;
 const CELL = 4;
@@ -168,7 +168,7 @@ class GraphView {
 
   open() {
     if (this.fitting >= 0.6) this.whole();
-    else this.reveal(Math.max(0, this.model.figures.peakStep), 0.72);
+    else this.reveal(Math.max(0, this.model.figures.peakStep), 0.8);
     this.opened = true;
   }
 
@@ -232,10 +232,10 @@ class GraphView {
   }
 
   texts(ops) {
-    const columns = 19;
+    const columns = 21;
     const cut = (text) => (text.length > columns ? `${text.slice(0, columns - 1)}…` : text);
     const two = (op) => [this.types[this.type[op]], this.form(op)].filter(Boolean).map(cut).join("\n");
-    this.labels.glyph.text_font_size = { value: `${Math.round(10 * Math.min(14, 11.5 * this.zoom)) / 10}px` };
+    this.labels.glyph.text_font_size = { value: `${Math.round(10 * Math.min(14, 12 * this.zoom)) / 10}px` };
     return { x: ops.map((op) => this.across[op]), y: ops.map((op) => -this.layer[op] * NODE.down), text: ops.map(two) };
   }
 

@@ -3,6 +3,8 @@
 const FOUND_SHOWN = 40;
 
 async function main() {
+  // What Bokeh has to say of its progress is no one's business.
+  Bokeh.logger.set_level("warn");
   const model = readModel();
   if (model.figures.steps === 0) {
     // There is no axis to draw on; headline and tables say all there is.
@@ -35,6 +37,7 @@ async function main() {
   wireControls(model, view, inspector);
   wireSearch(model, inspector);
   frontier?.wire();
+  for (const each of document.querySelectorAll("#suggestions code")) commandLine(each.textContent, each);
   wireTables();
   wireSaving(model);
   for (const each of document.querySelectorAll("#layers [data-step]")) {

@@ -45,7 +45,8 @@ function number(value) {
 }
 
 function bytes(value) {
-  if (value < 10240) return `${number(value)} B`;
+  // No line ends between a figure and its unit.
+  if (value < 10240) return `${number(value)}\u00a0B`;
   const [factor, unit] = value >= 10 * 2 ** 30 ? [2 ** 30, "GB"] : value >= 10 * 2 ** 20 ? [2 ** 20, "MB"] : [2 ** 10, "KB"];
-  return `${number(value)} B (${number(Math.round((10 * value) / factor) / 10)} ${unit})`;
+  return `${number(value)}\u00a0B (${number(Math.round((10 * value) / factor) / 10)}\u00a0${unit})`;
 }

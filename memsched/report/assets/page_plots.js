@@ -185,7 +185,7 @@ class Plots {
       return this.quads(figure, this.rectangles(members), paint, hatch);
     });
     if (figures.peakStep >= 0) this.span(figure, "height", figures.peakStep, "after", [2, 4]);
-    const outline = (name) => this.quads(figure, this.rectangles([]), { line_color: name, fill_color: name }, { fill_alpha: 0.45, line_width: 2.2 });
+    const outline = (name) => this.quads(figure, this.rectangles([]), { line_color: name, fill_color: name }, { fill_alpha: 0.22, line_width: 2.2 });
     this.chosen ??= [];
     this.chosen[place] = { source: outline("source"), sink: outline("sink"), chosen: outline("chosen") };
     this.hover(figure, drawn, [["buffer", "@name"], ["size", "@size"], ["address", "@offset"], ["in use", "@steps"]]);
