@@ -11,6 +11,8 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import click
 
@@ -42,6 +44,8 @@ _COMMANDS = {
     "schema": ("memsched.cli.schema", "JSON Schemas of reports and other files."),
 }
 """By name: module and help, so that `memsched --help` imports none of them."""
+
+_MODELS: Final = frozenset({".onnx", ".tflite"})
 
 
 class _InterruptedError(Exception):
@@ -76,6 +80,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            if Path(args[0]).suffix in _MODELS:
+                raise click.UsageError(f"a command comes before the model: memsched optimize {args[0]}", ctx)
             hint = did_you_mean(args[0], _COMMANDS) or f"; commands: {', '.join(_COMMANDS)}"
             raise click.UsageError(f"no such command '{args[0]}'{hint}", ctx)
         return super().resolve_command(ctx, args)

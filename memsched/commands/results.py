@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from memsched.errors import OutputError, UsageError, VerificationError
-from memsched.formats.known import format_of
+from memsched.formats.known import FORMATS, format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
@@ -221,6 +221,7 @@ def check_outputs(
     """
     if model_path is not None:
         _check_input(source, model_path, force=force)
+        _check_extension(source, model_path)
         check_writable(model_path)
     if report_path is not None:
         others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
@@ -253,6 +254,13 @@ def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
             if other is not None and other != STANDARD_STREAM and same_file(path, other):
                 raise UsageError(f"the {what} would overwrite '{path}': name another file")
     check_writable(path)
+
+
+def _check_extension(source: str, target: str) -> None:
+    """Refuse a name that is one of another format: models are written in the format that they have."""
+    given, asked = (Path(path).suffix.lower() for path in (source, target))
+    if given != asked and {given, asked} <= {f".{one.name}" for one in FORMATS}:
+        raise UsageError(f"nothing is converted: end '{target}' in {given}, as '{source}' ends")
 
 
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:

@@ -19,7 +19,7 @@ from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
 from memsched.runtimes.values import RunnerName
 from memsched.targets.model import Target
 
-__all__ = ["RUNNERS", "observer_of", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
+__all__ = ["RUNNERS", "foreign_rules", "observer_of", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
 __all__ += ["session_maker_of"]
 
 _TFLM: Final = TflmRunner()
@@ -78,6 +78,14 @@ def runners_for(module: Module, target: Target) -> tuple[Runner, ...]:
     usual = row_runner_of(module.format)
     own = TensorFlowLiteMicro.judges(module, target, AS_TOLD)
     return (_TFLM, usual) if own else (usual,)
+
+
+def foreign_rules(module: Module, target: Target) -> tuple[str, ...]:
+    """Return a note where the target is of a runtime that loads no files of this format; () where it is not."""
+    name = _TFLM.name if target.planner == _TFLM.name else target.runtime
+    if all(one.format == module.format for one in RUNNERS if one.name == name):
+        return ()
+    return (f"target '{target.name}' is for files of another format: nothing that loads this one follows its rules",)
 
 
 def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Runtime:

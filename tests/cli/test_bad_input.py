@@ -209,6 +209,7 @@ OUTPUTS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "output below a file": (["-o", "net.onnx/out.onnx"], 1, ()),
     "output far below a file": (["-o", "net.onnx/new/out.onnx"], 1, ("is no folder",)),
     "output is the input": (["-o", "net.onnx"], 1, ("--force",)),
+    "output in another format": (["-o", "out.tflite"], 2, ("nothing is converted", "in .onnx")),
     "output is the input by another name": (["-o", "folder/../net.onnx"], 1, ("--force",)),
     "report is the input": (["--report", "net.onnx", "--force"], 2, ("overwrite",)),
     "report is the output": (["-o", "a.onnx", "--report", "a.onnx"], 2, ("overwrite",)),

@@ -362,3 +362,17 @@ def test_main_never_raises(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setattr(entry.cli, "invoke", raising)
         monkeypatch.setattr(entry, "_silence", lambda stream: None)
         assert main(["targets"]) == code
+
+
+def test_a_model_without_a_command(run: Run, model: Path) -> None:
+    done = run(model)
+    assert done.code == 2
+    assert f"a command comes before the model: memsched optimize {model}" in done.err
+
+
+def test_a_target_of_another_format_is_pointed_out(run: Run, model: Path) -> None:
+    words = "target 'tflm' is for files of another format"
+    assert words in " ".join(run("analyze", model, "--target", "tflm").out.split())
+    assert words in " ".join(run("optimize", model, "--target", "tflm", "--no-verify").out.split())
+    for target in ("onnxruntime", "ideal"):
+        assert "another format" not in run("analyze", model, "--target", target).out

@@ -35,7 +35,7 @@ from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import observer_of, runtime_of
+from memsched.runtimes.known import foreign_rules, observer_of, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
 from memsched.runtimes.values import RunnerName
 from memsched.search.limits import Limits
@@ -179,7 +179,11 @@ def analyze(
     figures = _figures(runtime, (needed, needed))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
-        notes=(*budget_notes, *(() if found is None or found.finished else (_FRONTIER_ENDED,))),
+        notes=(
+            *foreign_rules(module, prepared.target),
+            *budget_notes,
+            *(() if found is None or found.finished else (_FRONTIER_ENDED,)),
+        ),
         interrupted=found is not None and stop is not None and stop(),
         tflm=facts,
         pools=pools,
@@ -354,7 +358,12 @@ def optimize(
             done.written,
             output,
             verification,
-            (*budget_notes, *done.notes, *(() if permitted.tile == tile else (_NOT_CUT,))),
+            (
+                *foreign_rules(module, prepared.target),
+                *budget_notes,
+                *done.notes,
+                *(() if permitted.tile == tile else (_NOT_CUT,)),
+            ),
         ),
         interrupted=interrupted or done.ended,
         tflm=done.facts,

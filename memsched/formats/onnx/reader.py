@@ -114,7 +114,7 @@ def _parse(data: bytes) -> ModelProto:
     try:
         model: ModelProto = ModelProto.FromString(data)
     except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases
-        raise ModelError("not an ONNX model, or a truncated one: its protobuf cannot be decoded") from error
+        raise ModelError("not an ONNX model, nor TFLite, or a truncated one: its protobuf cannot be decoded") from error
     if not model.HasField("graph"):
         raise ModelError("not an ONNX model: it holds no graph")
     return model
