@@ -31,8 +31,13 @@ def reports(names: list[str]) -> Iterator[tuple[str, OptimizeReport]]:
         if kind in KINDS:
             yield name, _generated(kind, int(count))
             continue
-        result = memsched.optimize(ROOT / "models" / name, verify=False, time_limit=10)
+        result = memsched.optimize(_found(name), verify=False, time_limit=10)
         yield Path(name).stem, result.report.values
+
+
+def _found(name: str) -> Path:
+    """Return the file of that path, or the one in ``models/``."""
+    return Path(name) if Path(name).exists() else ROOT / "models" / name
 
 
 def _pages(names: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
@@ -45,8 +50,7 @@ def _pages(names: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
             yield name, page
             continue
         model, _, target = name.partition("=")
-        # A path from the root takes the place of the folder.
-        path = ROOT / "models" / model
+        path = _found(model)
         # In its folder, so that no path on the page differs from one machine to another.
         shutil.copy(path, folder)
         command = [sys.executable, "-m", "memsched", "optimize", path.name, "--effort", "10", "--html", page.name]
@@ -185,7 +189,10 @@ BENCH = Benchmark(
     __doc__,
     tables,
     (
-        positional("models", help=f"in models/, or KIND-OPS for a generated graph; default: {' '.join(_DEFAULT)}"),
+        positional(
+            "models",
+            help=f"files, those in models/ by their names, or KIND-OPS for a generated graph; default: {' '.join(_DEFAULT)}",
+        ),
         option("--runs", type=int, default=5, help="median and minimum are printed"),
         option(
             "--screenshots",
