@@ -191,7 +191,7 @@ BENCH = Benchmark(
     (
         positional(
             "models",
-            help=f"files, those in models/ by their names, or KIND-OPS for a generated graph; default: {' '.join(_DEFAULT)}",
+            help=f"files, those of models/ by name, or KIND-OPS for a generated graph; default: {' '.join(_DEFAULT)}",
         ),
         option("--runs", type=int, default=5, help="median and minimum are printed"),
         option(
