@@ -44,6 +44,7 @@ _INTEGER_BOUNDS = (4, 2, 1)
 _FOREIGN = ("bfloat16", "float8")
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
 _FURTHER_SESSIONS = 3
+_SESSIONS_IN_DOUBT = 12
 _FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
 
 
@@ -197,6 +198,7 @@ class _SessionAttempt:
                 reference = self._outputs[wanted["reference"]] if number else outputs
                 compared = _compare_runs(reference, outputs, self._request)
                 self.results.append({**profile, **compared, "message": None})
+                self._look_again(wanted)
             self._outputs.append(outputs)
         return None
 
@@ -236,25 +238,45 @@ class _SessionAttempt:
         return [formulas.outputs(one) for one in outputs] if wanted["model"] else outputs, events
 
     def _largest(self, wanted: Mapping[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
-        """Return the profile with the largest peaks of several sessions, where chance decides what one of them does.
+        """Return the profile with the largest peaks of several sessions, where chance decides what one of them does."""
+        for _ in range(_FURTHER_SESSIONS if self._by_chance(wanted) else 0):
+            profile = self._larger(wanted, profile)
+        return profile
 
-        Layouts of convolutions are changed node by node in an order that differs from session to session, and the
-        order of execution follows it.
+    def _by_chance(self, wanted: Mapping[str, Any]) -> bool:
+        """Whether the order of execution may differ from session to session.
+
+        Layouts of convolutions are changed node by node in such an order, and the order of execution follows it.
         """
         model = self._protos[wanted["model"]]
-        if wanted["options"]["level"] != "all" or not any(node.op_type == "Conv" for node in model.graph.node):
-            return profile
+        return wanted["options"]["level"] == "all" and any(node.op_type == "Conv" for node in model.graph.node)
+
+    def _larger(self, wanted: Mapping[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
+        """Return the profile with the peaks of one more session where those are larger."""
         feed = self._formulas.feed(self._feeds[0]) if wanted["model"] else self._feeds[0]
-        for _ in range(_FURTHER_SESSIONS):
-            session = self._open(wanted)
-            run_once(session, feed)
-            run_once(session, feed)
-            path = Path(session.end_profiling())
-            further = read_profile(json.loads(path.read_text(encoding="utf-8")), self._places(wanted))
-            path.unlink()
-            sizes = {name: (profile[name], further[name]) for name in ("peak_bytes", "lasting_bytes")}
-            profile = profile | {name: max(pair) for name, pair in sizes.items() if None not in pair}
-        return profile
+        session = self._open(wanted)
+        run_once(session, feed)
+        run_once(session, feed)
+        path = Path(session.end_profiling())
+        further = read_profile(json.loads(path.read_text(encoding="utf-8")), self._places(wanted))
+        path.unlink()
+        sizes = {name: (profile[name], further[name]) for name in ("peak_bytes", "lasting_bytes")}
+        return profile | {name: max(pair) for name, pair in sizes.items() if None not in pair}
+
+    def _look_again(self, wanted: Mapping[str, Any]) -> None:
+        """Open the session that the last one is compared with more often, where chance may have kept its peak low.
+
+        Whether a file needs more than another would otherwise differ from time to time.
+        """
+        other = self._request["sessions"][wanted["reference"]]
+        if other["model"] == wanted["model"] or not self._by_chance(other) or other["options"] != wanted["options"]:
+            return
+        last, known = self.results[-1], self.results[wanted["reference"]]
+        for _ in range(_SESSIONS_IN_DOUBT):
+            if known["lasting_bytes"] is None or known["lasting_bytes"] >= (last["lasting_bytes"] or 0):
+                break
+            known = self._larger(other, known)
+        self.results[wanted["reference"]] = known
 
     def _varied(self, session: Any, wanted: Mapping[str, Any], outputs: list[list[Any]]) -> list[list[Any]]:
         """Draw other inputs where the outputs are the same for all; return the outputs of those that are kept."""

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from memsched.commands.optimize.optimize import optimize
 from memsched.errors import ModelError, RuntimeUnavailableError
 from memsched.runtimes.child import ChildResult
+from memsched.runtimes.onnxruntime import sessions as onnxruntime_sessions
 from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
@@ -499,3 +500,33 @@ def skip_net() -> bytes:
     ]
     model = model_of(nodes, [("x", FLOAT, [1, 3, 32, 32])], [("y", FLOAT, [1, 2, 32, 32])], constants=weights)
     return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "kind", "opened", "known"),
+    [
+        ([10, 11, 12, 13], "all", "Conv", 3, 12),
+        ([10] * 20, "all", "Conv", 12, 10),
+        ([], "disabled", "Conv", 0, 10),
+        ([], "all", "Relu", 0, 10),
+    ],
+)
+def test_a_peak_that_chance_kept_low_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, seen: list[int], level: str, kind: str, opened: int, known: int
+) -> None:
+    """Sessions of one file differ by chance: only what none of many showed makes another file need more."""
+    shown = iter(seen)
+    proto = model_of([helper.make_node(kind, ["x"], ["y"], "n")], [("x", FLOAT, [1])], [("y", FLOAT, [1])])
+    wanted = [{"model": number, "options": {"level": level}, "reference": 0} for number in range(2)]
+    attempt = onnxruntime_sessions._SessionAttempt(None, {"sessions": wanted, "borders": []}, [proto, proto], 4)
+    attempt.results = [{"peak_bytes": 9, "lasting_bytes": size} for size in (10, 12)]
+    asked: list[int] = []
+
+    def larger(_: Any, request: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["model"])
+        return {**profile, "lasting_bytes": next(shown)}
+
+    monkeypatch.setattr(onnxruntime_sessions._SessionAttempt, "_larger", larger)
+    attempt._look_again(wanted[1])
+    assert asked == [0] * opened
+    assert [one["lasting_bytes"] for one in attempt.results] == [known, 12]
