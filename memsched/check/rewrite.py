@@ -230,6 +230,38 @@ def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: 
         raise InternalError("the written model has other inputs, outputs or variables")
 
 
+def check_folded(before: Graph, after: Graph) -> None:
+    """Check that ``after`` is ``before`` without some ops whose results became constants, or that nothing reads.
+
+    Raises:
+        InternalError: An op is another or reads another tensor, one that is not gone is read no more, a tensor has
+            another size, or the interface differs.
+    """
+    given = {op.name: op for op in before.ops}
+    if _interface(before) != _interface(after):
+        raise InternalError("the folded model has other inputs, outputs or variables")
+    gone = {tensor for op in before.ops for tensor in op.outputs}
+    for op in after.ops:
+        source = given.get(op.name)
+        if source is None or source.type != op.type:
+            raise InternalError(f"the folded model has an op '{op.name}' that the model does not have")
+        if _names(before, source.outputs) != _names(after, op.outputs):
+            raise InternalError(f"op '{op.name}' of the folded model makes other tensors")
+        gone.difference_update(source.outputs)
+    tensors = {tensor.name: _described(tensor) for tensor in before.tensors}
+    for tensor in after.tensors:
+        if tensors.get(tensor.name) != _described(tensor):
+            raise InternalError(f"tensor '{tensor.name}' of the folded model has another size")
+    for op in after.ops:
+        kept = [tensor for tensor in given[op.name].inputs if tensor not in gone]
+        if _names(before, kept) != _names(after, op.inputs):
+            raise InternalError(f"op '{op.name}' of the folded model reads other tensors")
+
+
+def _names(graph: Graph, tensors: Iterable[int]) -> tuple[str, ...]:
+    return tuple(graph.tensors[tensor].name for tensor in tensors)
+
+
 def _told(graph: Graph, op: Op) -> tuple[object, ...]:
     reads = tuple(graph.tensors[tensor].name for tensor in op.inputs)
     makes = tuple(graph.tensors[tensor].name for tensor in op.outputs)
@@ -245,37 +277,3 @@ def _described(tensor: Tensor) -> tuple[object, ...]:
 def _interface(graph: Graph) -> tuple[tuple[str, ...], ...]:
     names = [tensor.name for tensor in graph.tensors]
     return tuple(tuple(names[t] for t in kind) for kind in (graph.inputs, graph.outputs, graph.variables))
-
-
-def check_folded(before: Graph, after: Graph) -> None:
-    """Check that ``after`` is ``before`` without some ops whose results became constants, or that nothing reads.
-
-    Raises:
-        InternalError: An op is another or reads another tensor, one that is not gone is read no more, a tensor has
-            another size, or the interface differs.
-    """
-    given = {op.name: op for op in before.ops}
-    if _names(before, before.inputs) != _names(after, after.inputs):
-        raise InternalError("the folded model has other inputs")
-    if _names(before, before.outputs) != _names(after, after.outputs):
-        raise InternalError("the folded model has other outputs")
-    gone = {tensor for op in before.ops for tensor in op.outputs}
-    for op in after.ops:
-        source = given.get(op.name)
-        if source is None or source.type != op.type:
-            raise InternalError(f"the folded model has an op '{op.name}' that the model does not have")
-        if _names(before, source.outputs) != _names(after, op.outputs):
-            raise InternalError(f"op '{op.name}' of the folded model makes other tensors")
-        gone.difference_update(source.outputs)
-    sizes = {tensor.name: (tensor.size, tensor.shape, tensor.dtype) for tensor in before.tensors}
-    for tensor in after.tensors:
-        if sizes.get(tensor.name) != (tensor.size, tensor.shape, tensor.dtype):
-            raise InternalError(f"tensor '{tensor.name}' of the folded model has another size")
-    for op in after.ops:
-        kept = [tensor for tensor in given[op.name].inputs if tensor not in gone]
-        if _names(before, kept) != _names(after, op.inputs):
-            raise InternalError(f"op '{op.name}' of the folded model reads other tensors")
-
-
-def _names(graph: Graph, tensors: Iterable[int]) -> tuple[str, ...]:
-    return tuple(graph.tensors[tensor].name for tensor in tensors)

@@ -5,14 +5,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from memsched.errors import UsageError
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.graph.border import Border
 from memsched.runtimes.values import Verification
 
-__all__ = ["TfliteRunner"]
+__all__ = ["TfliteRunner", "VerifyFiles"]
+
+
+class VerifyFiles(Protocol):
+    """Runs a model before and after in one runtime, as `Runner.verify` does."""
+
+    def __call__(  # noqa: D102 - above
+        self,
+        before: bytes,
+        after: bytes,
+        *,
+        runs: int = ...,
+        seed: int,
+        tolerance: float = ...,
+        borders: Sequence[Border],
+    ) -> Verification: ...
 
 
 class TfliteRunner(ABC):
@@ -20,11 +35,10 @@ class TfliteRunner(ABC):
 
     format: Final[FormatName] = "tflite"
 
+    @property
     @abstractmethod
-    def verify_files(
-        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
-    ) -> Verification:
-        """Run a model before and after, as `Runner.verify` does."""
+    def verify_files(self) -> VerifyFiles:
+        """Return what runs a model before and after; its modules are imported only then."""
 
     def compare(
         self,

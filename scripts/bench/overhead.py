@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from memsched.formats.module import LoadOptions
-from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional, repeats
-from scripts.bench.runner.onnx_files import LISTED, STATED, model_file, shape_options, stated_shapes
-from scripts.bench.schedule.onnxsim import interpreter
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, repeats
+from scripts.bench.runner.onnx_files import LISTED, NAMED, STATED, model_file, shape_options, stated_shapes
+from scripts.bench.schedule.onnxsim import ABSENT, INSTALL, interpreter
 
 __all__ = ["BENCH", "processor_seconds", "tables"]
 
@@ -70,7 +70,7 @@ def _tables(values: Values) -> Iterator[Part]:
     with tempfile.TemporaryDirectory() as folder:
         python = values.python or interpreter(Path(folder), install=values.install)
         if python is None:
-            yield "Skipped: onnxsim is not installed; `--install` fetches it into an environment that is thrown away."
+            yield ABSENT
             return
         yield from tables(values.models or LISTED, stated_shapes(values), python, values.repeats)
 
@@ -79,10 +79,10 @@ BENCH = Benchmark(
     __doc__,
     _tables,
     (
-        positional("models", help=f"ONNX files, or of {', '.join(LISTED)}", metavar="MODEL"),
+        NAMED,
         *STATED,
         option("--python", type=Path, metavar="FILE", help="an interpreter that has onnxsim"),
-        option("--install", action="store_true", help="fetch onnxsim for this run alone"),
+        INSTALL,
         repeats(3, "of each; the least time counts"),
     ),
     docs="docs/benchmarks/runtimes.md",

@@ -23,8 +23,8 @@ from memsched.formats.module import LoadOptions
 from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorRow
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, draw_feeds, measure_session
-from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
-from scripts.bench.runner.onnx_files import LISTED, STATED, model_file, shape_options, stated_shapes
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option
+from scripts.bench.runner.onnx_files import LISTED, NAMED, STATED, model_file, shape_options, stated_shapes
 from scripts.bench.runner.processes import optimized
 
 __all__ = ["BENCH", "Point", "measure", "more_than_given", "tables"]
@@ -174,7 +174,7 @@ BENCH = Benchmark(
     __doc__,
     _tables,
     (
-        positional("models", help=f"ONNX files, or of {', '.join(LISTED)}", metavar="MODEL"),
+        NAMED,
         *STATED,
         option("--sessions", type=int, metavar="N", help="for the doctor to open; default: what its time permits"),
         option("--max-slowdown", metavar="PCT", help="as optimize has it, for the file with pieces"),

@@ -160,14 +160,10 @@ def find(
     if permitted.io and not _met(final, budget):
         final = _at_the_border(final, borders, request, budget, permitted)
         request = request.rest()
-    if permitted.tile and not _met(final, budget):
-        flat = _across_shapes(final, request)
-        final = _unless_whole(final, flat, _rewritten(flat, request.rest(), budget, permitted))
+    if (permitted.tile or permitted.only_free) and not _met(final, budget):
+        final = _in_pieces(final, request, budget, permitted)
     elif permitted.remat and not _met(final, budget):
         final = _recomputed(final, request, budget, permitted)
-    elif permitted.only_free and not _met(final, budget):
-        flat = _across_shapes(final, request)
-        final = _unless_whole(final, flat, _for_free(flat, request.rest(), budget))
     if final.borders and final.placed.required >= first.placed.required:
         # Nobody has to change for nothing.
         kept = border_section(unused(borders, borders.found), (), first.placed.required, first.placed.required)
@@ -182,11 +178,26 @@ def find(
     return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
 
 
+def _in_pieces(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
+    """Return the model in pieces, with its shape arithmetic done first; ``given`` where that requires no less."""
+    flat = _across_shapes(given, request)
+    if permitted.tile:
+        found = _rewritten(flat, request.rest(), budget, permitted)
+    else:
+        found = _for_free(flat, request.rest(), budget)
+    less = found.placed.requirement.weight < given.placed.requirement.weight
+    if flat is given or (less and found.module is not flat.module):
+        return found
+    sections = found.rewrites
+    remat = sections.remat if sections.remat is None or not sections.remat.applied else None
+    unused = dataclasses.replace(given.rewrites, tiling=_unused(sections.tiling), remat=remat)
+    return dataclasses.replace(given, rewrites=unused)
+
+
 def _across_shapes(given: FinalModel, request: Request) -> FinalModel:
     """Return the model with its shape arithmetic done, where it has any: ops whose shapes are computed stay whole."""
-    form = format_of(given.module)
-    data = form.folded(given.module, given.options)
-    if data is None or request.over():
+    data = None if request.over() else format_of(given.module).folded(given.module, given.options)
+    if data is None:
         return given
     try:
         again = load_again(given.module, data, given.options, "folded")
@@ -197,17 +208,6 @@ def _across_shapes(given: FinalModel, request: Request) -> FinalModel:
         return given
     prepared = dataclasses.replace(prepared, baselines=given.prepared.baselines)
     return dataclasses.replace(given, module=again, data=data, prepared=prepared, placed=placed)
-
-
-def _unless_whole(given: FinalModel, flat: FinalModel, found: FinalModel) -> FinalModel:
-    """Return ``found``, made of ``flat``; ``given`` where that is all it is, or where it requires no less."""
-    less = found.placed.requirement.weight < given.placed.requirement.weight
-    if flat is given or (less and found.module is not flat.module):
-        return found
-    sections = found.rewrites
-    remat = sections.remat if sections.remat is None or not sections.remat.applied else None
-    unused = dataclasses.replace(given.rewrites, tiling=_unused(sections.tiling), remat=remat)
-    return dataclasses.replace(given, rewrites=unused)
 
 
 def _unused(section: TilingSection | None) -> TilingSection | None:

@@ -91,7 +91,11 @@ def candidates(
 
     All keep to the request's limit of time.
     """
-    data, permitted = source.data, _permitted(source)
+    data, permitted = source.data, source.permitted
+    given = load_module(data, source.path, source.options) if permitted.tile else None
+    if given is not None and not format_of(given).sizes_can_be_refused(given, source.options):
+        # Pieces hold for one size alone, where a runtime can refuse others.
+        given, permitted = None, dataclasses.replace(permitted, tile=False)
     executed = maker.executed(data, source.path, source.options, source.session, seed=source.seed)
     module = _read(executed, source)
     prepared = prepare(module, maker.rules(source.rules), in_place=source.in_place)
@@ -107,17 +111,9 @@ def candidates(
         whole = FinalModel(module, executed.data, prepared, found.whole, options=executed.options)
         plain = SessionCandidate(executed, module, prepared, whole)
         known = [plain, SessionCandidate(executed, module, prepared, found, found.slowdown)]
-    if permitted.tile:
-        known += _of_given(plain, source, request.rest(), budget, maker)
+    if given is not None:
+        known += _of_given(plain, given, source, request.rest(), budget, maker)
     return plain, min(known, key=lambda one: rank(one.final.placed, one.final.extra_work, budget))
-
-
-def _permitted(source: SessionSource) -> Permissions:
-    """Return what may be done: pieces hold for one size alone, where a runtime can refuse others."""
-    if not source.permitted.tile:
-        return source.permitted
-    given = load_module(source.data, source.path, source.options)
-    return dataclasses.replace(source.permitted, tile=format_of(given).sizes_can_be_refused(given, source.options))
 
 
 def _read(executed: ExecutedModel, source: SessionSource) -> Module:
@@ -126,10 +122,14 @@ def _read(executed: ExecutedModel, source: SessionSource) -> Module:
 
 
 def _of_given(
-    plain: SessionCandidate, source: SessionSource, request: Request, budget: int | None, maker: OnnxRuntimeSessions
+    plain: SessionCandidate,
+    given: Module,
+    source: SessionSource,
+    request: Request,
+    budget: int | None,
+    maker: OnnxRuntimeSessions,
 ) -> list[SessionCandidate]:
     """Return what the runtime makes of the model as given, in pieces; what it cannot optimise is left out."""
-    given = load_module(source.data, source.path, source.options)
     prepared = prepare(given, source.rules, in_place=source.in_place)
     only_pieces = dataclasses.replace(source.permitted, remat=False)
     found: list[SessionCandidate] = []

@@ -266,7 +266,7 @@ class _Trials:
         permitted = self._given.asked.permitted
         for percent in dict.fromkeys((permitted.extra_percent,) if permitted.free else (0.0, permitted.extra_percent)):
             found = [attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)]
-            if self._base.dialect.loop is not None and len(self._given.module.graphs[0].ops) <= _LOOPS_OPS:
+            if self._base.dialect.loop is not None and len(module.graphs[0].ops) <= _LOOPS_OPS:
                 request = self._until(_LOOPS_EFFORT)
                 found.append(attempt(LoopRewrite, self._base, request, self._given.request, percent=percent))
             required = min((one.placed.required for one in found if one is not None), default=least)

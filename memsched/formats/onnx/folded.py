@@ -19,7 +19,7 @@ from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, list_initializers
+from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -95,19 +95,21 @@ def _carry_out(model: ModelProto, native: OnnxNative, values: Mapping[str, Tenso
     }
     if not gone:
         return False
-    captured = {name for scope in analyse(main)[1:] for name in scope.free}
+    scopes = analyse(main)
+    captured = {name for scope in scopes[1:] for name in scope.free}
     made = {name for node in gone for name in main.node[node].output if name}
     _add_unread(model, gone, results | captured)
     kept = [node for number, node in enumerate(main.node) if number not in gone]
     read = captured.union(*(node.input for node in kept))
-    idle = {name for node in gone for name in main.node[node].input} - read - {value.name for value in main.input}
-    weights = [tensor for tensor in main.initializer if tensor.name not in idle]
-    weights.extend(values[name] for name in sorted(made & read))
+    weights = {tensor.name for tensor in main.initializer}
+    were_read = weights.intersection(name for node in gone for name in main.node[node].input)
     known = {name for node in gone for name in main.node[node].output}
     stated = [value for value in main.value_info if value.name not in known]
-    for field, left in ((main.node, kept), (main.initializer, weights), (main.value_info, stated)):
+    for field, left in ((main.node, kept), (main.value_info, stated)):
         del field[:]
         field.extend(left)
+    drop_unread(model, scopes, were_read)
+    main.initializer.extend(values[name] for name in sorted(made & read))
     return True
 
 

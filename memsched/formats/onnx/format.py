@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import ModelError, UnknownShapeError
+from memsched.errors import ModelError
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -133,18 +132,11 @@ class OnnxFormat:
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
         """Return whether every size that is stated is an input's, and no size had to be looked up in a run."""
         from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
+        from memsched.formats.onnx.reader import all_sizes_follow
 
-        if options.observed is not None and not self._follow(module, options):
+        if options.observed is not None and not all_sizes_follow(module.native.data, module.path, options):
             return False
         return not (options.input_shapes or options.dims) or sizes_follow_from_inputs(module, options)
-
-    def _follow(self, module: Module, options: LoadOptions) -> bool:
-        """Return whether all sizes follow from what is stated."""
-        try:
-            self.read(module.native.data, module.path, replace(options, observed=None))
-        except UnknownShapeError:
-            return False
-        return True
 
     def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
         """Return the constants that each op of the main graph reads, and the bytes of each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import MemschedError, ModelError, UnknownShapeError
@@ -49,6 +50,15 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
         raise type(error)(f"{where}: {said}") from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
+
+
+def all_sizes_follow(data: bytes, path: str, options: LoadOptions) -> bool:
+    """Whether every size of a model follows from what is stated, so that no run may show others."""
+    try:
+        read(data, path, replace(options, observed=None))
+    except MemschedError:
+        return False
+    return True
 
 
 def _read(data: bytes, path: str, options: LoadOptions) -> Module:

@@ -6,7 +6,7 @@ copy of the origin's node with other tensors and, where they differ, other attri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
@@ -17,7 +17,7 @@ from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.nodes import NodeFactory, opset
 from memsched.formats.onnx.structure import Scope, analyse
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, list_initializers, native_order, set_metadata
+from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import Attributes, Dialect, Pads
 from memsched.graph.model import AttributeValue, Graph, Op
 
@@ -96,7 +96,7 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     main = model.graph
     del main.node[:]
     main.node.extend(nodes)
-    _drop_unread(model, scopes, {**writer.constants.cut_up, **writer.unread(graph)})
+    drop_unread(model, scopes, {**writer.constants.cut_up, **writer.unread(graph)})
     if model.ir_version < FREE_INITIALIZERS:
         list_initializers(main)
     _state_shapes(model, given, graph)
@@ -143,22 +143,6 @@ class _MainNodes:
     def unread(self, graph: Graph) -> dict[str, None]:
         """Return the constants of nodes that ``graph`` does not have any more."""
         return removed_names(self._given, graph, [self._protos[node] for node in self._node_of])
-
-
-def _drop_unread(model: ModelProto, scopes: Sequence[Scope], cut_up: Collection[str]) -> None:
-    """Remove the weights in ``cut_up`` that only their parts are left of."""
-    main = model.graph
-    read = {name for node in main.node for name in node.input} | {value.name for value in main.output}
-    read.update(name for scope in scopes[1:] for name in scope.free)
-    if model.ir_version >= FREE_INITIALIZERS:
-        # Here an initializer that is listed as an input is a default that callers may replace.
-        read.update(value.name for value in main.input)
-    gone = {name for name in cut_up if name not in read}
-    for values in (main.initializer, main.input):
-        kept = [value for value in values if value.name not in gone]
-        if len(kept) < len(values):
-            del values[:]
-            values.extend(kept)
 
 
 def _holds_sizes(before: Graph, after: Graph) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import InternalError, ModelError
@@ -13,7 +13,7 @@ from memsched.formats.onnx.structure import Scope, analyse
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
 
-__all__ = ["FREE_INITIALIZERS", "list_initializers", "native_order", "serialize", "set_metadata"]
+__all__ = ["FREE_INITIALIZERS", "drop_unread", "list_initializers", "native_order", "serialize", "set_metadata"]
 
 FREE_INITIALIZERS: Final = 4
 """The IR version since which initializers need not be listed as inputs."""
@@ -71,6 +71,22 @@ def set_metadata(model: ModelProto, metadata: Mapping[str, str]) -> None:
         del model.metadata_props[:]
         for key, value in (*kept, *metadata.items()):
             model.metadata_props.add(key=key, value=value)
+
+
+def drop_unread(model: ModelProto, scopes: Sequence[Scope], names: Collection[str]) -> None:
+    """Remove those weights of ``names`` in place that nothing reads any more."""
+    main = model.graph
+    read = {name for node in main.node for name in node.input} | {value.name for value in main.output}
+    read.update(name for scope in scopes[1:] for name in scope.free)
+    if model.ir_version >= FREE_INITIALIZERS:
+        # Here an initializer that is listed as an input is a default that callers may replace.
+        read.update(value.name for value in main.input)
+    gone = {name for name in names if name not in read}
+    for values in (main.initializer, main.input):
+        kept = [value for value in values if value.name not in gone]
+        if len(kept) < len(values):
+            del values[:]
+            values.extend(kept)
 
 
 def list_initializers(graph: GraphProto) -> None:

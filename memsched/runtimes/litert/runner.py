@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from memsched.formats.module import LoadOptions, Module
-from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
-from memsched.runtimes.tflite_runner import TfliteRunner
+from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
 from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["LiteRtRunner"]
@@ -27,13 +26,12 @@ class LiteRtRunner(TfliteRunner):
         """Return the runtime's name and version; see `Runner.installed`."""
         return LITERT.require()
 
-    def verify_files(
-        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
-    ) -> Verification:
-        """Run a model before and after; see `Runner.compare`."""
+    @property
+    def verify_files(self) -> VerifyFiles:
+        """Return what runs a model before and after."""
         from memsched.runtimes.litert.verification import verify
 
-        return verify(before, after, runs=runs, seed=seed, borders=borders)
+        return verify
 
     def verify(
         self,
@@ -48,9 +46,7 @@ class LiteRtRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`."""
         del module, options
-        from memsched.runtimes.litert.verification import verify
-
-        found = verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        found = self.verify_files(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
         before, after = predicted or (None, None)
         return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from memsched.errors import MemschedError, ModelError
-from memsched.formats.files import load_module
+from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
+from memsched.formats.onnx.reader import all_sizes_follow
 from memsched.formats.onnx.stated import declare, values_of
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.observation import observe
@@ -96,18 +96,9 @@ def executed_model(
     kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)
     shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed)
     made: bytes = found["bytes"]
-    if not stays_open and options.observed is None and _all_stated(data, path, options):
+    if not stays_open and options.observed is None and all_sizes_follow(data, path, options):
         made = _with_sizes(made, shown)
     return ExecutedModel(made, shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"]))
-
-
-def _all_stated(data: bytes, path: str, options: LoadOptions) -> bool:
-    """Whether every size of a model as given follows from what is stated, so that no run may show others."""
-    try:
-        load_module(data, path, dataclasses.replace(options, feeds=None))
-    except MemschedError:
-        return False
-    return True
 
 
 def _with_sizes(data: bytes, shown: LoadOptions) -> bytes:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from memsched.formats.module import LoadOptions, Module
-from memsched.graph.border import Border
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import TFLM
-from memsched.runtimes.tflite_runner import TfliteRunner
+from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
 from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["TflmRunner"]
@@ -24,13 +22,12 @@ class TflmRunner(TfliteRunner):
         """Return the runtime's name and version; see `Runner.installed`."""
         return TFLM.require()
 
-    def verify_files(
-        self, before: bytes, after: bytes, *, runs: int, seed: int, borders: Sequence[Border]
-    ) -> Verification:
-        """Run a model before and after; see `Runner.compare`."""
+    @property
+    def verify_files(self) -> VerifyFiles:
+        """Return what runs a model before and after."""
         from memsched.runtimes.tflm.verification import verify
 
-        return verify(before, after, runs=runs, seed=seed, borders=borders)
+        return verify
 
     def verify(
         self,
@@ -45,6 +42,4 @@ class TflmRunner(TfliteRunner):
     ) -> Verification:
         """Compare both models; see `Runner.verify`. What should be measured follows from their bytes."""
         del module, options, predicted
-        from memsched.runtimes.tflm.verification import verify
-
-        return verify(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        return self.verify_files(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)

@@ -9,14 +9,17 @@ import onnx
 
 from memsched.cli.options import parse_dims, parse_shapes
 from memsched.formats.module import LoadOptions
-from scripts.bench.runner.declare import Option, Values, option
+from scripts.bench.runner.declare import Option, Values, option, positional
 from scripts.networks.catalogue import EXPORTED, build
 from scripts.networks.random_weights import randomised
 
-__all__ = ["LISTED", "STATED", "model_file", "shape_options", "stated_shapes"]
+__all__ = ["LISTED", "NAMED", "STATED", "model_file", "shape_options", "stated_shapes"]
 
 LISTED: Final = tuple(EXPORTED)
 """Networks that are named, not given as files."""
+
+NAMED: Final = positional("models", help=f"ONNX files, or of {', '.join(LISTED)}", metavar="MODEL")
+"""What is measured, as a command line names it."""
 
 STATED: Final[tuple[Option, ...]] = (
     option("--input-shape", action="append", default=[], metavar="NAME:1,3,224,224", help="as optimize has it"),

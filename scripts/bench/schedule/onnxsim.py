@@ -17,7 +17,10 @@ from scripts.bench.runner.models import built
 from scripts.bench.runner.text import kilobytes, percent
 from scripts.networks.catalogue import NAMES
 
-__all__ = ["BENCH", "interpreter", "plan", "table"]
+__all__ = ["ABSENT", "BENCH", "INSTALL", "interpreter", "plan", "table"]
+
+ABSENT = "Skipped: onnxsim is not installed; `--install` fetches it into an environment that is thrown away."
+INSTALL = option("--install", action="store_true", help="fetch onnxsim for this run alone")
 
 _COLUMNS = (
     "network",
@@ -43,7 +46,7 @@ def table(names: Sequence[str], *, install: bool) -> Iterator[Part]:
         folder = Path(name)
         python = interpreter(folder, install=install)
         if python is None:
-            yield "Skipped: onnxsim is not installed; `--install` fetches it into an environment that is thrown away."
+            yield ABSENT
             return
         yield f"Target {_TARGET}: views and in-place writes count nothing, in both planners. KB of 1024 bytes.\n"
         yield Heading(*_COLUMNS)
@@ -113,7 +116,7 @@ BENCH = Benchmark(
     tables,
     (
         chosen("network", NAMES, "all"),
-        option("--install", action="store_true", help="fetch onnxsim for this run alone"),
+        INSTALL,
     ),
     docs="docs/benchmarks/order.md",
 )
