@@ -1,0 +1,162 @@
+"""What a model's values are at several sizes of its open dimensions, and the expressions that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from memsched.errors import UsageError
+from memsched.formats.module import LoadOptions
+from memsched.formats.onnx import folding
+from memsched.formats.onnx.blocks.sizes import Polynomial, fit, monomials
+from memsched.formats.onnx.dimensions import open_inputs
+from memsched.formats.onnx.light import is_stripped
+from memsched.formats.onnx.shapes import infer
+from memsched.formats.onnx.structure import analyse
+from memsched.formats.onnx.types import SHAPE_ELEMENTS
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["OpenValues", "Range", "probe"]
+
+_MOST_SYMBOLS: Final = 4
+"""Models with more open dimensions would have to be read too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The lengths that a dimension may have.
+
+    Attributes:
+        least: At least 1.
+        most: The largest length.
+        multiple: Lengths are multiples of this, as convolutions that halve an image want it.
+    """
+
+    least: int
+    most: int
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenValues:
+    """The values of a model's main graph as functions of its open dimensions.
+
+    Attributes:
+        ranges: Per open dimension its lengths.
+        places: Per open dimension an input of the graph, and the axis of it, that has this length.
+        shapes: Per value with a known rank its lengths; None for one that is no polynomial of degree two.
+        elements: Per value the `TensorProto.DataType`.
+        integers: Vectors and scalars of integers that follow from the dimensions alone: their elements.
+        scalars: Which of these have no axis.
+    """
+
+    ranges: Mapping[str, Range]
+    places: Mapping[str, tuple[str, int]]
+    shapes: Mapping[str, tuple[Polynomial | None, ...]]
+    elements: Mapping[str, int]
+    integers: Mapping[str, tuple[Polynomial, ...]]
+    scalars: frozenset[str]
+
+    def bytes_of(self, name: str, sizes: Mapping[str, int], width: int = 4) -> int | None:
+        """Return the bytes of a value at ``sizes``, with elements of ``width`` bytes; None where they are unknown."""
+        total = width
+        for length in self.shapes.get(name, (None,)):
+            if length is None:
+                return None
+            total *= int(length.at(sizes))
+        return total
+
+
+def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
+    """Return what the values of a model are, from inferences at some sizes.
+
+    Args:
+        light: The model without its weights, of which nothing is changed. Its functions are inlined.
+        ranges: Every open dimension of its inputs, by the names of `open_inputs`.
+
+    Raises:
+        UsageError: There are too many open dimensions.
+        ModelError: It contradicts itself at some size.
+    """
+    names = sorted(ranges)
+    if len(names) > _MOST_SYMBOLS:
+        raise UsageError(f"{len(names)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim")
+    places = {one.name: one.places[0] for one in open_inputs(light)}
+    symbolic = {one.name for one in open_inputs(light) if "[" not in one.name}
+    probes = _probes(names, ranges, len(monomials(names)) + 2)
+    seen = [_inferred(light, sizes, places, symbolic) for sizes in probes]
+    shapes: dict[str, tuple[Polynomial | None, ...]] = {}
+    for name in seen[0].shapes:
+        found = [one.shapes.get(name) for one in seen]
+        lengths = [one for one in found if one is not None]
+        if len(lengths) == len(seen) and len({len(one) for one in lengths}) == 1:
+            shapes[name] = tuple(fit(column, probes) for column in zip(*lengths, strict=True))
+    integers: dict[str, tuple[Polynomial, ...]] = {}
+    scalars: set[str] = set()
+    for name, first in seen[0].integers.items():
+        values = [one.integers.get(name) for one in seen]
+        arrays = [one for one in values if one is not None]
+        if len(arrays) < len(seen) or len({one.shape for one in arrays}) > 1 or first.ndim > 1:
+            continue
+        fitted = [fit(list(map(int, column)), probes) for column in zip(*(one.ravel() for one in arrays), strict=True)]
+        whole = [one for one in fitted if one is not None]
+        if len(whole) == len(fitted):
+            integers[name] = tuple(whole)
+            if not first.ndim:
+                scalars.add(name)
+    return OpenValues(ranges, places, shapes, seen[0].elements, integers, frozenset(scalars))
+
+
+def _probes(names: Sequence[str], ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
+    """Return ``count`` different sizes in the ranges, which no polynomial of degree two mistakes for each other."""
+    found = []
+    for place in range(count):
+        sizes = {}
+        for axis, name in enumerate(names):
+            span = ranges[name]
+            least = -(-span.least // span.multiple)
+            steps = max(span.most // span.multiple - least + 1, 1)
+            # Different strides for every dimension keep them from rising together.
+            step = (5 + 7 * place + (3 + 4 * axis) * place * place + 11 * axis) % steps
+            sizes[name] = (least + step) * span.multiple
+        found.append(sizes)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one inference told."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    elements: Mapping[str, int]
+    integers: Mapping[str, Any]
+
+
+def _inferred(
+    light: ModelProto, sizes: Mapping[str, int], places: Mapping[str, tuple[str, int]], symbolic: set[str]
+) -> _Seen:
+    from onnx import ModelProto, numpy_helper
+
+    model = ModelProto()
+    model.CopyFrom(light)
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            for name, place in places.items():
+                if place == (value.name, axis) and name not in symbolic:
+                    dim.dim_value = sizes[name]
+    scopes = analyse(model.graph)
+    shapes = infer(model, scopes, LoadOptions(dims={name: sizes[name] for name in symbolic}))
+    folding.fold(model, scopes, shapes.types, set(shapes.idle))
+    known = {name: lengths for name, one in shapes.types[0].items() if (lengths := one.lengths()) is not None}
+    elements = {name: one.element for name, one in shapes.types[0].items() if one.kind == "tensor"}
+    integers = {
+        tensor.name: np.asarray(numpy_helper.to_array(tensor))
+        for tensor in model.graph.initializer
+        if tensor.data_type in SHAPE_ELEMENTS and not is_stripped(tensor)
+    }
+    return _Seen(known, elements, integers)
