@@ -15,6 +15,7 @@ Monomial = tuple[str, ...]
 """The symbols of a product, sorted, one for each time that it occurs; empty for the number 1."""
 
 _DEGREE: Final = 2
+_LONGEST_PRODUCT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,18 @@ class Polynomial:
         monomial, factor = self.terms[0]
         return int(factor) if len(self.terms) == 1 and not monomial and factor.denominator == 1 else None
 
+    def is_multiple_of(self, other: Polynomial) -> bool:
+        """Whether this is ``other`` times a product of symbols and a whole number, where both are single products."""
+        if len(self.terms) != 1 or len(other.terms) != 1:
+            return False
+        (mine, factor), (theirs, divisor) = self.terms[0], other.terms[0]
+        left = [*mine]
+        for symbol in theirs:
+            if symbol not in left:
+                return False
+            left.remove(symbol)
+        return (factor / divisor).denominator == 1
+
     def symbols(self) -> frozenset[str]:
         """Return the symbols that it depends on."""
         return frozenset(itertools.chain.from_iterable(monomial for monomial, _ in self.terms))
@@ -50,17 +63,17 @@ class Polynomial:
         return int(factor) if monomial == (symbol,) and factor.denominator == 1 else None
 
 
-def monomials(symbols: Sequence[str]) -> list[Monomial]:
-    """Return every product of up to two of ``symbols``, the number 1 first."""
+def monomials(symbols: Sequence[str], degree: int = _DEGREE) -> list[Monomial]:
+    """Return every product of up to ``degree`` of ``symbols``, the number 1 first."""
     names = sorted(symbols)
-    powers = (itertools.combinations_with_replacement(names, degree) for degree in range(_DEGREE + 1))
+    powers = (itertools.combinations_with_replacement(names, power) for power in range(degree + 1))
     return list(itertools.chain.from_iterable(powers))
 
 
 def fit(values: Sequence[int], probes: Sequence[Mapping[str, int]]) -> Polynomial | None:
-    """Return the polynomial of degree two that has ``values`` at ``probes``; None where there is none.
+    """Return the polynomial that has ``values`` at ``probes``; None where there is none.
 
-    Where fewer monomials do, fewer are taken: a number, or a multiple of one monomial, is recognised first.
+    A number, or a multiple of one monomial of degree up to four, is recognised first; sums have degree two at most.
 
     Args:
         values: One per probe.
@@ -68,18 +81,23 @@ def fit(values: Sequence[int], probes: Sequence[Mapping[str, int]]) -> Polynomia
     """
     if len(set(values)) == 1:
         return Polynomial((((), Fraction(values[0])),) if values[0] else ())
-    powers = monomials(list(probes[0]))
-    columns = [[math.prod(sizes[one] for one in power) for sizes in probes] for power in powers]
-    for power, column in zip(powers, columns, strict=True):
+    for power in monomials(list(probes[0]), _LONGEST_PRODUCT):
+        column = _column(power, probes)
         ratios = {Fraction(value, number) for value, number in zip(values, column, strict=True) if number}
         if len(ratios) == 1:
             return Polynomial(((power, ratios.pop()),))
+    powers = monomials(list(probes[0]))
+    columns = [_column(power, probes) for power in powers]
     solved = _solved(
         [list(map(Fraction, row)) for row in zip(*columns, strict=True)], [Fraction(one) for one in values]
     )
     if solved is None:
         return None
     return Polynomial(tuple((power, factor) for power, factor in zip(powers, solved, strict=True) if factor))
+
+
+def _column(power: Monomial, probes: Sequence[Mapping[str, int]]) -> list[int]:
+    return [math.prod(sizes[one] for one in power) for sizes in probes]
 
 
 def _solved(rows: list[list[Fraction]], values: list[Fraction]) -> list[Fraction] | None:

@@ -1,0 +1,74 @@
+"""Attention and feed-forward layers in loops over blocks of tokens, whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from memsched.formats.onnx.blocks.body import LEAST_OPSET, write
+from memsched.formats.onnx.blocks.points import BlockPoint, BlockRow
+from memsched.formats.onnx.blocks.probes import OpenValues
+from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["groups", "token_points"]
+
+_BLOCKS: Final = (16 << 20, 4 << 20)
+"""Bytes that the large values of a block may take."""
+
+_SHORT: Final = 64
+"""Dimensions that are never longer, such as a batch, are not what makes a value large."""
+
+_LEAST: Final = 1.5
+"""Values so many times as large as the largest input, output or value between groups are worth a loop."""
+
+
+_TRIED: Final = 64
+
+
+def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
+    """Return ways to compute large values of a model in loops, least effort first.
+
+    Args:
+        model: With its weights; it is not changed.
+    """
+    graph, nests = groups(model, values)
+    if not nests:
+        return ()
+    rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
+    return [
+        BlockPoint(f"in blocks of {block >> 20} MB", rows, True, partial(write, model, graph, nests, block))
+        for block in _BLOCKS
+    ]
+
+
+def groups(model: ModelProto, values: OpenValues) -> tuple[OpenGraph, Sequence[Nest]]:
+    """Return the groups of nodes of a model that are worth a loop; none where its operator set has no such loops."""
+    sizes = {name: span.most if span.most > _SHORT else span.least for name, span in values.ranges.items()}
+    graph = OpenGraph(model.graph, values, sizes)
+    opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
+    return graph, _nests(graph) if opset >= LEAST_OPSET else ()
+
+
+def _nests(graph: OpenGraph) -> list[Nest]:
+    """Return the groups of nodes worth a loop: the larger the values, the more of them are not whole."""
+    largest = sorted({graph.bytes_of(name) for name in graph.maker}, reverse=True)
+    best: list[Nest] = []
+    whole = 0
+    for least in largest[:_TRIED]:
+        if least <= _LEAST * whole:
+            break
+        found = find(graph, least)
+        if found:
+            best = found
+            whole = max(graph.bytes_of(name) for nest in found for name in (*rows_of(nest).made, *rows_of(nest).read))
+    return best
+
+
+def _row(graph: OpenGraph, nest: Nest, number: int) -> BlockRow:
+    names = tuple(graph.nodes[place].name or graph.nodes[place].output[0] for place in rows_of(nest).nodes)
+    symbols = ", ".join(sorted(rows_of(nest).length.symbols()))
+    return BlockRow("loop", f"blocks_{number}", symbols, names)

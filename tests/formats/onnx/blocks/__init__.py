@@ -1,0 +1,1 @@
+"""Models whose dimensions stay open."""

@@ -1,0 +1,119 @@
+"""Loops over blocks of tokens, run beside the model as given, at lengths of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import pytest
+from onnx import GraphProto, ModelProto, NodeProto
+
+from memsched.formats.onnx.blocks.body import write
+from memsched.formats.onnx.blocks.probes import OpenValues, Range, probe
+from memsched.formats.onnx.blocks.tokens import groups, token_points
+from memsched.formats.onnx.light import lighten
+from tests.formats.onnx.blocks.layers import Layers
+
+_RANGES = {"batch": Range(1, 8), "length": Range(1, 8192)}
+_LENGTHS = (1, 2, 15, 16, 17, 31, 64, 97, 149)
+
+
+def _values(model: ModelProto) -> OpenValues:
+    light = ModelProto()
+    light.CopyFrom(model)
+    lighten(light, Path())
+    return probe(light, _RANGES)
+
+
+def _plain() -> ModelProto:
+    net = Layers()
+    x = net.op("Add", "x", net.attention("x"))
+    return net.model(net.op("Add", x, net.feed_forward(x)))
+
+
+def _masked() -> ModelProto:
+    net = Layers()
+    mask = net.padding_mask()
+    x = net.op("Add", "x", net.attention("x", mask))
+    x = net.op("Add", x, net.feed_forward(x))
+    return net.model(net.op("Add", x, net.attention(x, mask)))
+
+
+def _causal() -> ModelProto:
+    net = Layers()
+    x = net.op("Add", "x", net.attention("x", causal=True))
+    x = net.op("Add", x, net.feed_forward(x, flat=True))
+    return net.model(net.op("Add", x, net.attention(x, causal=True)))
+
+
+def _feeds(model: ModelProto, batch: int, length: int) -> dict[str, npt.NDArray[Any]]:
+    numbers = np.random.default_rng(length)
+    feeds: dict[str, npt.NDArray[Any]] = {"x": numbers.standard_normal((batch, length, 16)).astype(np.float32)}
+    if any(value.name == "attention_mask" for value in model.graph.input):
+        mask = numbers.integers(0, 2, (batch, length))
+        mask[:, 0] = 1
+        feeds["attention_mask"] = mask
+    return feeds
+
+
+@pytest.mark.parametrize("make", [_plain, _masked, _causal])
+@pytest.mark.parametrize("block_bytes", [1, 3000, 100_000, 16 << 20])
+def test_blocks_compute_the_same_bits_at_every_length(make: Callable[[], ModelProto], block_bytes: int) -> None:
+    model = make()
+    graph, nests = groups(model, _values(model))
+    written = write(model, graph, nests, block_bytes)
+    onnx.checker.check_model(written)
+    plain = onnxruntime.InferenceSession(model.SerializeToString())
+    blocks = onnxruntime.InferenceSession(written.SerializeToString())
+    for length in _LENGTHS:
+        feeds = _feeds(model, 1 + length % 3, length)
+        expected, found = plain.run(None, feeds)[0], blocks.run(None, feeds)[0]
+        # Products of other heights may be added up in another order.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        assert found.shape == expected.shape
+
+
+@pytest.mark.parametrize("make", [_plain, _masked, _causal])
+def test_every_large_value_is_in_a_loop(make: Callable[[], ModelProto]) -> None:
+    model = make()
+    values = _values(model)
+    graph, nests = groups(model, values)
+    written = token_points(model, values)[0].build()
+    stream = graph.bytes_of("x")
+    made = {name for node in written.graph.node for name in node.output}
+    assert max(graph.bytes_of(name) for name in made & graph.maker.keys()) <= stream
+    assert [len(nest) for nest in nests].count(2) == [node.op_type for node in model.graph.node].count("Softmax")
+
+
+def test_the_number_of_nodes_does_not_depend_on_the_range() -> None:
+    model = _masked()
+    light = ModelProto()
+    light.CopyFrom(model)
+    lighten(light, Path())
+    counts = set()
+    for most in (1024, 8192, 65536):
+        values = probe(light, {"batch": Range(1, 8), "length": Range(1, most)})
+        written = token_points(model, values)[0].build()
+        counts.add(len(list(_all_nodes(written.graph))))
+    assert len(counts) == 1
+
+
+def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g)
+
+
+def test_a_model_without_long_axes_has_no_loops() -> None:
+    model = _plain()
+    light = ModelProto()
+    light.CopyFrom(model)
+    lighten(light, Path())
+    assert token_points(model, probe(light, {"batch": Range(1, 8), "length": Range(1, 8)})) == ()
