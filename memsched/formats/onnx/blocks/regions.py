@@ -212,7 +212,7 @@ def _axes(graph: OpenGraph, name: str) -> Iterator[tuple[Cut, Polynomial]]:
                 yield Cut(axis, merged=True), other
 
 
-class _Growth:
+class _BlockGrowth:
     """A group while it grows."""
 
     def __init__(self, graph: OpenGraph, length: Polynomial, least: int, taken: set[int]) -> None:
@@ -311,7 +311,7 @@ class _Growth:
 def _grown(
     graph: OpenGraph, seed: str, cut: Cut, length: Polynomial, least: int, taken: set[int]
 ) -> BlockRegion | None:
-    growth = _Growth(graph, length, least, taken)
+    growth = _BlockGrowth(graph, length, least, taken)
     if not growth.add(graph.maker[seed], cut, core=True):
         return None
     growth.follow()
