@@ -410,6 +410,11 @@ class DistributeOptions(_CommandOptions):
         "How to find a plan; even: equal shares; single: the fastest device alone.",
         choices=("auto", "genetic", "exact", "even", "single"),
     )
+    metric: Literal["peak", "sum"] = option(
+        "peak",
+        "What the order needs least of before shares are searched: bytes live at one time, or summed over all ops.",
+        choices=("peak", "sum"),
+    )
     drop: tuple[str, ...] = option(
         (), "A device that has dropped out, by name.", "texts", flag="--without", metavar="DEVICE"
     )

@@ -23,7 +23,7 @@ from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 from memsched.units import format_size
 
-__all__ = ["METHODS", "Method", "search"]
+__all__ = ["METHODS", "Method", "improved", "search", "shares_in_order"]
 
 Method = Literal["auto", "genetic", "exact", "even", "single"]
 METHODS: tuple[Method, ...] = ("auto", "genetic", "exact", "even", "single")
@@ -57,6 +57,7 @@ def search(
     home: int = 0,
     fuse: bool = True,
     least_order: bool = False,
+    start: Sequence[Share] = (),
 ) -> Distribution:
     """Return the fastest plan found that fits the memory of every device.
 
@@ -70,6 +71,7 @@ def search(
         home: The device that gets the outputs.
         fuse: Permit "auto" blocks of ops without a synchronisation inside.
         least_order: Whether no order needs less memory than this one on one device, which proves what it needs there.
+        start: Shares of a plan in any order; "genetic" has them in its first population.
 
     Raises:
         DistributionError: The network cannot be distributed.
@@ -82,7 +84,8 @@ def search(
         raise UsageError(
             f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
         )
-    task = _SearchGoal(Space.of(graph, order, weights), cluster, home, run, least_order)
+    space = Space.of(graph, order, weights)
+    task = _SearchGoal(space, cluster, home, run, least_order, shares_in_order(space.order, start) if start else ())
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()
     elif method == "genetic":
@@ -94,6 +97,23 @@ def search(
     return task.best(plans)
 
 
+def shares_in_order(order: Sequence[int], shares: Sequence[Share]) -> tuple[Share, ...]:
+    """Return shares, one per op, in another order of execution."""
+    of = {share.op: share for share in shares}
+    return tuple(of[op] for op in order)
+
+
+def improved(
+    space: Space, shares: Sequence[Share], cluster: Cluster, run: Run, *, home: int = 0
+) -> Distribution | None:
+    """Return the fastest plan that fused blocks and moved bounds make of shares in the order of ``space``.
+
+    None where none fits.
+    """
+    task = _SearchGoal(space, cluster, home, run)
+    return task.made_faster(task.plan(shares_in_order(space.order, shares), "given"))
+
+
 @dataclass(frozen=True, slots=True)
 class _SearchGoal:
     """The plan that is looked for."""
@@ -103,6 +123,7 @@ class _SearchGoal:
     home: int
     run: Run
     least_order: bool = False
+    start: tuple[Share, ...] = ()
 
     def plan(self, shares: Sequence[Share], method: str, blocks: Blocks | None = None) -> Distribution:
         return plan_in(self.space, shares, self.cluster, blocks=blocks, home=self.home, method=method)
@@ -144,6 +165,8 @@ class _SearchGoal:
         result = []
         for axes, part in ((self.axes_by_memory(), 0.5), (self.axes_by_rows(), 1.0)):
             seeds = [rules.even(self.space, axes, count), rules.proportional(self.space, axes, self.cluster)]
+            if [share.axis for share in self.start] == axes:
+                seeds.append(self.start)
             for device in range(count):
                 alone = [1.0 if one == device else 0.0 for one in range(count)]
                 seeds.append(
@@ -272,6 +295,14 @@ class _SearchGoal:
         shares = refined(self.space, plan.shares, self.cluster, blocks, home=self.home, stop=self.run.over)
         return self.plan(shares, "refined", blocks)
 
+    def made_faster(self, plan: Distribution) -> Distribution | None:
+        """Return the fastest plan that fused blocks and moved bounds make of a plan; None where none fits."""
+        plans, tried = [plan], set[tuple[Share, ...]]()
+        plans.extend(self._fused_best(plans, tried))
+        plans.extend([self.refined(one) for one in self._fastest(plans)[:1]])
+        plans.extend(self._fused_best(plans, tried))
+        return next(iter(self._fastest(plans)), None)
+
     # The answer ---------------------------------------------------------------------------------------------------
 
     def best(self, plans: Sequence[Distribution]) -> Distribution:
@@ -302,14 +333,15 @@ class _SearchGoal:
         limits = [device.memory for device in self.cluster.devices]
         excess = [sum(max(0, u - m) for u, m in zip(one.memory, limits, strict=True)) for one in tried]
         nearest = tried[excess.index(min(excess))]
-        least = min(max(one.memory) for one in tried)
+        smallest = min(tried, key=lambda one: max(one.memory))
+        least = max(smallest.memory)
         proven = count == 1 and self.least_order and self._begins_with_its_inputs()
         known = "is needed" if proven else "would do, by the best plan found"
         return NoPlanFitsError(
             f"no plan for '{self.space.graph.name}' fits the memory of cluster '{self.cluster.name}': "
             f"{format_size(least)} on every device {known} ({least} bytes), but they have "
             f"{', '.join(format_size(size) for size in dict.fromkeys(limits))}",
-            nearest.memory, least, proven=proven,
+            nearest.memory, least, proven=proven, smallest=smallest,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from memsched.distribute.boxes import EMPTY, Box, Extents, extents_of, hull, lay
 from memsched.distribute.divisions import Division, divide, undivided
 from memsched.errors import MemschedError, UsageError
 from memsched.graph import dag
-from memsched.graph.distribution import Axis, Share
+from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
 from memsched.regions.geometry import describe
@@ -33,12 +33,22 @@ class NoPlanFitsError(MemschedError):
         needed: Per device the bytes of the plan that exceeds the memories least.
         least: The bytes that every device would need if all had the same memory, by the best plan found for that.
         proven: Whether no plan at all needs less.
+        smallest: The plan that ``least`` is of, where there is one.
     """
 
     exit_code = 3
 
-    def __init__(self, message: str, needed: tuple[int, ...], least: int, *, proven: bool) -> None:
+    def __init__(
+        self,
+        message: str,
+        needed: tuple[int, ...],
+        least: int,
+        *,
+        proven: bool,
+        smallest: Distribution | None = None,
+    ) -> None:
         super().__init__(message)
+        self.smallest = smallest
         self.needed = needed
         self.least = least
         self.proven = proven

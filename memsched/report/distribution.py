@@ -123,10 +123,15 @@ def _findings(report: DistributionReport) -> list[tuple[str, str | None]]:
 def _order(order: OrderSection) -> str:
     """Say in which order the plan executes, and why."""
     given, found = order.given, order.found
+    summed = ", summed over the ops" if order.metric == "sum" else ""
+    if order.kept == "together":
+        before = [one.latency_seconds for one in (given, found) if one is not None and one.latency_seconds is not None]
+        why = f"{_milliseconds(min(before))} before" if before else "in no other a plan fits"
+        return f"order of execution: improved together with the shares; {why}"
     if found is None:
         why = "none needs less" if order.least_peak_proven else "none was found that needs less"
-        return f"order of execution: the file's; {why} for activations on one device than {_peak(given)}"
-    least = f"{_peak(found)} of activations on one device instead of {_peak(given)}"
+        return f"order of execution: the file's; {why} for activations on one device than {_cost(given)}{summed}"
+    least = f"{_cost(found)} of activations on one device instead of {_cost(given)}{summed}"
     if order.kept == "found":
         if given.latency_seconds is None:
             return f"order of execution: a better one, {least}; in the file's no plan fits"
@@ -137,8 +142,8 @@ def _order(order: OrderSection) -> str:
     return f"order of execution: the file's; {other} in the one that needs less on one device"
 
 
-def _peak(one: InOrderSection) -> str:
-    return format_size(one.peak_bytes)
+def _cost(one: InOrderSection) -> str:
+    return format_size(one.cost_bytes)
 
 
 def _above(latency: float, bound: float) -> str:

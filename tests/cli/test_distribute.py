@@ -18,7 +18,7 @@ from memsched.errors import UsageError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
-from tests.distributed_nets import classifier, cluster_of, wide_first
+from tests.distributed_nets import Net, classifier, cluster_of, wide_first
 from tests.formats import tflite_builder
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("distribute"))
@@ -99,6 +99,27 @@ def test_what_fits_only_in_a_better_order_is_planned_and_run_in_it(run: Run, fol
     for device in plan["devices"]:
         assert device["memory_bytes"] <= 60 * 1024
         assert device["measured"]["weights_and_activations_bytes"] <= 1.02 * device["memory_bytes"]
+
+
+@pytest.mark.parametrize("metric", ["peak", "sum"])
+def test_a_chain_of_wide_branches_that_was_refused_runs_in_its_order(run: Run, folder: Path, metric: str) -> None:
+    """The file's order has no plan that fits (and `--method even` improves none); by either metric one runs."""
+    net = Net()
+    x = net.given(1, 4, 16, 16)
+    for _ in range(2):
+        wide = [net.conv(x, 16) for _ in range(5)]
+        x = net.conv(net.concat([net.conv(one, 2, 3, 2) for one in wide]), 4, 1)
+    (folder / "net.onnx").write_bytes(net.model(net.head(x, 10)))
+    (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"50KB"'))
+    result = distribute(run, folder, "--metric", metric)
+    assert result.code == 0, result.err
+    assert ("summed over the ops" in result.out) == (metric == "sum")
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    SCHEMA.validate(plan)
+    order = plan["result"]["order"]
+    assert (order["kept"], order["metric"], order["given"]["latency_seconds"]) == ("found", metric, None)
+    assert order["found"]["cost_bytes"] < order["given"]["cost_bytes"]
+    assert plan["run"]["relative_error"] <= 1e-5
 
 
 def test_everything_that_is_held_is_said(run: Run, folder: Path) -> None:

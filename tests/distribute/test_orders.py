@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from memsched.distribute import orders
+from memsched.distribute import search as searching
 from memsched.distribute.checking import check_plan
 from memsched.distribute.orders import plan_in_best_order
 from memsched.distribute.search import Method, search
-from memsched.distribute.space import NoPlanFitsError
+from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.graph import dag
+from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
@@ -128,3 +133,81 @@ def test_an_order_that_is_not_proven_proves_nothing(monkeypatch: pytest.MonkeyPa
     with pytest.raises(NoPlanFitsError, match="would do") as caught:
         plan_in_best_order(wide_first(), cluster(1, memory=1), Run(Limits(None)))
     assert not caught.value.proven
+
+
+def test_the_sum_is_the_least_of_all_orders() -> None:
+    """BTSearch by the metric of the paper: against every order, and the shares are searched in what it found."""
+    graph = wide_first(3)
+    storage = Storage.of(graph)
+    preds = dag.predecessors(graph)
+    sums = [
+        sum(evaluate(storage, order).footprints)
+        for order in itertools.permutations(range(len(graph.ops)))
+        if all(order.index(before) < order.index(op) for op in order for before in preds[op])
+    ]
+    found = plan_in_best_order(graph, cluster(2, times=FAST), Run(Limits(None)), method="even", metric="sum")
+    assert (found.metric, found.proven) == ("sum", True)
+    assert found.found is not None
+    assert found.found.cost == min(sums) < found.given.cost == sums[0]
+    assert found.found.plan is not None
+    order = [share.op for share in found.found.plan.shares]
+    assert sum(evaluate(storage, order).footprints) == min(sums)
+
+
+def test_a_sum_proves_nothing_about_the_memory_of_a_device() -> None:
+    with pytest.raises(NoPlanFitsError) as caught:
+        plan_in_best_order(wide_first(), cluster(1, memory=1), Run(Limits(None)), metric="sum")
+    assert not caught.value.proven
+
+
+def test_order_and_shares_are_improved_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither order found before there were shares has a plan that fits, one made for the shares does."""
+    graph = wide_first()
+    with pytest.raises(NoPlanFitsError) as caught:
+        search(graph, cluster(2, memory=1, times=FAST), Run(Limits(None)))
+    tight = cluster(2, bandwidth=1e6, memory=caught.value.least - 1, times=FAST)
+
+    def none_better(*_: object, **__: object) -> object:
+        own = tuple(range(len(graph.ops)))
+        return orders.LeastOrder(own, (1, 1), (1, 1), proven=False)
+
+    monkeypatch.setattr(orders, "least_order", none_better)
+    found = plan_in_best_order(graph, tight, Run(Limits(None)))
+    assert (found.order, found.given.plan, found.found) == ("together", None, None)
+    check_plan(graph, found.plan, tight)
+
+
+def test_order_and_shares_together_are_faster_than_one_after_the_other() -> None:
+    """Branches of unlike width on unlike devices: the order for the shares leaves room for others."""
+    widths = ((8, 1), (12, 3), (6, 1))
+    layers = [("Conv", [0], (1, 1, 8, 1), conv(1, made=1))]
+    layers += [("Conv", [1], (1, wide, 8, 1), conv(1, made=wide)) for wide, _ in widths]
+    layers += [
+        ("Conv", [2 + branch], (1, small, 8, 1), conv(wide, made=small)) for branch, (wide, small) in enumerate(widths)
+    ]
+    graph = network((1, 1, 8, 1), [*layers, ("Concat", [5, 6, 7], (1, 5, 8, 1), {"axis": 1})])
+    devices = cluster(2, bandwidth=1e6, times=FAST)
+    memories = zip(devices.devices, (404, 1348), strict=True)
+    devices = replace(devices, devices=tuple(replace(one, memory=memory) for one, memory in memories))
+    found = plan_in_best_order(graph, devices, Run(Limits(None)))
+    plans = [one.plan for one in (found.given, found.found) if one is not None and one.plan is not None]
+    assert found.order == "together"
+    assert found.plan.latency < min(one.latency for one in plans)
+    check_plan(graph, found.plan, devices)
+
+
+def test_the_genetic_search_begins_with_the_shares_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[object]] = []
+
+    def recorded(space: Space, *rest: Any, **_: object) -> object:
+        seen.append(list(rest[2]))
+        return rest[2][0]
+
+    monkeypatch.setattr(searching, "evolve", recorded)
+    graph, devices = wide_first(), cluster(2, times=FAST)
+    start = search(graph, devices, Run(Limits(None)), method="even").shares
+    order = (0, 4, *(op for op in range(len(graph.ops)) if op not in {0, 4}))
+    search(graph, devices, Run(Limits(None)), method="genetic", order=order, start=start)
+    of = {share.op: share for share in start}
+    # The shares of the plan lie along one of the two choices of axes.
+    assert [tuple(of[op] for op in order) == seeds[2] for seeds in seen].count(True) == 1

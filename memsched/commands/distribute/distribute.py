@@ -31,6 +31,7 @@ from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.schedule.backtrack import Metric
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
@@ -109,6 +110,7 @@ class DistributionRequest:
     """What was requested."""
 
     method: Method
+    metric: Metric
     limits: Limits
     home: int
 
@@ -152,6 +154,7 @@ def distribute(
     cluster: str | os.PathLike[str] | Cluster,
     *,
     method: Method = _DEFAULT.method,
+    metric: Metric = _DEFAULT.metric,
     time_limit: float | None = _DEFAULT.time_limit,
     effort: float | None = _DEFAULT.effort,
     seed: int = _DEFAULT.seed,
@@ -168,6 +171,7 @@ def distribute(
         source: An ONNX file, "-" for standard input, or a model's bytes.
         cluster: A TOML file, the name of a built-in cluster, or a value.
         method: How to search; "even" and "single" are rules.
+        metric: What the order that shares are searched in needs least of: "peak" or "sum".
         time_limit: Seconds for the search; None for no limit.
         effort: Work for the search instead of a time limit, in about the seconds that an idle machine takes: the
             result is then the same on every machine.
@@ -190,7 +194,7 @@ def distribute(
         (cluster, "") if isinstance(cluster, Cluster) else (load_cluster(os.fspath(cluster)), os.fspath(cluster))
     )
     left, dropped = _without(given, drop)
-    request = DistributionRequest(method, limits, _number(left, home))
+    request = DistributionRequest(method, metric, limits, _number(left, home))
     data, name = read_source(source)
     shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
     module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
@@ -238,6 +242,7 @@ def _planned(
             ordered = plan_in_best_order(
                 *(graph, left, search),
                 method=request.method,
+                metric=request.metric,
                 weights=weights,
                 home=home,
             )

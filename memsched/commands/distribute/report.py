@@ -136,6 +136,7 @@ def _result(distributed: DistributedNetwork) -> DistributionResult:
 def _order(ordered: OrderedPlan) -> OrderSection:
     return OrderSection(
         kept=ordered.order,
+        metric=ordered.metric,
         given=_in_order(ordered.given),
         found=None if ordered.found is None else _in_order(ordered.found),
         least_peak_proven=ordered.proven,
@@ -145,6 +146,7 @@ def _order(ordered: OrderedPlan) -> OrderSection:
 def _in_order(one: OrderAttempt) -> InOrderSection:
     return InOrderSection(
         peak_bytes=one.peak,
+        cost_bytes=one.cost,
         latency_seconds=None if one.plan is None else one.plan.latency,
         memory_bytes=None if one.plan is None else max(one.plan.memory),
     )

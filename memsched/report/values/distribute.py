@@ -47,11 +47,13 @@ class InOrderSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         peak_bytes: Most bytes of activations that live at a time in this order where one device computes everything.
+        cost_bytes: What orders are compared by: those, or with the metric "sum" what lives, summed over the ops.
         latency_seconds: Of the best plan found in this order; null where none fits.
         memory_bytes: Of that plan, on the device with the most.
     """
 
     peak_bytes: Count
+    cost_bytes: Count
     latency_seconds: Amount | None
     memory_bytes: Count | None
 
@@ -60,12 +62,15 @@ class OrderSection(Section, frozen=True, kw_only=True):
     """In which order the plan executes, and why.
 
     Attributes:
-        kept: The order of execution that the plan is for: the file's, or the one found that needs less memory.
+        kept: The order of execution that the plan is for: the file's, the one found that needs less memory, or one that
+            was improved together with the shares.
+        metric: What the order found needs less of.
         found: null where no order was found that needs less than the file's.
-        least_peak_proven: No order has a peak below the least of both.
+        least_peak_proven: No order costs less by the metric than the better of both.
     """
 
-    kept: Literal["given", "found"]
+    kept: Literal["given", "found", "together"]
+    metric: Literal["peak", "sum"]
     given: InOrderSection
     found: InOrderSection | None
     least_peak_proven: bool
