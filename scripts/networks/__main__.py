@@ -8,10 +8,10 @@ from pathlib import Path
 
 from memsched.errors import MemschedError
 from memsched.search.limits import Limits
-from scripts.networks.catalogue import CLASSIFIERS, EXPORTED, NAMES, SHARED, STAGED, build
+from scripts.networks.catalogue import CLASSIFIERS, EXPORTED, NAMES, OPEN, SHARED, STAGED, build
 from scripts.networks.table import rows
 
-_OTHERS = (*CLASSIFIERS, *STAGED, *SHARED, *EXPORTED)
+_OTHERS = (*CLASSIFIERS, *STAGED, *SHARED, *EXPORTED, *OPEN)
 
 
 def main() -> int:

@@ -18,6 +18,14 @@ from scripts.networks.inception_v3 import inception_v3
 from scripts.networks.lstm import lstm_unrolled
 from scripts.networks.mobilenet_v2 import mobilenet_v2
 from scripts.networks.nasnet import nasnet_a
+from scripts.networks.open_encoders import (
+    bert_open,
+    conformer_open,
+    gpt2_open,
+    modernbert_open,
+    vit_open,
+    whisper_open,
+)
 from scripts.networks.pnasnet import pnasnet5_mobile
 from scripts.networks.randwire import randwire1, randwire2, randwire3
 from scripts.networks.resnet import resnet18, resnet50
@@ -34,7 +42,7 @@ from scripts.networks.yolov8n import yolov8n
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["CLASSIFIERS", "EXPORTED", "FURTHER", "NAMES", "PUBLISHED", "SHARED", "STAGED", "build"]
+__all__ = ["CLASSIFIERS", "EXPORTED", "FURTHER", "NAMES", "OPEN", "PUBLISHED", "SHARED", "STAGED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -92,6 +100,18 @@ EXPORTED: Final[Mapping[str, Callable[[], ModelProto]]] = MappingProxyType(
 )
 """Networks that people run, operator for operator as PyTorch's exporter writes them; not stored either."""
 
+OPEN: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
+    {
+        "bert_open": bert_open,
+        "modernbert_open": modernbert_open,
+        "whisper_open": whisper_open,
+        "conformer_open": conformer_open,
+        "vit_open": vit_open,
+        "gpt2_open": gpt2_open,
+    }
+)
+"""Networks whose batch and length, or height and width, stay open; not stored either."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -106,4 +126,4 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return {**CLASSIFIERS, **STAGED, **SHARED, **EXPORTED, **FURTHER}[name]()
+    return {**CLASSIFIERS, **STAGED, **SHARED, **EXPORTED, **FURTHER, **OPEN}[name]()

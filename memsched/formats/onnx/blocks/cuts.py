@@ -58,7 +58,7 @@ _REDUCING: Final = frozenset(
         *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
     }
 )
-_GENERIC: Final = (7919, 6271, 5003, 4801, 3571)
+_GENERIC: Final = (7919, 6271, 5003, 4801, 3571, 2711, 1999, 1301)
 """Lengths at which products of dimensions differ unless they are the same product."""
 
 

@@ -19,7 +19,7 @@ class Lengths:
     """Makes the nodes, each once; all values are vectors of int64.
 
     Attributes:
-        nodes: What was made, in order of execution; they read nothing but the graph's inputs.
+        nodes: What was made, in order of execution; they read nothing but shapes of the model's values.
         initializers: The constants that they read.
     """
 

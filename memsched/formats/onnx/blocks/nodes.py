@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from memsched.errors import InternalError
 from memsched.formats.onnx.blocks.regions import names_read
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ def replace_nodes(graph: GraphProto, nodes: Sequence[NodeProto]) -> None:
     """Put ``nodes`` into ``graph`` in place of its own, with what is declared and held for them alone.
 
     Each follows those that it reads from, else in the order given; what leads to no output is left out.
+
+    Raises:
+        InternalError: They form a circle.
     """
     maker = {name: place for place, node in enumerate(nodes) for name in node.output if name}
     reads = [list(dict.fromkeys(names_read(node))) for node in nodes]
@@ -55,4 +59,6 @@ def _sorted(wanted: set[int], maker: dict[str, int], reads: Sequence[Sequence[st
             left[reader] -= 1
             if not left[reader]:
                 heapq.heappush(ready, reader)
+    if len(order) < len(wanted):
+        raise InternalError("loops read what follows from them")
     return order

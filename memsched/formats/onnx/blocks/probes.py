@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 __all__ = ["OpenValues", "Range", "probe"]
+
+_MOST_COMPUTED: Final = 2
+"""Lengths that follow from no polynomial and are looked up at run time."""
 
 _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
@@ -47,8 +51,9 @@ class OpenValues:
     """The values of a model's main graph as functions of its open dimensions.
 
     Attributes:
-        ranges: Per open dimension its lengths.
-        places: Per open dimension an input of the graph, and the axis of it, that has this length.
+        ranges: Per open dimension its lengths; computed lengths that follow from these by no polynomial are listed
+            as well, as "value[axis]".
+        places: Per open dimension an input of the graph, or another value, and the axis of it that has this length.
         shapes: Per value with a known rank its lengths; None for one that is no polynomial of degree two.
         elements: Per value the `TensorProto.DataType`.
         integers: Vectors and scalars of integers that follow from the dimensions alone: their elements.
@@ -83,24 +88,70 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
         UsageError: There are too many open dimensions.
         ModelError: It contradicts itself at some size.
     """
-    names = sorted(ranges)
-    if len(names) > _MOST_SYMBOLS:
-        raise UsageError(f"{len(names)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim")
+    if len(ranges) > _MOST_SYMBOLS:
+        raise UsageError(
+            f"{len(ranges)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim"
+        )
     places = {one.name: one.places[0] for one in open_inputs(light)}
     symbolic = {one.name for one in open_inputs(light) if "[" not in one.name}
-    probes = _probes(names, ranges, len(monomials(names)) + 2)
-    seen = [_inferred(light, sizes, places, symbolic) for sizes in probes]
-    shapes: dict[str, tuple[Polynomial | None, ...]] = {}
+    count = len(monomials([str(number) for number in range(len(ranges) + _MOST_COMPUTED)])) + 2
+    given = [*_ends(ranges), *_probes(ranges, count)]
+    seen = [_inferred(light, sizes, places, symbolic) for sizes in given]
+    columns = _columns(seen)
+    computed = _computed(columns, given, ranges)
+    probes = [
+        {**sizes, **{f"{name}[{axis}]": column[place] for (name, axis), column in computed.items()}}
+        for place, sizes in enumerate(given)
+    ]
+    shapes = {name: tuple(fit(column, probes) for column in lengths) for name, lengths in columns.items()}
+    everything = dict(ranges)
+    for (name, axis), column in computed.items():
+        everything[f"{name}[{axis}]"] = Range(column[0], column[1])
+        places[f"{name}[{axis}]"] = name, axis
+    integers, scalars = _integers(seen, probes)
+    return OpenValues(everything, places, shapes, seen[0].elements, integers, scalars)
+
+
+def _columns(seen: Sequence[_Seen]) -> dict[str, list[tuple[int, ...]]]:
+    """Return per value, and per axis, its lengths in every inference; values of unknown or changing rank are absent."""
+    found: dict[str, list[tuple[int, ...]]] = {}
     for name in seen[0].shapes:
-        found = [one.shapes.get(name) for one in seen]
-        lengths = [one for one in found if one is not None]
+        lengths = [one.shapes[name] for one in seen if name in one.shapes]
         if len(lengths) == len(seen) and len({len(one) for one in lengths}) == 1:
-            shapes[name] = tuple(fit(column, probes) for column in zip(*lengths, strict=True))
+            found[name] = list(zip(*lengths, strict=True))
+    return found
+
+
+def _computed(
+    columns: Mapping[str, Sequence[tuple[int, ...]]], probes: Sequence[Mapping[str, int]], ranges: Mapping[str, Range]
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Return where lengths are made that follow from no polynomial, such as those of a convolution that halves.
+
+    Each counts as an open dimension of its own, whose length is that of the first value that has it.
+    """
+    known = dict.fromkeys(tuple(sizes[name] for sizes in probes) for name in ranges)
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    for name, lengths in columns.items():
+        for axis, column in enumerate(lengths):
+            if len(set(column)) == 1 or column in known or len(found) == _MOST_COMPUTED:
+                continue
+            symbols = [
+                {**sizes, **{str(key): one[place] for key, one in found.items()}} for place, sizes in enumerate(probes)
+            ]
+            if fit(column, symbols) is None:
+                found[name, axis] = column
+                known[column] = None
+    return found
+
+
+def _integers(
+    seen: Sequence[_Seen], probes: Sequence[Mapping[str, int]]
+) -> tuple[dict[str, tuple[Polynomial, ...]], frozenset[str]]:
+    """Return what small integers are that follow from lengths, and which of them have no axis."""
     integers: dict[str, tuple[Polynomial, ...]] = {}
     scalars: set[str] = set()
     for name, first in seen[0].integers.items():
-        values = [one.integers.get(name) for one in seen]
-        arrays = [one for one in values if one is not None]
+        arrays = [one.integers[name] for one in seen if name in one.integers]
         if len(arrays) < len(seen) or len({one.shape for one in arrays}) > 1 or first.ndim > 1:
             continue
         fitted = [fit(list(map(int, column)), probes) for column in zip(*(one.ravel() for one in arrays), strict=True)]
@@ -109,23 +160,26 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
             integers[name] = tuple(whole)
             if not first.ndim:
                 scalars.add(name)
-    return OpenValues(ranges, places, shapes, seen[0].elements, integers, frozenset(scalars))
+    return integers, frozenset(scalars)
 
 
-def _probes(names: Sequence[str], ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
-    """Return ``count`` different sizes in the ranges, which no polynomial of degree two mistakes for each other."""
-    found = []
-    for place in range(count):
-        sizes = {}
-        for axis, name in enumerate(names):
-            span = ranges[name]
-            least = -(-span.least // span.multiple)
-            steps = max(span.most // span.multiple - least + 1, 1)
-            # Different strides for every dimension keep them from rising together.
-            step = (5 + 7 * place + (3 + 4 * axis) * place * place + 11 * axis) % steps
-            sizes[name] = (least + step) * span.multiple
-        found.append(sizes)
-    return found
+def _ends(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
+    """Return the least and the largest sizes."""
+    least = {name: -(-span.least // span.multiple) * span.multiple for name, span in ranges.items()}
+    return [least, {name: span.most // span.multiple * span.multiple for name, span in ranges.items()}]
+
+
+def _probes(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
+    """Return ``count`` sizes in the ranges, odd and even ones, which do not rise together."""
+    numbers = random.Random(0)  # noqa: S311 - sizes to try, no secret
+    least, most = _ends(ranges)
+    return [
+        {
+            name: least[name] + numbers.randrange((most[name] - least[name]) // span.multiple + 1) * span.multiple
+            for name, span in ranges.items()
+        }
+        for _ in range(count)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ _THICK: Final = 4
 _LONG: Final = 64
 """Axes that are shorter, at the sizes of the graph, are not cut."""
 
+_FROM_WHOLE: Final = frozenset({"ConstantOfShape", "Expand"})
+"""What makes a block without one of its inputs: it is told the block's shape."""
+
 _MULTIPLIES: Final = frozenset({"MatMul", "Gemm", "Einsum"})
 
 
@@ -82,6 +85,7 @@ class OpenGraph:
         self.nodes: Sequence[NodeProto] = list(graph.node)
         self.values = values
         self.sizes = sizes
+        self.anchors = frozenset(name for name, _ in values.places.values())
         self.results = frozenset(value.name for value in graph.output)
         self.maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
         self._bytes: dict[str, int] = {}
@@ -234,10 +238,10 @@ class _BlockGrowth:
                 del self.copied[place]
                 self.core[place] = None
             return fits
-        if core and place in self.taken:
+        if core and (place in self.taken or self.graph.anchors.intersection(outputs)):
             return False
         wanted = self.graph.needs(place, cut)
-        if wanted is None or (not any(wanted) and op_type(node) != "ConstantOfShape"):
+        if wanted is None or (not any(wanted) and op_type(node) not in _FROM_WHOLE):
             return False
         if any(not cut.merged and self.graph.length(name, cut) != self.length for name in outputs):
             return False
