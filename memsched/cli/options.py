@@ -33,6 +33,7 @@ __all__ = [
     "options_of",
     "output_options",
     "parse_dims",
+    "parse_ranges",
     "parse_shapes",
     "taken",
     "time_by_level",
@@ -108,6 +109,30 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
     return dims
 
 
+def parse_ranges(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+    """Return dimension names and what "NAME=8" or "NAME=1..8192" says of each: a value, or the least and the largest.
+
+    Raises:
+        UsageError: A text is of neither form, a range is empty, or a name occurs twice.
+    """
+    found: dict[str, int | tuple[int, int]] = {}
+    for text in texts:
+        name, _, said = text.rpartition("=")
+        ends = said.split("..")
+        try:
+            numbers = [_whole(end) for end in ends]
+        except ValueError:
+            numbers = []
+        if not name or len(numbers) not in {1, 2}:
+            raise UsageError(f"--dim '{text}' is not understood: write NAME=8, or NAME=1..8192")
+        if len(numbers) == 2 and not 1 <= numbers[0] <= numbers[1]:
+            raise UsageError(f"--dim '{text}' is no range: write the least length, at least 1, then the largest")
+        if name in found:
+            raise UsageError(f"--dim names '{name}' twice")
+        found[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+    return found
+
+
 def _whole(text: str) -> int:
     """Return a dimension: digits alone, no sign."""
     digits = text.strip()
@@ -137,7 +162,7 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     flag = said.flag or f"--{field.name.replace('_', '-')}"
     more: dict[str, Any] = {"help": said.help, "metavar": said.metavar}
     required = dataclasses.MISSING is default is field.default_factory
-    if said.kind in {"texts", "shapes", "dims"}:
+    if said.kind in {"texts", "shapes", "dims", "ranges"}:
         more["multiple"] = True
     elif said.kind == "flag":
         more["is_flag"] = True
@@ -340,6 +365,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "partitions": parse_partitions,
     "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
     "dims": lambda _ctx, _param, texts: parse_dims(texts),
+    "ranges": lambda _ctx, _param, texts: parse_ranges(texts),
 }
 """Per kind of value the function that reads it."""
 

@@ -40,6 +40,7 @@ Kind = Literal[
     "partitions",
     "shapes",
     "dims",
+    "ranges",
     "number",
     "count",
     "flag",
@@ -217,11 +218,7 @@ class BatchOptions(_ModelOptions):
     memory_limit: int | None = option(
         None, "What the process of each model may hold, such as 2GB: its search ends there.", "size", metavar="SIZE"
     )
-    solver: str = option(
-        "auto",
-        "What finds the order; auto tries all in turn.",
-        choices=SOLVERS,
-    )
+    solver: str = option("auto", "What finds the order; auto tries all in turn.", choices=SOLVERS)
     partitions: int | Literal["auto"] = option(
         "auto",
         "Order N stages of the graph separately, without a proof; 1: never.",
@@ -282,6 +279,13 @@ class OptimizeOptions(BatchOptions):
         "tflm_plan",
         "Targets tflm and tflm-...: write the tensors' offsets into the model, or do not; by default where that saves "
         "memory.",
+    )
+    dims: Mapping[str, int | tuple[int, int]] = _said(  # type: ignore[assignment]  # a range stays open
+        BatchOptions,
+        "dims",
+        "Value of a symbolic dimension; or a range that stays open, for which large values are computed in loops.",
+        kind="ranges",
+        metavar="NAME=8|1..8192",
     )
     shapes_from_run: str | None = option(
         None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment, SegmentModel
 from memsched.graph.border import Borders, Interface
@@ -93,6 +94,17 @@ class Format(Protocol):
         """Return ``module`` as a file in which what follows from its sizes alone is constant; None where nothing does.
 
         It holds for the sizes that ``module`` was read with, by ``options``, and is refused others.
+        """
+
+    def open_model(self, data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[str, Range]) -> OpenModel:
+        """Return what can be done to a model for every size in some ranges of its open dimensions.
+
+        Args:
+            dims: Dimensions that are fixed.
+
+        Raises:
+            UsageError: The model has no such open dimension.
+            ModelError: It contradicts itself at some size.
         """
 
     def interface(self, module: Module) -> Interface:

@@ -16,6 +16,7 @@ from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
+from memsched.report.values.blocks import BlocksSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
@@ -106,6 +107,7 @@ class Facts:
     held_back: HeldBackSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
+    blocks: BlocksSection | None = None
     layers: Sequence[LayerRow] = ()
 
 
@@ -128,6 +130,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         held_back=facts.held_back,
         sessions=tuple(facts.sessions),
         executed=facts.executed,
+        blocks=facts.blocks,
         tflm=facts.tflm,
         verification=facts.verification,
         notes=tuple(facts.notes),

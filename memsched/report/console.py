@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from memsched.report.blocks import block_lines
 from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
@@ -107,7 +108,7 @@ def _table(report: OptimizeReport) -> Any:
     table.add_column(f"{arena_column(report)}, bytes", justify="right", no_wrap=True)
     rows = figure_rows(report)
     for name, peak, arena in rows:
-        own = report.command == "optimize" and name == rows[-1][0]
+        own = name == "memsched"
         table.add_row(name, f"{peak:,}", f"{arena:,}", style="bold green" if own else None)
     return table
 
@@ -120,7 +121,7 @@ def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
         ("reverse post-order", baselines.reverse_post_order),
         ("runtime's own order", baselines.runtime_default_order),
     ]
-    if report.command == "optimize":
+    if report.command == "optimize" and report.blocks is None:
         result, tiling, remat = report.result, report.tiling, report.remat
         if tiling is not None and tiling.applied:
             found.append(("memsched, uncut", tiling.untiled))
@@ -151,10 +152,12 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
             lines.append(default)
         lines.extend(executed_lines(report))
         lines.extend(process_lines(report))
+        lines.extend(block_lines(report.blocks))
         lines.extend(rewrites)
         lines.extend(size_lines(report))
         lines.extend(_guarantee_lines(report.order_guarantee))
-    lines.append((_bound_text(report), None))
+    if report.blocks is None:
+        lines.append((_bound_text(report), None))
     if report.on_chip is not None:
         lines.append((_on_chip_text(report.on_chip), None))
     if report.result.interrupted:
@@ -177,6 +180,8 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
 def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
     result, before = report.result, report.baselines.file_order
     saved = before.peak_bytes - result.peak_bytes
+    if report.blocks is not None and report.blocks.way is not None:
+        return f"large values are computed {report.blocks.way}, the rest in the file's order", "green"
     if report.output is not None and report.output.unchanged:
         why = "nothing better was found" if report.held_back is None else "what was found is for other sessions"
         return f"the file's order is kept: {why}", None

@@ -52,7 +52,9 @@ def needed_memory(report: OptimizeReport) -> NeededMemory:
     parts = tuple(
         (name.removesuffix("_bytes"), size) for name, size in msgspec.to_builtins(needed.parts).items() if size
     )
-    if result.session_bytes is not None:
+    if report.blocks is not None:
+        noun = "process"
+    elif result.session_bytes is not None:
         noun = "session"
     elif report.tflm is not None and needed.parts.persistent_bytes is UNSET:
         noun = "planned part of the arena"

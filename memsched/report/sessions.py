@@ -28,6 +28,8 @@ _DEFAULT_SESSION = "a session without options"
 
 def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
+    if report.blocks is not None:
+        return "the process"
     if report.result.session_bytes is None:
         return "the arena"
     guarantee = report.order_guarantee

@@ -110,7 +110,17 @@ def test_the_schema_is_a_schema_and_strict() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema("report"))
     report = plain_report(facts_of(*a_graph()))
     SCHEMA.validate(report)
-    newer = {"held_back", "suggestions", "requirement", "chains", "io", "interface", "sessions", "executed", "layers"}
+    newer = {
+        "held_back",
+        "suggestions",
+        "requirement",
+        "chains",
+        "io",
+        "interface",
+        "sessions",
+        "executed",
+        "layers",
+    } | {"blocks"}
     for key in report.keys() - newer:  # which reports of older versions lack
         with pytest.raises(jsonschema.ValidationError):
             SCHEMA.validate({name: value for name, value in report.items() if name != key})

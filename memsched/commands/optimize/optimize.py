@@ -14,8 +14,10 @@ import msgspec
 from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
+from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
+from memsched.commands.optimize.reading import load_options, split_ranges, stated
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -35,7 +37,7 @@ from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import foreign_rules, observer_of, runtime_of
+from memsched.runtimes.known import foreign_rules, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
 from memsched.runtimes.values import RunnerName
 from memsched.search.limits import Limits
@@ -87,28 +89,13 @@ def load(
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
     data, path = read_source(source)
-    return load_module(data, path, _load_options(data, path, _stated(input_shapes, dims), shapes_from_run))
+    return load_module(data, path, load_options(data, path, stated(input_shapes, dims), shapes_from_run))
 
 
 _DEFAULT = OptimizeOptions()
 _READ_ONLY = AnalyzeOptions()
 _COMPARED = VerifyOptions()
 """What the command line has by default, too."""
-
-_RANDOM_FEEDS = "random"
-
-
-def _stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    return LoadOptions(shapes, dict(dims or {}))
-
-
-def _load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:
-    """Return what is stated, and what a run on ``feeds`` showed where it is wanted."""
-    if feeds is None:
-        return stated
-    observer = observer_of(format_in(data).name)
-    return observer.observe(data, path, stated, None if feeds == _RANDOM_FEEDS else feeds, seed=seed)
 
 
 def analyze(
@@ -150,7 +137,7 @@ def analyze(
     _check_percentage(max_extra_macs)
     asked = _budget(budget)
     data, path = read_source(source)
-    options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
+    options = load_options(data, path, stated(input_shapes, dims), shapes_from_run, seed)
     module = load_module(data, path, options)
     rules = _rules(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)
@@ -210,7 +197,7 @@ def optimize(
     solver: str = _DEFAULT.solver,
     partitions: int | Literal["auto"] = _DEFAULT.partitions,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | tuple[int, int]] | None = None,
     shapes_from_run: str | None = _DEFAULT.shapes_from_run,
     order_guarantee: OrderGuarantee | None = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
@@ -247,7 +234,8 @@ def optimize(
         solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
-        dims: Values of symbolic dimensions, by name.
+        dims: Values of symbolic dimensions, by name; or the least and the largest of one that stays open: large
+            values are then computed in loops over blocks, chosen by runs of both files at several sizes.
         shapes_from_run: As for `load`; the outputs are compared on these inputs, too.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
             (dependencies in the model), "default" (the best order that sessions without options can be led to) or
@@ -298,7 +286,13 @@ def optimize(
     _check_percentage(max_slowdown or 0.0, "--max-slowdown")
     asked = _budget(budget)
     data, path = read_source(source)
-    options = _load_options(data, path, _stated(input_shapes, dims), shapes_from_run, seed)
+    fixed, ranges = split_ranges(dims)
+    if ranges:
+        return optimize_over_sizes(
+            *(data, path, stated(input_shapes, fixed), Request(_search_of(run), "file")),
+            RangeRequest(ranges, target, in_place, asked, max_slowdown, verify, seed, output),
+        )
+    options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
         if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
@@ -496,5 +490,5 @@ def verify(
         UsageError: The models are of two formats.
     """
     sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
-    options = _stated(input_shapes, dims)
+    options = stated(input_shapes, dims)
     return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed, runtime=runtime)

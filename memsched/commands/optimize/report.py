@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched import __version__
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
+from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
@@ -19,6 +20,7 @@ from memsched.planning.orders import SMALLER_ARENA, Baseline
 from memsched.planning.values import TargetModule
 from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
+from memsched.report.values.blocks import BlocksSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
@@ -59,17 +61,11 @@ from memsched.report.values.runtime import (
     TflmSection,
 )
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
-from memsched.report.values.shared import (
-    FiguresSection,
-    MeasuredArenaSection,
-    ModelSection,
-    OtherSizeRow,
-    VerificationSection,
-)
+from memsched.report.values.shared import FiguresSection, ModelSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
-from memsched.runtimes.values import MeasuredArena, Verification
+from memsched.runtimes.values import Verification
 from memsched.targets.pool_plan import PoolPlan
 
 if TYPE_CHECKING:
@@ -77,7 +73,7 @@ if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
     from memsched.runtimes.tflm.firmware import FirmwareNeeds
 
-__all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section", "verification_section"]
+__all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +151,7 @@ class Outcome:
     held_back: HeldBackSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
+    blocks: BlocksSection | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeReport]:
@@ -201,6 +198,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         held_back=outcome.held_back,
         sessions=outcome.sessions,
         executed=outcome.executed,
+        blocks=outcome.blocks,
         seed=seed,
         seconds=seconds,
     )
@@ -437,46 +435,6 @@ def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSe
             PlannedTensorRow(subgraph=subgraph, index=index, tensor=facts.names[subgraph, index], offset_bytes=offset)
             for (subgraph, index), offset in sorted(facts.offsets.items())
         ),
-    )
-
-
-def verification_section(verification: Verification) -> VerificationSection:
-    """Return the section of a report that says what running the models showed."""
-    error, relative = verification.max_abs_error, verification.relative_error
-    return VerificationSection(
-        runtime=verification.runtime,
-        outputs_equal=verification.outputs_equal,
-        max_abs_error=error if error is not None and error < float("inf") else None,
-        relative_error=relative if relative is not None and relative < float("inf") else None,
-        measured_peak_before_bytes=verification.measured_peak_before_bytes,
-        measured_peak_after_bytes=verification.measured_peak_after_bytes,
-        predicted_peak_before_bytes=verification.predicted_peak_before_bytes,
-        predicted_peak_after_bytes=verification.predicted_peak_after_bytes,
-        executed_order_matches=verification.executed_order_matches,
-        outputs_vary=verification.outputs_vary,
-        feeds=verification.feeds,
-        measured_with=tuple(verification.measured_with),
-        default_session=verification.default_session,
-        default_peak_before_bytes=verification.default_peak_before_bytes,
-        default_peak_after_bytes=verification.default_peak_after_bytes,
-        other_sizes=tuple(OtherSizeRow(**dataclasses.asdict(one)) for one in verification.other_sizes),
-        arena_before=next(map(_arena_section, verification.arenas[:1]), None),
-        arena_after=next(map(_arena_section, verification.arenas[1:]), None),
-        runs=verification.runs,
-        reason=verification.reason,
-        notes=tuple(verification.notes),
-    )
-
-
-def _arena_section(arena: MeasuredArena) -> MeasuredArenaSection:
-    return MeasuredArenaSection(
-        measured_head_bytes=arena.measured_head,
-        measured_tail_bytes=arena.measured_tail,
-        measured_total_bytes=arena.measured_total,
-        predicted_head_bytes=arena.predicted_head,
-        predicted_tail_bytes=arena.predicted_tail,
-        predicted_total_bytes=arena.predicted_total,
-        as_predicted=arena.as_predicted,
     )
 
 

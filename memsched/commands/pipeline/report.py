@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memsched import __version__
-from memsched.commands.optimize.report import model_section, verification_section
+from memsched.commands.optimize.report import model_section
+from memsched.commands.optimize.verification import verification_section
 from memsched.commands.pipeline.pipeline import SegmentFile, StagedModel
 from memsched.commands.results import Report
 from memsched.formats.staging import STANDARD_STREAM, staged_files

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from memsched import __version__
-from memsched.commands.optimize.report import model_section, verification_section
+from memsched.commands.optimize.report import model_section
+from memsched.commands.optimize.verification import verification_section
 from memsched.commands.relay.relay import RelayModel
 from memsched.commands.relay.stages import StageFile
 from memsched.commands.results import Report

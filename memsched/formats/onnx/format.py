@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from memsched.errors import ModelError
+from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -80,6 +81,12 @@ class OnnxFormat:
         from memsched.formats.onnx.folded import folded
 
         return folded(module, options)
+
+    def open_model(self, data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[str, Range]) -> OpenModel:
+        """Return what can be done to a model for every size; see `Format.open_model`."""
+        from memsched.formats.onnx.blocks.model import open_model
+
+        return open_model(data, path, dims, ranges)
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph; ONNX states no scale of theirs."""

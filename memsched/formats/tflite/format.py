@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from memsched.errors import UsageError
+from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -69,6 +71,15 @@ class TfliteFormat:
         """Return None: converters carry out what follows from sizes."""
         del module, options
         return None
+
+    def open_model(self, data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[str, Range]) -> OpenModel:
+        """Refuse: every size is stated.
+
+        Raises:
+            UsageError: Always.
+        """
+        del data, dims
+        raise UsageError(f"{path}: --dim: a TFLite file states every size, so {next(iter(ranges))} has no range")
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph."""

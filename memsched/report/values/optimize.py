@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
+from memsched.report.values.blocks import BlocksSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
@@ -377,6 +378,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
             among them. Absent in reports of older versions.
         executed: The graph that ONNX Runtime executes is what was written (``--session``); null where the model given
             was. Absent in reports of older versions.
+        blocks: Loops over blocks of dimensions that stay open; null where no range was given. Absent in reports of
+            older versions.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
         notes: What else must be known to read the figures rightly.
@@ -429,6 +432,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     executed: ExecutedSection | None = None
+    blocks: BlocksSection | None = None
     tflm: TflmSection | None
     verification: VerificationSection | None
     notes: tuple[str, ...]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 
-__all__ = ["draw", "measure"]
+__all__ = ["draw", "forget_highest", "measure", "process_bytes"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 _KIB: Final = 1024
@@ -90,7 +90,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     session.run(None, feed, told)
     first = _highest()
     session.run(None, feed, told)
-    _forget_highest()
+    forget_highest()
     seconds = min(_cpu_seconds(session, feed, told) for _ in range(request["runs"]))
     steady = _highest()
     rest = _counters()
@@ -210,10 +210,15 @@ def _item_bytes(kind: int) -> int:
 
 def _counters() -> dict[str, int]:
     """Return bytes of the process that are resident, and of these what is anonymous and what is of files."""
-    return {"resident": _status("VmRSS:"), "anonymous": _status("RssAnon:"), "files": _status("RssFile:")}
+    return {
+        "resident": process_bytes("VmRSS:"),
+        "anonymous": process_bytes("RssAnon:"),
+        "files": process_bytes("RssFile:"),
+    }
 
 
-def _status(name: str) -> int:
+def process_bytes(name: str) -> int:
+    """Return what the system counts of this process under a name of ``/proc/self/status``, such as "VmHWM:"."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * _KIB
@@ -221,9 +226,9 @@ def _status(name: str) -> int:
 
 
 def _highest() -> int:
-    return _status("VmHWM:")
+    return process_bytes("VmHWM:")
 
 
-def _forget_highest() -> None:
+def forget_highest() -> None:
     """Begin a new highest value of the process's memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -151,6 +151,7 @@ class _Nest:
 
     def _blocks(self, rows: str, most: str) -> tuple[str, str]:
         count = self.lengths.at_least(self.lengths.ratio(rows, most), 1)
+        count = self.lengths.node("Mul", [count, self.lengths.guard()], "number_of_blocks")
         return self.lengths.node("Squeeze", [count], "blocks"), self.lengths.ratio(rows, count)
 
     def _unit_bytes(self) -> str:

@@ -80,6 +80,28 @@ class Lengths:
         last = self.node("Sub", [divisor, self.constant([1])], "length_less_one")
         return self.node("Div", [self.node("Add", [length, last], "length_sum"), divisor], "length_ratio")
 
+    def guard(self) -> str:
+        """Return the number 1, from nodes that fail where a length is out of the range that was stated for it."""
+        result = self.constant([1])
+        for symbol, span in sorted(self._values.ranges.items()):
+            if not span.named:
+                continue
+            size = self._symbol(symbol)
+            inside = self.node("Min", [self.at_least(size, span.least), self.constant([span.most])], "length_in_range")
+            inside = self.node(
+                "Mul",
+                [
+                    self.node("Div", [inside, self.constant([span.multiple])], "length_part"),
+                    self.constant([span.multiple]),
+                ],
+                "length_in_range",
+            )
+            wrong = self.node("Abs", [self.node("Sub", [size, inside], "length_beyond")], "length_beyond")
+            of = f"_multiple_of_{span.multiple}" if span.multiple > 1 else ""
+            told = f"{symbol}_must_be_{span.least}_to_{span.most}{of}"
+            result = self.node("Gather", [result, wrong], told, axis=0)
+        return result
+
     def vector(self, elements: Sequence[Polynomial]) -> str:
         """Return a vector of several lengths."""
         known = [one.constant() for one in elements]

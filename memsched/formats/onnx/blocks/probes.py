@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from memsched.errors import UsageError
+from memsched.formats.blocks import Range
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import folding
 from memsched.formats.onnx.blocks.sizes import Polynomial, fit, monomials
@@ -22,28 +23,13 @@ from memsched.formats.onnx.types import SHAPE_ELEMENTS
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["OpenValues", "Range", "probe"]
+__all__ = ["OpenValues", "probe"]
 
 _MOST_COMPUTED: Final = 2
 """Lengths that follow from no polynomial and are looked up at run time."""
 
 _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The lengths that a dimension may have.
-
-    Attributes:
-        least: At least 1.
-        most: The largest length.
-        multiple: Lengths are multiples of this, as convolutions that halve an image want it.
-    """
-
-    least: int
-    most: int
-    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from memsched.formats.blocks import BlockPoint, BlockRow
 from memsched.formats.onnx.blocks.body import LEAST_OPSET, write
-from memsched.formats.onnx.blocks.points import BlockPoint, BlockRow
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
 
@@ -40,9 +40,14 @@ def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
         return ()
     rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
     return [
-        BlockPoint(f"in blocks of {block >> 20} MB", rows, True, partial(write, model, graph, nests, block))
+        BlockPoint(f"in blocks of {block >> 20} MB", rows, partial(_written, model, graph, nests, block))
         for block in _BLOCKS
     ]
+
+
+def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: int) -> bytes:
+    data: bytes = write(model, graph, nests, block).SerializeToString(deterministic=True)
+    return data
 
 
 def groups(model: ModelProto, values: OpenValues) -> tuple[OpenGraph, Sequence[Nest]]:

@@ -1,0 +1,312 @@
+"""``--dim NAME=1..8192``: a file for every size in a range, whose large values are computed in loops over blocks.
+
+Which loops are written is decided by measurement: both files are run without options in fresh processes, at the largest
+size that is not out of proportion and at a small one, and their outputs are compared at sizes of every kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from memsched.commands.optimize.place import Request, place, prepare
+from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.results import OptimizeResult
+from memsched.errors import UsageError
+from memsched.formats.blocks import BlockPoint, OpenModel, Range
+from memsched.formats.files import load_module
+from memsched.formats.known import format_in
+from memsched.formats.module import LoadOptions
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.outputs import EXECUTED_TOLERANCE
+from memsched.report.values.blocks import BlockLoopRow, BlocksSection, RangeRow, SizeRow
+from memsched.runtimes.known import runtime_of
+from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, compare_at, run_at
+from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.values import Verification
+from memsched.targets.load import default_target, load_target
+from memsched.units import Percentage
+
+__all__ = ["RangeRequest", "optimize_over_sizes"]
+
+_LARGEST_VALUE: Final = 768 << 20
+"""Bytes of a value of the model as given, at the largest size at which it is run."""
+
+_SMALL: Final = 512
+"""The length at which a file must be no worse than the one given."""
+
+_LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
+"""At which outputs are compared, beside both ends and the largest size that is measured; primes among them."""
+
+_LARGE_RUNS, _SMALL_RUNS = 1, 7
+_MOST_MEMORY: Final = 1.15
+_MOST_TIME: Final = 1.1
+"""What a file may take at a small size, as a multiple of what the one given takes."""
+
+_SPARE_BYTES: Final = 4 << 20
+"""By so much processes differ from run to run."""
+
+_NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRequest:
+    """What `optimize_over_sizes` is told beside the model.
+
+    Attributes:
+        ranges: Dimensions that stay open.
+        target: Name of a target, or path of its file; None: the format's.
+        budget: Of the process, at the largest size that is measured; None for none.
+        slowdown: Time that may be added there, in percent; None for any.
+        output: Path that the report names.
+    """
+
+    ranges: Mapping[str, Range]
+    target: str | None
+    in_place: bool
+    budget: int | Percentage | None
+    slowdown: float | None
+    verify: bool
+    seed: int
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockFile:
+    """A file and what it took, beside the model as given."""
+
+    point: BlockPoint
+    model: bytes
+    large: RangedRun
+    small: RangedRun
+    compared: tuple[AtSize | None, ...]
+
+    def is_right(self) -> bool:
+        return all(one is None or one.equal or (one.error or 1.0) <= EXECUTED_TOLERANCE for one in self.compared)
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeMeasurement:
+    """The model as given, and the file that is best; None where none is better.
+
+    Attributes:
+        sizes: At which outputs were compared.
+    """
+
+    runtime: str
+    large_sizes: Mapping[str, int]
+    small_sizes: Mapping[str, int]
+    large: RangedRun
+    small: RangedRun
+    sizes: tuple[Mapping[str, int], ...]
+    best: _BlockFile | None
+    notes: tuple[str, ...] = ()
+
+
+def optimize_over_sizes(
+    data: bytes, path: str, options: LoadOptions, request: Request, asked: RangeRequest
+) -> OptimizeResult:
+    """Return a model that holds for every size in some ranges and needs less memory; the one given where none is found.
+
+    Args:
+        data: The model, read from ``path``.
+        options: What is stated of sizes that do not stay open; they are fixed in the file.
+
+    Raises:
+        MemschedError: The subclass and its message say which file or option is at fault.
+    """
+    rules = load_target(asked.target or default_target(format_in(data).name))
+    if rules.default_order != "onnxruntime":
+        raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
+    if path == STANDARD_STREAM or not asked.verify:
+        raise UsageError("--dim with a range chooses by measurement: it takes a file, and no --no-verify")
+    if options.input_shapes:
+        raise UsageError("--dim with a range takes no --input-shape: name the other dimensions with --dim")
+    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
+    large = _measurable(opened, options.dims)
+    module = load_module(data, path, _stated(opened, options, large))
+    prepared = prepare(module, rules, in_place=asked.in_place)
+    measured = _measure(opened, Path(path), large, asked)
+    placed = place(module, prepared, dataclasses.replace(request, solver="file"))
+    best, given = measured.best, measured.large.process
+    needed = given if best is None else best.large.process
+    written = ModelBytes(data, True, Guarantee("none"))
+    if best is not None:
+        written = ModelBytes(best.model, False, Guarantee("none"), fixed=dict(options.dims))
+    main = placed.plans[0]
+    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
+    outcome = Outcome(
+        *("optimize", module, prepared, placed.plans, placed.allocation, budget, written, asked.output),
+        verification=_verification(measured),
+        notes=measured.notes,
+        interrupted=request.stopped(),
+        requirement=(Requirement(given), Requirement(needed)),
+        runtime=runtime_of(module, prepared.target).name,
+        session=(given, needed),
+        blocks=_section(opened, measured),
+    )
+    report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
+    return OptimizeResult(
+        model=written.model,
+        report=report,
+        schedule=main.schedule,
+        allocation=placed.allocation,
+        module=module,
+        graph=main.graph,
+        verification=outcome.verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=request.stopped(),
+    )
+
+
+def _measurable(opened: OpenModel, fixed: Mapping[str, int]) -> dict[str, int]:
+    """Return the largest size whose largest value is in proportion; dimensions of which nothing is stated are least."""
+    part = 1.0
+    while True:
+        sizes = {
+            name: span.nearest(round(span.most * part) if span.named else span.least)
+            for name, span in opened.ranges.items()
+            if name not in fixed
+        }
+        if opened.largest(sizes) <= _LARGEST_VALUE or part < 1e-4:
+            return sizes
+        part /= 2
+
+
+def _stated(opened: OpenModel, options: LoadOptions, sizes: Mapping[str, int]) -> LoadOptions:
+    """Return what states every size of the model, to read it at ``sizes``."""
+    named = {name: size for name, size in sizes.items() if "[" not in name}
+    if len(named) < len(opened.ranges):
+        unnamed = next(name for name in opened.ranges if name not in named)
+        raise UsageError(f"--dim with a range is for dimensions with names: '{unnamed}' has none")
+    return dataclasses.replace(options, dims={**options.dims, **named})
+
+
+def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], asked: RangeRequest) -> _RangeMeasurement:
+    """Run the model as given and every file that loops give, and choose."""
+    small_sizes = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large_sizes.items()}
+    notes = [] if opened.points else [_NOTHING_GROWS]
+    beyond = [
+        name for name, size in large_sizes.items() if opened.ranges[name].named and size < opened.ranges[name].most
+    ]
+    if beyond:
+        told = ", ".join(f"{name} = {large_sizes[name]:,}" for name in beyond)
+        notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
+    first = _ran(given, large_sizes, asked.seed, _LARGE_RUNS)
+    second = _ran(given, small_sizes, asked.seed, _SMALL_RUNS)
+    sizes = _sizes(opened, large_sizes)
+    with tempfile.TemporaryDirectory(prefix="memsched-", dir=given.absolute().parent) as held:
+        files = [Path(held, f"{number}.onnx") for number in range(len(opened.points))]
+        models = [point.build() for point in opened.points]
+        for file, model in zip(files, models, strict=True):
+            file.write_bytes(model)
+        runtime, compared = compare_at([given, *files], sizes, seed=asked.seed)
+        tried: list[_BlockFile] = []
+        for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
+            runs = (
+                run_at(file, large_sizes, seed=asked.seed, runs=_LARGE_RUNS),
+                run_at(file, small_sizes, seed=asked.seed, runs=_SMALL_RUNS),
+            )
+            if isinstance(runs[0], str) or isinstance(runs[1], str):
+                notes.append(f"not written {point.name}: {runs[0] if isinstance(runs[0], str) else runs[1]}")
+                continue
+            outputs = tuple(row[number] if row else None for row in compared)
+            tried.append(_BlockFile(point, models[number], runs[0], runs[1], outputs))
+    notes += [f"not written {one.point.name}: outputs differ" for one in tried if not one.is_right()]
+    good = [one for one in tried if one.is_right() and _is_better(one, first, second, asked.slowdown)]
+    best = min(good, key=lambda one: one.large.process, default=None)
+    if best is None and any(one.is_right() for one in tried):
+        notes.append("loops over blocks need no less, or take longer than --max-slowdown permits")
+    return _RangeMeasurement(runtime, large_sizes, small_sizes, first, second, tuple(sizes), best, tuple(notes))
+
+
+def _ran(path: Path, sizes: Mapping[str, int], seed: int, runs: int) -> RangedRun:
+    found = run_at(path, sizes, seed=seed, runs=runs)
+    if isinstance(found, str):
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise UsageError(f"the model as given does not run at {told}: {found}")
+    return found
+
+
+def _is_better(one: _BlockFile, large: RangedRun, small: RangedRun, slowdown: float | None) -> bool:
+    """Whether a file takes less at the large size, in time, and no more to speak of at the small one."""
+    most = float("inf") if slowdown is None else 1 + slowdown / 100
+    spare = _MOST_MEMORY * small.process + _SPARE_BYTES
+    return (
+        one.large.process < large.process
+        and one.large.seconds <= most * large.seconds
+        and one.small.process <= spare
+        and one.small.seconds <= max(most, _MOST_TIME) * small.seconds
+    )
+
+
+def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int]]:
+    """Return sizes of every kind up to the largest that is run, each once."""
+    found: dict[tuple[int, ...], Mapping[str, int]] = {}
+    for number, length in enumerate((*_LENGTHS, *large.values())):
+        sizes = {}
+        for name, span in opened.ranges.items():
+            if name in large:
+                wanted = length if span.named else 1 + number % 3
+                sizes[name] = min(span.nearest(wanted), large[name]) if span.named else span.nearest(wanted)
+        found[tuple(sizes.values())] = sizes
+    found[tuple(large.values())] = large
+    return list(found.values())
+
+
+def _verification(measured: _RangeMeasurement) -> Verification | None:
+    """Return what the comparison showed of the file that is written; None where that is the one given."""
+    best = measured.best
+    if best is None:
+        return None
+    compared = [one for one in best.compared if one is not None]
+    return Verification(
+        runtime=measured.runtime,
+        runs=len(compared),
+        outputs_equal=all(one.equal for one in compared),
+        max_abs_error=None,
+        measured_peak_before_bytes=None,
+        measured_peak_after_bytes=None,
+        executed_order_matches=None,
+        reason=None,
+        relative_error=max((one.error or 0.0 for one in compared), default=0.0),
+    )
+
+
+def _section(opened: OpenModel, measured: _RangeMeasurement) -> BlocksSection:
+    """Return the report's section on ranges, loops and sizes."""
+    best = measured.best
+    ranges = [
+        RangeRow(dimension=name, least=span.least, most=span.most if span.named else None, multiple=span.multiple)
+        for name, span in opened.ranges.items()
+    ]
+    return BlocksSection(
+        ranges=tuple(ranges),
+        way=None if best is None else best.point.name,
+        loops=() if best is None else tuple(_loop(row.name, row.dimension, row.ops) for row in best.point.rows),
+        measured=(
+            _size_row(measured.large_sizes, measured.large, None if best is None else best.large),
+            _size_row(measured.small_sizes, measured.small, None if best is None else best.small),
+        ),
+        compared=tuple(dict(one) for one in measured.sizes) if best is not None else (),
+    )
+
+
+def _loop(name: str, dimension: str, ops: Sequence[str]) -> BlockLoopRow:
+    return BlockLoopRow(name=name, dimension=dimension, ops=tuple(ops))
+
+
+def _size_row(sizes: Mapping[str, int], given: RangedRun, written: RangedRun | None) -> SizeRow:
+    return SizeRow(
+        sizes=dict(sizes),
+        given_process_bytes=max(0, given.process),
+        process_bytes=None if written is None else max(0, written.process),
+        given_seconds=round(given.seconds, 6),
+        seconds=None if written is None else round(written.seconds, 6),
+    )

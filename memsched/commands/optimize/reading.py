@@ -1,0 +1,48 @@
+"""What is stated of the sizes of a model before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from memsched.errors import UsageError
+from memsched.formats.blocks import Range
+from memsched.formats.known import format_in
+from memsched.formats.module import LoadOptions
+from memsched.runtimes.known import observer_of
+
+__all__ = ["load_options", "split_ranges", "stated"]
+
+_RANDOM_FEEDS: Final = "random"
+
+
+def stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
+    """Return what a user states of sizes."""
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    return LoadOptions(shapes, dict(dims or {}))
+
+
+def load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:
+    """Return what is stated, and what a run on ``feeds`` showed where it is wanted."""
+    if feeds is None:
+        return stated
+    observer = observer_of(format_in(data).name)
+    return observer.observe(data, path, stated, None if feeds == _RANDOM_FEEDS else feeds, seed=seed)
+
+
+def split_ranges(dims: Mapping[str, int | tuple[int, int]] | None) -> tuple[dict[str, int], dict[str, Range]]:
+    """Return the dimensions that have one value, and those that stay open.
+
+    Raises:
+        UsageError: A range is empty.
+    """
+    fixed: dict[str, int] = {}
+    ranges: dict[str, Range] = {}
+    for name, said in (dims or {}).items():
+        if isinstance(said, int):
+            fixed[name] = said
+        elif len(said) != 2 or not 1 <= said[0] <= said[1]:
+            raise UsageError(f"dims: {name}: a range is the least length, at least 1, and the largest")
+        else:
+            ranges[name] = Range(said[0], said[1], named=True)
+    return fixed, ranges

@@ -1,0 +1,77 @@
+"""Models whose dimensions stay open: the ranges of these, and what computes such a model block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["BlockPoint", "BlockRow", "OpenModel", "Range"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The lengths that a dimension may have.
+
+    Attributes:
+        least: At least 1.
+        most: The largest length.
+        multiple: Lengths are multiples of this, as convolutions that halve an image want it.
+        named: Somebody stated it, so that other lengths are to be refused.
+    """
+
+    least: int
+    most: int
+    multiple: int = 1
+    named: bool = False
+
+    def nearest(self, length: int) -> int:
+        """Return the length of the range that is nearest to ``length``, from below where there is one."""
+        least = -(-self.least // self.multiple) * self.multiple
+        return max(least, min(length, self.most) // self.multiple * self.multiple)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One loop, or one kernel, and what it stands for.
+
+    Attributes:
+        kind: "loop" or "kernel".
+        name: The name of its node.
+        dimension: The open dimension that a loop is over; "" for kernels.
+        ops: Names of the nodes of the model as given that are computed in it.
+    """
+
+    kind: str
+    name: str
+    dimension: str
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPoint:
+    """One way to rewrite a model, right for every size in its ranges.
+
+    Attributes:
+        name: In the words of reports: "in blocks of 16 MB".
+        rows: What was rewritten.
+        build: Makes the file, with the weights of the one that was given.
+    """
+
+    name: str
+    rows: tuple[BlockRow, ...]
+    build: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model with open dimensions.
+
+    Attributes:
+        ranges: Of every open dimension of its inputs; those that nobody stated are short, as a batch is.
+        points: Ways to compute it block by block; none where nothing grows so that it is worth it.
+        largest: Returns the bytes of the largest value at the sizes of all open dimensions.
+    """
+
+    ranges: Mapping[str, Range]
+    points: Sequence[BlockPoint]
+    largest: Callable[[Mapping[str, int]], int]

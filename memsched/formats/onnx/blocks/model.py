@@ -1,0 +1,70 @@
+"""An ONNX model with open dimensions, and the ways to compute it block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from onnx import ModelProto, TensorShapeProto
+
+from memsched.errors import UsageError
+from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.onnx import functions
+from memsched.formats.onnx.blocks.probes import OpenValues, probe
+from memsched.formats.onnx.blocks.tokens import token_points
+from memsched.formats.onnx.dimensions import open_inputs
+from memsched.formats.onnx.external import folder_of
+from memsched.formats.onnx.light import lighten
+from memsched.formats.onnx.stated import values_of
+
+__all__ = ["open_model"]
+
+_UNSTATED: Final = Range(1, 64)
+"""A dimension of which nothing is said, such as a batch."""
+
+
+def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[str, Range]) -> OpenModel:
+    """Return what can be done to a model for every size in some ranges.
+
+    Args:
+        path: Where it was read from.
+        dims: Dimensions that are fixed, in what is written as well.
+        ranges: Those that stay open; others stay open, too.
+
+    Raises:
+        UsageError: The model has no open dimension of such a name, or functions of its own.
+        ModelError: It contradicts itself at some size.
+    """
+    model = ModelProto.FromString(data)
+    if functions.calls_functions(model):
+        model = functions.inline(model)
+    names = {one.name for one in open_inputs(model)}
+    for name in (*dims, *ranges):
+        if name not in names:
+            known = ", ".join(f"'{one}'" for one in sorted(names)) or "none"
+            raise UsageError(f"{path}: --dim: no input has an open dimension '{name}'; there are: {known}")
+    _fix(model, dims)
+    every = {one.name: ranges.get(one.name, _UNSTATED) for one in open_inputs(model)}
+    light = ModelProto()
+    light.CopyFrom(model)
+    lighten(light, folder_of(path))
+    values = probe(light, every)
+    return OpenModel(every, token_points(model, values), lambda sizes: _largest(values, model, sizes))
+
+
+def _fix(model: ModelProto, dims: Mapping[str, int]) -> None:
+    for value in values_of(model.graph):
+        for dim in value.type.tensor_type.shape.dim:
+            _fix_one(dim, dims)
+
+
+def _fix_one(dim: TensorShapeProto.Dimension, dims: Mapping[str, int]) -> None:
+    if dim.dim_param in dims:
+        dim.dim_value = dims[dim.dim_param]
+
+
+def _largest(values: OpenValues, model: ModelProto, sizes: Mapping[str, int]) -> int:
+    """Return the bytes of the largest value that a node makes, with four bytes for an element."""
+    made = {name for node in model.graph.node for name in node.output}
+    known = {**{name: span.nearest(span.most) for name, span in values.ranges.items()}, **sizes}
+    return max((values.bytes_of(name, known) or 0 for name in made), default=0)

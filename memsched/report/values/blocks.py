@@ -1,0 +1,69 @@
+"""Loops over blocks of dimensions that stay open, and what they save at which size."""
+
+from __future__ import annotations
+
+from memsched.report.values.base import Amount, Count, Positive, Section
+
+__all__ = ["BlockLoopRow", "BlocksSection", "RangeRow", "SizeRow"]
+
+
+class RangeRow(Section, frozen=True, kw_only=True):
+    """A dimension that stays open.
+
+    Attributes:
+        most: null where nothing was stated: any length.
+        multiple: Lengths are multiples of it.
+    """
+
+    dimension: str
+    least: Positive
+    most: Positive | None
+    multiple: Positive
+
+
+class BlockLoopRow(Section, frozen=True, kw_only=True):
+    """A loop.
+
+    Attributes:
+        name: Of its node.
+        dimension: What its blocks are cut from.
+        ops: The ops of the model as given that are computed in it.
+    """
+
+    name: str
+    dimension: str
+    ops: tuple[str, ...]
+
+
+class SizeRow(Section, frozen=True, kw_only=True):
+    """What both files took at a size, each in a process of its own, in a session without options.
+
+    Attributes:
+        sizes: The lengths of the open dimensions.
+        given_process_bytes: The process at most, above what it had before the session was opened: the model as given.
+        process_bytes: The same for the one written; null where that is the one given.
+        given_seconds: Of a run, not the first.
+        seconds: The same for the one written.
+    """
+
+    sizes: dict[str, Count]
+    given_process_bytes: Count
+    process_bytes: Count | None
+    given_seconds: Amount
+    seconds: Amount | None
+
+
+class BlocksSection(Section, frozen=True, kw_only=True):
+    """What was done for every size in the ranges of ``--dim``.
+
+    Attributes:
+        way: Which of the ways that were tried is written; null where the model as given is.
+        measured: The largest size that was measured, whose process is what the model requires; then a small one.
+        compared: The sizes at which outputs were compared.
+    """
+
+    ranges: tuple[RangeRow, ...]
+    way: str | None
+    loops: tuple[BlockLoopRow, ...]
+    measured: tuple[SizeRow, ...]
+    compared: tuple[dict[str, Count], ...]

@@ -1,0 +1,85 @@
+"""Models with open dimensions in sessions without options, at several sizes, each in a process of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.errors import UsageError
+from memsched.runtimes.child import run_in_child
+
+__all__ = ["AtSize", "RangedRun", "compare_at", "run_at"]
+
+_DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
+_MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
+_COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
+_TIMEOUT: Final = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class RangedRun:
+    """What a model took at a size.
+
+    Attributes:
+        process: Bytes of the process at most, above what it had before the session was opened.
+        seconds: Of the quickest run but the first.
+    """
+
+    process: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtSize:
+    """A model's outputs beside those of the model as given.
+
+    Attributes:
+        equal: Bit by bit.
+        error: The largest difference, relative to the largest output; None where they cannot be compared.
+        message: Why not.
+    """
+
+    equal: bool
+    error: float | None
+    message: str | None
+
+
+def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, runs: int) -> RangedRun | str:
+    """Return what a model takes at a size, in a process of its own; or why it does not run."""
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        feeds = str(Path(held, "feeds.npz"))
+        model = {"path": str(path.absolute())}
+        result = run_in_child(_DRAW, {**model, "sizes": dict(sizes), "seed": seed, "file": feeds}, _TIMEOUT)
+        if result.ok:
+            result = run_in_child(_MEASURE, {**model, "feeds": feeds, "runs": runs}, _TIMEOUT)
+    if not result.ok:
+        return " ".join((result.reason or "it did not run").split())
+    return RangedRun(**result.value)
+
+
+def compare_at(
+    paths: Sequence[Path], sizes: Sequence[Mapping[str, int]], *, seed: int
+) -> tuple[str, list[list[AtSize]]]:
+    """Return the runtime's name, and per size how each of the further models compares with the first.
+
+    Sizes that the first does not run at are left out of what is compared: their list is empty.
+
+    Raises:
+        UsageError: The first runs at none of them.
+    """
+    request: dict[str, Any] = {
+        "paths": [str(path.absolute()) for path in paths],
+        "sizes": [dict(one) for one in sizes],
+        "seed": seed,
+    }
+    result = run_in_child(_COMPARE, request, _TIMEOUT)
+    if not result.ok:
+        raise UsageError(f"the model does not run at these sizes: {' '.join((result.reason or '').split())}")
+    rows = result.value["rows"]
+    said = [row["given"] for row in rows if row["given"] is not None]
+    if len(said) == len(rows):
+        raise UsageError(f"the model does not run at any of these sizes: {said[0]}")
+    return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]

@@ -1,0 +1,125 @@
+"""Models with open dimensions at several sizes: what a run takes, and whether outputs agree. The child process's side.
+
+Called through ``run_in_child``; requests and answers are plain values. Sessions have no options.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
+from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
+from memsched.runtimes.onnxruntime.sessions import find_data, run_once
+
+__all__ = ["compare_sizes", "draw", "measure"]
+
+_BOUND: Final = 2
+"""Random integers are below this: ids, and masks of what counts."""
+
+
+def draw(request: Mapping[str, Any]) -> None:
+    """Store random inputs of a model at some sizes in "file", an .npz.
+
+    Args:
+        request: "path"; "sizes": the lengths of open dimensions; "seed"; "file".
+    """
+    import numpy as np
+
+    session, proto = _opened(request["path"])
+    np.savez(request["file"], **_feed(session, proto, request["sizes"], np.random.default_rng(request["seed"])))
+
+
+def measure(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model on inputs that were stored, and say what the process and the later runs took.
+
+    Args:
+        request: "path"; "feeds": what `draw` stored; "runs": timed after the first, at least one.
+
+    Returns:
+        "process": the highest memory above that before the session was opened, bytes; "seconds": of the quickest run.
+    """
+    feed = read_arrays(request["feeds"])
+    gc.collect()
+    forget_highest()
+    before = process_bytes("VmRSS:")
+    session, _ = _opened(request["path"], described=False)
+    session.run(None, feed)
+    times = []
+    for _ in range(request["runs"]):
+        started = time.perf_counter()
+        session.run(None, feed)
+        times.append(time.perf_counter() - started)
+    return {"process": process_bytes("VmHWM:") - before, "seconds": min(times)}
+
+
+def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run models beside the first one at several sizes.
+
+    Args:
+        request: "paths": the model as given, then others; "sizes", "seed".
+
+    Returns:
+        "version"; "rows": per size "given": why the first does not run, or None; "others": per other model "equal",
+        "error": relative to the largest output, and "message": why it does not run, or None.
+    """
+    import numpy as np
+    import onnxruntime
+
+    opened = [_opened(path, described=not number) for number, path in enumerate(request["paths"])]
+    (given, proto), others = opened[0], [session for session, _ in opened[1:]]
+    rows: list[dict[str, Any]] = []
+    for number, sizes in enumerate(request["sizes"]):
+        rng = np.random.default_rng(request["seed"] + number)
+        try:
+            feed = _feed(given, proto, sizes, rng)
+            expected = run_once(given, feed)
+        except Exception as error:  # the runtime raises classes of its own
+            rows.append({"given": _one_line(error), "others": []})
+            continue
+        rows.append({"given": None, "others": [_judged(session, feed, expected) for session in others]})
+    return {"version": onnxruntime.__version__, "rows": rows}
+
+
+def _judged(session: Any, feed: Mapping[str, Any], expected: Any) -> dict[str, Any]:
+    try:
+        found = run_once(session, feed)
+    except Exception as error:  # the runtime raises classes of its own
+        return {"equal": False, "error": None, "message": _one_line(error)}
+    shapes = [getattr(one, "shape", None) for one in expected], [getattr(one, "shape", None) for one in found]
+    if shapes[0] != shapes[1]:
+        return {"equal": False, "error": None, "message": f"shapes {shapes[1]} in place of {shapes[0]}"}
+    same, _ = compare(expected, found)
+    return {"equal": same, "error": relative_error(expected, found), "message": None}
+
+
+def _opened(path: str, *, described: bool = True) -> tuple[Any, Any]:
+    """Return a session without options, and the model where it is wanted."""
+    import onnx
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    find_data(options, str(Path(path).parent))
+    proto = onnx.load_model(path, load_external_data=False) if described else None
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]), proto
+
+
+def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any) -> dict[str, Any]:
+    shapes: dict[str, list[int]] = {}
+    for value in session.get_inputs():
+        dims = [
+            one if isinstance(one, int) else sizes.get(one, sizes.get(f"{value.name}[{axis}]", 1))
+            for axis, one in enumerate(value.shape)
+        ]
+        shapes[value.name] = dims
+    return random_feed(session, proto, {"input_shapes": shapes, "dims": {}}, rng, _BOUND)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,113 @@
+"""``--dim NAME=1..N``: files that hold for every size, chosen by measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+import memsched
+from memsched.cli.main import main
+from memsched.errors import MemschedError, UsageError
+from tests.formats.onnx.blocks.layers import Layers
+
+
+def _transformer() -> ModelProto:
+    net = Layers(heads=8)
+    x = net.op("Add", "x", net.attention("x"))
+    return net.model(net.op("Add", x, net.feed_forward(x)))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a model for up to 2,048 tokens with the command line; return its folder."""
+    folder = tmp_path_factory.mktemp("ranges")
+    onnx.save(_transformer(), folder / "net.onnx")
+    out = ["-o", str(folder / "out.onnx"), "--html", str(folder / "out.html")]
+    words = ["optimize", str(folder / "net.onnx"), "--dim", "length=1..2048", "--budget", "1KB", *out]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(words) == 3
+    (folder / "printed.txt").write_text(printed.getvalue())
+    return folder
+
+
+def test_the_file_computes_the_same_at_every_length_and_refuses_others(written: Path) -> None:
+    plain = onnxruntime.InferenceSession(written / "net.onnx")
+    blocks = onnxruntime.InferenceSession(written / "out.onnx")
+    for batch, length in ((1, 1), (2, 5), (1, 211), (3, 640), (1, 1999), (1, 2048)):
+        x = np.random.default_rng(length).standard_normal((batch, length, 16)).astype(np.float32)
+        expected = plain.run(None, {"x": x})[0]
+        np.testing.assert_allclose(blocks.run(None, {"x": x})[0], expected, atol=1e-5 * np.abs(expected).max())
+    with pytest.raises(Exception, match="length_must_be_1_to_2048"):
+        blocks.run(None, {"x": np.zeros((1, 2049, 16), np.float32)})
+
+
+def test_the_report_says_what_was_measured(written: Path) -> None:
+    report = json.loads((written / "out.json").read_text())
+    section, printed = report["blocks"], (written / "printed.txt").read_text()
+    large = section["measured"][0]
+    assert large["sizes"] == {"batch": 1, "length": 2048}
+    assert large["process_bytes"] < large["given_process_bytes"]
+    assert report["requirement"]["bytes"] == report["budget"]["required_bytes"] == large["process_bytes"]
+    assert [row["most"] for row in section["ranges"]] == [None, 2048]
+    assert len(section["loops"]) == 2
+    assert {one["length"] for one in section["compared"]} >= {1, 2, 97, 509, 2048}
+    assert report["verification"]["outputs_equal"] in {True, False}
+    assert "2 loops over blocks, for any batch, length = 1 to 2,048; other lengths are refused" in printed
+    assert "the process at batch = 1, length = 2,048, in a session without options: " in printed
+
+
+def test_a_budget_is_compared_with_the_process(written: Path) -> None:
+    budget = json.loads((written / "out.json").read_text())["budget"]
+    assert not budget["met"]
+    assert "budget exceeded: the process requires" in (written / "printed.txt").read_text()
+
+
+def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], name="relu")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    result = memsched.optimize(path, dims={"n": (1, 4096)})
+    assert result.model == path.read_bytes()
+    assert result.report["output"]["unchanged"]
+    assert any("nothing grows" in note for note in result.report["notes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dim", "length=5..2"], "is no range"),
+        (["--dim", "length=0..2"], "is no range"),
+        (["--dim", "length=1..2..3"], "is not understood"),
+        (["--dim", "size=1..8"], "no input has an open dimension 'size'; there are: 'batch', 'length'"),
+        (["--dim", "length=1..8", "--no-verify"], "chooses by measurement"),
+        (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    written: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["optimize", str(written / "net.onnx"), *arguments, "-o", str(out)]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def test_python_takes_a_pair(written: Path) -> None:
+    with pytest.raises(UsageError, match="a range is the least length"):
+        memsched.optimize(written / "net.onnx", dims={"length": (0, 5)})
+    with pytest.raises(MemschedError, match="states every size"):
+        memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target="onnxruntime")
