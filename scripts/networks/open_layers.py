@@ -15,7 +15,7 @@ import numpy as np
 from scripts.networks.builder import IR_VERSION, OPSET
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = ["OpenBuilder"]
@@ -66,7 +66,7 @@ class OpenBuilder:
         """Add a constant; small equal ones are stored once."""
         from onnx import numpy_helper
 
-        array = np.asarray(values, kind)
+        array: NDArray[Any] = np.asarray(values, kind)
         key = f"constant_{array.dtype}_{array.shape}_{array.tobytes().hex()}" if array.size < 8 else ""
         name = key if key and len(key) < 80 else f"constant_{len(self._constants)}"
         if name not in self._constants:
