@@ -120,11 +120,15 @@ def _analyze(
 
 
 def _print(result: AnalyzeResult, display: Display, path: str | None, html: str | None, *, stderr: bool) -> None:
+    from memsched.report.blocks import print_curve
     from memsched.report.console import print_frontier, print_operators, print_summary
     from memsched.report.firmware import print_firmware
     from memsched.report.suggestions import print_suggestion
 
     console, verbose = display.console(stderr=stderr), display.detailed
+    report = result.report.values
+    if report.curve is not None:
+        print_curve(console, report.curve, None if report.budget is None else report.budget.budget_bytes)
     print_summary(console, result.report.values, report_path=path, html_path=html, verbose=verbose)
     print_operators(console, result.report.values, None if verbose else _OPERATORS_SHOWN)
     print_firmware(console, result.report.values, verbose=verbose)

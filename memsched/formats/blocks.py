@@ -70,8 +70,10 @@ class OpenModel:
         ranges: Of every open dimension of its inputs; those that nobody stated are short, as a batch is.
         points: Ways to compute it block by block; none where nothing grows so that it is worth it.
         largest: Returns the bytes of the largest value at the sizes of all open dimensions.
+        growth: Returns the values that are largest there: names, their bytes as expressions, and bytes.
     """
 
     ranges: Mapping[str, Range]
     points: Sequence[BlockPoint]
     largest: Callable[[Mapping[str, int]], int]
+    growth: Callable[[Mapping[str, int]], Sequence[tuple[str, str, int]]]

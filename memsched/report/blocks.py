@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from memsched.report.values.blocks import BlocksSection, SizeRow
+from typing import TYPE_CHECKING
+
+from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, SizeRow
 from memsched.units import counted, format_size
 
-__all__ = ["block_lines"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["block_lines", "curve_answer", "print_curve"]
 
 Line = tuple[str, str | None]
 
@@ -27,10 +32,50 @@ def block_lines(section: BlocksSection | None) -> list[Line]:
 
 
 def _measured(row: SizeRow) -> str:
-    at = ", ".join(f"{name} = {size:,}" for name, size in row.sizes.items())
+    at = _at(row.sizes)
     before = format_size(row.given_process_bytes)
     if row.process_bytes is None or row.seconds is None:
         return f"the process at {at}: {before}"
     ratio = row.seconds / max(row.given_seconds, 1e-9)
     after = format_size(row.process_bytes)
     return f"the process at {at}, in a session without options: {before} -> {after} at {ratio:.2f} x the time"
+
+
+def curve_answer(section: CurveSection, budget: int | None) -> Line:
+    """Return the largest size that fits, in a line."""
+    if budget is None:
+        return f"memory from {_at(section.rows[0].sizes)} to {_at(section.rows[-1].sizes)}", None
+    if section.largest_sizes is None:
+        return f"not even {_at(section.rows[0].sizes)} fits in {format_size(budget)}", "red"
+    whole = " and so does all of the range" if section.largest_sizes == section.rows[-1].sizes else ""
+    return f"fits up to {_at(section.largest_sizes)} in {format_size(budget)}{whole}", "green"
+
+
+def print_curve(console: Console, section: CurveSection, budget: int | None) -> None:
+    """Print the answer, memory against size, and what grows."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    text, style = curve_answer(section, budget)
+    console.print(Text(text, style=style or ""))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("size", "activations, bytes", "process, bytes", ""):
+        table.add_column(name, justify="left" if name in {"size", ""} else "right", no_wrap=True)
+    for row in section.rows:
+        table.add_row(
+            *_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None
+        )
+    console.print(table)
+    console.print("what grows most:")
+    for one in section.growth:
+        console.print(Text(f"  {one.size_bytes:>15,}  {one.tensor} = {one.expression}"))
+
+
+def _cells(row: CurveRow) -> tuple[str, str, str, str]:
+    process = "" if row.process_bytes is None else f"{row.process_bytes:,}"
+    return _at(row.sizes), f"{row.requested_bytes:,}", process, "" if row.measured_bytes is None else "measured"
+
+
+def _at(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name} = {size:,}" for name, size in sizes.items())

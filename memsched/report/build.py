@@ -16,7 +16,7 @@ from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
-from memsched.report.values.blocks import BlocksSection
+from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
@@ -108,6 +108,7 @@ class Facts:
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
+    curve: CurveSection | None = None
     layers: Sequence[LayerRow] = ()
 
 
@@ -131,6 +132,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         sessions=tuple(facts.sessions),
         executed=facts.executed,
         blocks=facts.blocks,
+        curve=facts.curve,
         tflm=facts.tflm,
         verification=facts.verification,
         notes=tuple(facts.notes),

@@ -44,6 +44,11 @@ class NeededMemory:
         return ", ".join(there) if len(there) > 1 else ""
 
 
+def _is_of_process(report: OptimizeReport) -> bool:
+    curve = report.curve
+    return curve is not None and any(row.process_bytes is not None for row in curve.rows)
+
+
 def needed_memory(report: OptimizeReport) -> NeededMemory:
     """Return what is required; of reports older than that, the arena."""
     needed, result = report.requirement, report.result
@@ -52,7 +57,7 @@ def needed_memory(report: OptimizeReport) -> NeededMemory:
     parts = tuple(
         (name.removesuffix("_bytes"), size) for name, size in msgspec.to_builtins(needed.parts).items() if size
     )
-    if report.blocks is not None:
+    if report.blocks is not None or _is_of_process(report):
         noun = "process"
     elif result.session_bytes is not None:
         noun = "session"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
 from memsched.units import format_size
@@ -28,7 +29,7 @@ _DEFAULT_SESSION = "a session without options"
 
 def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
-    if report.blocks is not None:
+    if needed_memory(report).noun == "process":
         return "the process"
     if report.result.session_bytes is None:
         return "the arena"

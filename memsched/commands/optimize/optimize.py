@@ -11,13 +11,14 @@ from typing import Literal
 
 import msgspec
 
-from memsched.commands.optimize.choose import MOST_EXTRA_MACS, Permissions, find
+from memsched.commands.curve import Curve, find_curve
+from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
-from memsched.commands.optimize.reading import load_options, split_ranges, stated
+from memsched.commands.optimize.reading import budget_of, check_percentage, load_options, split_ranges, stated
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -45,7 +46,7 @@ from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import BudgetFor, Target
-from memsched.units import Percentage, parse_budget
+from memsched.units import Percentage
 
 __all__ = ["analyze", "load", "optimize", "verify"]
 
@@ -105,7 +106,7 @@ def analyze(
     budget: int | str | None = _READ_ONLY.budget,
     budget_for: BudgetFor | None = _READ_ONLY.budget_for,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | tuple[int, int]] | None = None,
     shapes_from_run: str | None = _READ_ONLY.shapes_from_run,
     in_place: bool = True,
     frontier: bool = _READ_ONLY.frontier,
@@ -125,6 +126,8 @@ def analyze(
     Arguments as for `optimize`; those after ``frontier`` are for that search alone.
 
     Args:
+        dims: Values of symbolic dimensions, by name; or the least and the largest of one: the report then has a curve,
+            and its other figures are those of the largest size that fits into the budget.
         frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
         reorder: Permit the frontier other orders than the file's.
         words: As for `optimize`.
@@ -134,17 +137,25 @@ def analyze(
     """
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
-    _check_percentage(max_extra_macs)
-    asked = _budget(budget)
+    check_percentage(max_extra_macs)
+    asked = budget_of(budget)
     data, path = read_source(source)
-    options = load_options(data, path, stated(input_shapes, dims), shapes_from_run, seed)
+    fixed, ranges = split_ranges(dims)
+    curve: Curve | None = None
+    if ranges:
+        known = stated(input_shapes, fixed)
+        curve = find_curve(
+            data, path, known, ranges, load_target(target or default_target(format_in(data).name)), asked, seed
+        )
+        fixed = dict(curve.dims)
+    options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     module = load_module(data, path, options)
     rules = _rules(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
     plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
     main = plans[0]
-    needed = required_as_given(module, prepared, AS_TOLD)
+    needed = required_as_given(module, prepared, AS_TOLD) if curve is None else curve.required
     allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
     runtime = runtime_of(module, prepared.target)
     facts = runtime.facts(module)
@@ -157,7 +168,7 @@ def analyze(
             module, prepared, options, request, Permissions(tile, remat, extra_percent=max_extra_macs)
         )
     helpful: tuple[SuggestionRow, ...] = ()
-    if words is not None and not frontier:
+    if words is not None and not frontier and curve is None:
         asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
         opening = Opening(memory_plan=runtime.wants_plan(None))
@@ -181,6 +192,7 @@ def analyze(
         litert=figures.get("litert"),
         session=figures.get("session"),
         suggestions=helpful,
+        curve=None if curve is None else curve.section,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
@@ -282,9 +294,9 @@ def optimize(
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
-    _check_percentage(max_extra_macs)
-    _check_percentage(max_slowdown or 0.0, "--max-slowdown")
-    asked = _budget(budget)
+    check_percentage(max_extra_macs)
+    check_percentage(max_slowdown or 0.0, "--max-slowdown")
+    asked = budget_of(budget)
     data, path = read_source(source)
     fixed, ranges = split_ranges(dims)
     if ranges:
@@ -439,18 +451,6 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
 def _rules(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
     target = load_target(name or default_target(module.format))
     return target if budget_for is None else msgspec.structs.replace(target, budget_for=budget_for)
-
-
-def _check_percentage(percent: float, name: str = "--max-extra-macs") -> None:
-    if not 0 <= percent <= MOST_EXTRA_MACS:
-        raise UsageError(f"{name} {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
-
-
-def _budget(budget: int | str | None) -> int | Percentage | None:
-    size = parse_budget(budget) if isinstance(budget, str) else budget
-    if isinstance(size, int) and size < 0:
-        raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
-    return size
 
 
 def _budget_bytes(

@@ -1,17 +1,19 @@
-"""What is stated of the sizes of a model before it is read."""
+"""What is stated before a model is read: its sizes, a budget, percentages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from memsched.commands.optimize.choose import MOST_EXTRA_MACS
 from memsched.errors import UsageError
 from memsched.formats.blocks import Range
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.known import observer_of
+from memsched.units import Percentage, parse_budget
 
-__all__ = ["load_options", "split_ranges", "stated"]
+__all__ = ["budget_of", "check_percentage", "load_options", "split_ranges", "stated"]
 
 _RANDOM_FEEDS: Final = "random"
 
@@ -46,3 +48,25 @@ def split_ranges(dims: Mapping[str, int | tuple[int, int]] | None) -> tuple[dict
         else:
             ranges[name] = Range(said[0], said[1], named=True)
     return fixed, ranges
+
+
+def check_percentage(percent: float, name: str = "--max-extra-macs") -> None:
+    """Check that an option is a percentage that is permitted.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if not 0 <= percent <= MOST_EXTRA_MACS:
+        raise UsageError(f"{name} {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
+
+
+def budget_of(budget: int | str | None) -> int | Percentage | None:
+    """Return the budget that a user states.
+
+    Raises:
+        UsageError: It is no number of bytes.
+    """
+    size = parse_budget(budget) if isinstance(budget, str) else budget
+    if isinstance(size, int) and size < 0:
+        raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
+    return size

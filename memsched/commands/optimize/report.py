@@ -20,7 +20,7 @@ from memsched.planning.orders import SMALLER_ARENA, Baseline
 from memsched.planning.values import TargetModule
 from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
-from memsched.report.values.blocks import BlocksSection
+from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
@@ -152,6 +152,7 @@ class Outcome:
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
+    curve: CurveSection | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeReport]:
@@ -199,6 +200,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         sessions=outcome.sessions,
         executed=outcome.executed,
         blocks=outcome.blocks,
+        curve=outcome.curve,
         seed=seed,
         seconds=seconds,
     )

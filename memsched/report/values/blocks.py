@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memsched.report.values.base import Amount, Count, Positive, Section
 
-__all__ = ["BlockLoopRow", "BlocksSection", "RangeRow", "SizeRow"]
+__all__ = ["BlockLoopRow", "BlocksSection", "CurveRow", "CurveSection", "GrowthRow", "RangeRow", "SizeRow"]
 
 
 class RangeRow(Section, frozen=True, kw_only=True):
@@ -67,3 +67,47 @@ class BlocksSection(Section, frozen=True, kw_only=True):
     loops: tuple[BlockLoopRow, ...]
     measured: tuple[SizeRow, ...]
     compared: tuple[dict[str, Count], ...]
+
+
+class CurveRow(Section, frozen=True, kw_only=True):
+    """What a model takes at a size.
+
+    Attributes:
+        sizes: The lengths of the open dimensions.
+        requested_bytes: What a session without options requests for activations, by its rules.
+        process_bytes: What its process takes, by those that were run; null where none was.
+        measured_bytes: The same where it was run; null elsewhere.
+    """
+
+    sizes: dict[str, Count]
+    requested_bytes: Count
+    process_bytes: Count | None
+    measured_bytes: Count | None
+
+
+class GrowthRow(Section, frozen=True, kw_only=True):
+    """A tensor that grows.
+
+    Attributes:
+        expression: Its bytes as a function of the open dimensions.
+        size_bytes: At the largest size.
+    """
+
+    tensor: str
+    expression: str
+    size_bytes: Count
+
+
+class CurveSection(Section, frozen=True, kw_only=True):
+    """Memory against size (memsched analyze --dim NAME=64..8192).
+
+    Attributes:
+        rows: Rising; the size of this report's other figures is among them.
+        largest_sizes: The largest size that fits into the budget, or the largest of all without one; null where not
+            even the least fits.
+        growth: The tensors that take most at the largest size.
+    """
+
+    rows: tuple[CurveRow, ...]
+    largest_sizes: dict[str, Count] | None
+    growth: tuple[GrowthRow, ...]

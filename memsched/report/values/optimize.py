@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
-from memsched.report.values.blocks import BlocksSection
+from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
@@ -380,6 +380,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
             was. Absent in reports of older versions.
         blocks: Loops over blocks of dimensions that stay open; null where no range was given. Absent in reports of
             older versions.
+        curve: Memory against size; null where analyze was given no range. Absent in reports of older versions.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
         notes: What else must be known to read the figures rightly.
@@ -433,6 +434,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
+    curve: CurveSection | None = None
     tflm: TflmSection | None
     verification: VerificationSection | None
     notes: tuple[str, ...]

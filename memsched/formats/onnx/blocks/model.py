@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from onnx import ModelProto, TensorShapeProto
+from onnx import ModelProto, TensorProto, TensorShapeProto
 
 from memsched.errors import UsageError
 from memsched.formats.blocks import OpenModel, Range
@@ -16,6 +17,7 @@ from memsched.formats.onnx.dimensions import open_inputs
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.stated import values_of
+from memsched.formats.onnx.types import element_bits
 
 __all__ = ["open_model"]
 
@@ -49,7 +51,10 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
     light.CopyFrom(model)
     lighten(light, folder_of(path))
     values = probe(light, every)
-    return OpenModel(every, token_points(model, values), lambda sizes: _largest(values, model, sizes))
+    made = [name for node in model.graph.node for name in node.output]
+    return OpenModel(
+        every, token_points(model, values), partial(_largest, values, made), partial(_growth, values, made)
+    )
 
 
 def _fix(model: ModelProto, dims: Mapping[str, int]) -> None:
@@ -63,8 +68,24 @@ def _fix_one(dim: TensorShapeProto.Dimension, dims: Mapping[str, int]) -> None:
         dim.dim_value = dims[dim.dim_param]
 
 
-def _largest(values: OpenValues, model: ModelProto, sizes: Mapping[str, int]) -> int:
-    """Return the bytes of the largest value that a node makes, with four bytes for an element."""
-    made = {name for node in model.graph.node for name in node.output}
-    known = {**{name: span.nearest(span.most) for name, span in values.ranges.items()}, **sizes}
-    return max((values.bytes_of(name, known) or 0 for name in made), default=0)
+def _largest(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Return the bytes of the largest value that a node makes."""
+    return max((_bytes(values, name, sizes) for name in made), default=0)
+
+
+def _growth(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """Return the values that depend on open dimensions, the largest first, with their sizes in words."""
+    found = []
+    for name in made:
+        shape = [one for one in values.shapes.get(name, ()) if one is not None]
+        if any(one.symbols() for one in shape) and (size := _bytes(values, name, sizes)):
+            width = element_bits(values.elements[name]) // 8
+            parts = [told for one in shape if (told := one.text()) != "1"]
+            found.append((name, " x ".join([str(width), *parts]), size))
+    return sorted(found, key=lambda one: -one[2])
+
+
+def _bytes(values: OpenValues, name: str, sizes: Mapping[str, int]) -> int:
+    ends = {one: span.nearest(span.most) for one, span in values.ranges.items()}
+    width = element_bits(values.elements.get(name, 0) or TensorProto.FLOAT) // 8
+    return values.bytes_of(name, {**ends, **sizes}, width) or 0

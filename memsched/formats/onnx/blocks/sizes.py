@@ -51,6 +51,14 @@ class Polynomial:
             left.remove(symbol)
         return (factor / divisor).denominator == 1
 
+    def text(self) -> str:
+        """Return it in words of arithmetic, such as "2 length + 1"."""
+        told = []
+        for monomial, factor in reversed(self.terms):
+            product = " ".join(monomial)
+            told.append(f"{'' if factor == 1 and product else factor} {product}".strip())
+        return " + ".join(told) if len(told) < 2 else f"({' + '.join(told)})"
+
     def symbols(self) -> frozenset[str]:
         """Return the symbols that it depends on."""
         return frozenset(itertools.chain.from_iterable(monomial for monomial, _ in self.terms))

@@ -1,0 +1,88 @@
+"""Run networks with open sizes as they are and as ``optimize --dim NAME=1..N`` writes them, at several sizes.
+
+Every figure is of a fresh process with a session without options, above what it had before that; activations are what
+it takes beyond that at the smallest size. Time is a run's, not the first's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import memsched
+from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
+from scripts.networks.catalogue import OPEN, build
+
+__all__ = ["BENCH", "tables"]
+
+_RANGES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = MappingProxyType(
+    {
+        "whisper_open": {"frames": (16, 16_384)},
+        "conformer_open": {"frames": (16, 32_768)},
+        "vit_open": {"height": (32, 1440), "width": (32, 1440)},
+    }
+)
+_TOKENS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({"length": (1, 8192)})
+_PARTS: Final = (64, 16, 4, 2, 1)
+"""By which the largest size is divided."""
+
+
+def tables(models: Sequence[str], parts: Sequence[int]) -> Iterator[Part]:
+    """Yield a row for each model and size."""
+    yield Heading("model", "at", ">~MB", ">~blocks, MB", ">~activations, %", ">~time, x")
+    kept = []
+    for model in models:
+        with tempfile.TemporaryDirectory() as folder:
+            given, written = Path(folder, "given.onnx"), Path(folder, "written.onnx")
+            given.write_bytes(build(model).SerializeToString(deterministic=True))
+            ranges = _RANGES.get(model, _TOKENS)
+            result = memsched.optimize(given, dims=dict(ranges))
+            kept += [model] * bool(result.report.values.output and result.report.values.output.unchanged)
+            written.write_bytes(result.model)
+            yield from _rows(model, (given, written), ranges, parts)
+    yield Verdict(f"\nnothing gained: {', '.join(kept) or 'none'}", bool(kept))
+
+
+def _rows(
+    model: str, files: tuple[Path, Path], ranges: Mapping[str, tuple[int, int]], parts: Sequence[int]
+) -> Iterator[Part]:
+    least = {name: ends[0] for name, ends in ranges.items()}
+    rest = [_ran(file, least) for file in files]
+    for part in parts:
+        sizes = {name: max(ends[0], ends[1] // part // 16 * 16) for name, ends in ranges.items()}
+        first, second = (_ran(file, sizes) for file in files)
+        grown = max(first.process - rest[0].process, 1), max(second.process - rest[1].process, 0)
+        yield (
+            model,
+            " x ".join(f"{size:,}" for size in sizes.values()),
+            f"{first.process / 1e6:,.0f}",
+            f"{second.process / 1e6:,.0f}",
+            f"{100 * grown[1] / grown[0]:.1f}",
+            f"{second.seconds / first.seconds:.2f}",
+        )
+
+
+def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:
+    found = run_at(file, sizes, seed=0, runs=1 if max(sizes.values()) > 2048 else 5)
+    if isinstance(found, str):
+        raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")
+    return found
+
+
+def _tables(values: Values) -> Iterator[Part]:
+    yield from tables(values.models or tuple(OPEN), values.parts or _PARTS)
+
+
+BENCH = Benchmark(
+    __doc__,
+    _tables,
+    (
+        positional("models", help=f"of {', '.join(OPEN)}", metavar="MODEL"),
+        option("--parts", type=int, nargs="+", metavar="N", help="measure at the largest size divided by these"),
+    ),
+    docs="docs/benchmarks/runtimes.md",
+)
