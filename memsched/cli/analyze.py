@@ -33,7 +33,7 @@ _INTERRUPTED = 130
 @options_of(
     AnalyzeOptions, "target", "input_shapes", "dims", "shapes_from_run", "budget", "budget_for", "allow", "frontier"
 )
-@click.option("--plot", metavar="FILE", help="With --frontier: a picture to write as well, .svg or .png.")
+@click.option("--plot", metavar="FILE", help="With --frontier, or a range: a picture to write as well, .svg or .png.")
 @options_of(AnalyzeOptions, "max_extra_macs", "time_limit", "effort", "memory_limit")
 @output_options
 def command(**options: Any) -> int:

@@ -240,7 +240,10 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
     if ctx.params["frontier"]:
         check_limits(ctx)
         return ALLOWED if ctx.get_parameter_source("allow") is ParameterSource.DEFAULT else allowed
-    for name in ("plot", "max_extra_macs", "time_limit", "effort"):
+    ranged = any(not isinstance(one, int) for one in ctx.params["dims"].values())
+    for name in (
+        ("max_extra_macs", "time_limit", "effort") if ranged else ("plot", "max_extra_macs", "time_limit", "effort")
+    ):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier")
     return allowed

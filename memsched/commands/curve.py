@@ -1,11 +1,12 @@
 """``analyze --dim NAME=64..8192``: how much memory a model takes at which size, and the largest size that fits.
 
-What a session without options requests follows from the model at every size. What its process takes is measured at two
-sizes that are small enough, in fresh processes: the rest lies on the line through both.
+What a session without options requests follows from the model at every size. What its process takes is measured at
+three sizes that are small enough, in fresh processes: the rest lies on the lines through these.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
 from memsched.runtimes.onnxruntime.ranged import run_at
-from memsched.runtimes.runtime import Opening, Requirement
+from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
 from memsched.units import Percentage
 
@@ -54,19 +55,22 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """What a process takes, as a function of what its session requests.
+class _ProcessLine:
+    """What a process takes, as a function of what its session requests: straight between measured points, and beyond.
 
     Attributes:
-        rest: Bytes at no activations.
-        slope: Bytes for each byte requested.
+        points: Bytes requested, rising, and of the process; none where it is what is requested.
     """
 
-    rest: float
-    slope: float
+    points: tuple[tuple[int, int], ...] = ()
 
     def at(self, requested: int) -> int:
-        return round(self.rest + self.slope * requested)
+        """Return the bytes of the process."""
+        if len(self.points) < 2:
+            return requested + sum(process - known for known, process in self.points)
+        pairs = list(itertools.pairwise(self.points))
+        (low, less), (high, more) = next((pair for pair in pairs if requested <= pair[1][0]), pairs[-1])
+        return round(less + (requested - low) * max(0, more - less) / (high - low))
 
 
 def find_curve(
@@ -95,6 +99,7 @@ def find_curve(
     unnamed = [name for name in opened.ranges if "[" in name]
     if unnamed:
         raise UsageError(f"--dim with a range is for dimensions with names: '{unnamed[0]}' has none")
+    opening = Opening("default") if rules.default_order == "onnxruntime" else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
 
     def requested(sizes: Mapping[str, int]) -> int:
@@ -102,7 +107,7 @@ def find_curve(
         if key not in known:
             module = load_module(data, path, replace(options, dims={**options.dims, **sizes}))
             prepared = prepare(module, rules, in_place=True)
-            known[key] = required_as_given(module, prepared, Opening("default")).total
+            known[key] = required_as_given(module, prepared, opening).total
         return known[key]
 
     points = _distinct(_sizes(opened, part / (_POINTS - 1)) for part in range(_POINTS))
@@ -150,25 +155,21 @@ def _fitted(
     requested: Callable[[Mapping[str, int]], int],
     rules: Target,
     seed: int,
-) -> tuple[_Line, dict[tuple[int, ...], int]]:
+) -> tuple[_ProcessLine, dict[tuple[int, ...], int]]:
     """Return the line, and what was measured at which size; the one of activations alone where nothing can be run."""
     if rules.default_order != "onnxruntime" or path == STANDARD_STREAM:
-        return _Line(0.0, 1.0), {}
+        return _ProcessLine(), {}
     small = [one for one in points if requested(one) <= _MOST_RUN] or [points[0]]
     last = small[-1]
-    first = next((one for one in reversed(small) if _LEAST_APART * requested(one) <= requested(last)), None)
-    measured = []
-    for sizes in [last] if first is None else [first, last]:
+    middle = next((one for one in reversed(small) if _LEAST_APART * requested(one) <= requested(last)), last)
+    measured: dict[int, int] = {}
+    ran: dict[tuple[int, ...], int] = {}
+    for sizes in _distinct([points[0], middle, last]):
         found = run_at(file, sizes, seed=seed, runs=1)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
-        measured.append((sizes, found.process))
-    ran = {tuple(sizes.values()): process for sizes, process in measured}
-    if len(measured) == 1:
-        return _Line(measured[0][1] - requested(measured[0][0]), 1.0), ran
-    (low, less), (high, more) = measured
-    slope = max(1.0, (more - less) / (requested(high) - requested(low)))
-    return _Line(more - slope * requested(high), slope), ran
+        measured[requested(sizes)] = ran[tuple(sizes.values())] = found.process
+    return _ProcessLine(tuple(sorted(measured.items()))), ran
 
 
 def _largest(

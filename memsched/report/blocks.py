@@ -34,11 +34,10 @@ def block_lines(section: BlocksSection | None) -> list[Line]:
 def _measured(row: SizeRow) -> str:
     at = _at(row.sizes)
     before = format_size(row.given_process_bytes)
-    if row.process_bytes is None or row.seconds is None:
+    if row.process_bytes is None or row.time_ratio is None:
         return f"the process at {at}: {before}"
-    ratio = row.seconds / max(row.given_seconds, 1e-9)
     after = format_size(row.process_bytes)
-    return f"the process at {at}, in a session without options: {before} -> {after} at {ratio:.2f} x the time"
+    return f"the process at {at}, in a session without options: {before} -> {after} at {row.time_ratio:.2f} x the time"
 
 
 def curve_answer(section: CurveSection, budget: int | None) -> Line:
@@ -67,9 +66,9 @@ def print_curve(console: Console, section: CurveSection, budget: int | None) -> 
             *_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None
         )
     console.print(table)
-    console.print("what grows most:")
+    console.print("bytes that grow most, one tensor of each size, at the largest:")
     for one in section.growth:
-        console.print(Text(f"  {one.size_bytes:>15,}  {one.tensor} = {one.expression}"))
+        console.print(Text(f"  {one.size_bytes:>15,}  {one.tensor}: {one.expression}"), soft_wrap=True)
 
 
 def _cells(row: CurveRow) -> tuple[str, str, str, str]:

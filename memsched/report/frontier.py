@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import Any
 
 from memsched.errors import OutputError
 from memsched.report.requirement import frontier_column
 from memsched.report.text import printable
+from memsched.report.values.blocks import CurveSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import FrontierRow
 
@@ -25,6 +27,7 @@ _LABELS = {"order": "order alone", "tile": "layers in pieces", "remat": "values 
 _COLOURS = {"order": "#444444", "tile": "#1f6f8b", "remat": "#c0562f"}
 _MARKERS = {"order": "s", "tile": "o", "remat": "^"}
 _KILOBYTE = 1024
+_MEGABYTE = 1024 * 1024
 
 
 def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[str, str, str, str, str]]:
@@ -66,7 +69,7 @@ def check_drawing() -> None:
 
 
 def draw(report: OptimizeReport, extension: str) -> bytes:
-    """Return a picture of a report's frontier in the format of ``extension``, one of `PICTURES`.
+    """Return a picture of a report's frontier, or of its curve, in the format of ``extension``, one of `PICTURES`.
 
     Raises:
         OutputError: Matplotlib is not installed.
@@ -74,12 +77,24 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
     check_drawing()
     from matplotlib.figure import Figure
 
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    what = _draw_frontier(axes, report) if report.curve is None else _draw_curve(axes, report, report.curve)
+    name = printable(PurePath(report.model.path).stem).replace("$", r"\$")
+    axes.set_title(f"{name}, target {report.target.name}: {what}", fontsize=10)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    stream = io.BytesIO()
+    metadata = {"Date": None} if extension == ".svg" else None
+    figure.savefig(stream, format=extension.removeprefix("."), dpi=150, metadata=metadata)
+    return stream.getvalue()
+
+
+def _draw_frontier(axes: Any, report: OptimizeReport) -> str:
     steps = report.frontier or ()
     work = [step.extra_work_percent for step in steps]
     peaks = [step.peak_bytes / _KILOBYTE for step in steps]
     end = max(1.0, 1.05 * work[-1])
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
     axes.step([*work, end], [*peaks, peaks[-1]], where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
     for how, label in _LABELS.items():
         mine = [place for place, step in enumerate(steps) if step.how == how]
@@ -91,11 +106,29 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
     axes.set_ylim(0, 1.05 * max(1.0, *peaks))
     axes.set_xlabel("extra work (multiply-accumulates and bytes moved), % of the model's")
     axes.set_ylabel(f"{frontier_column(report)}, KB")
-    name = printable(PurePath(report.model.path).stem).replace("$", r"\$")
-    axes.set_title(f"{name}, target {report.target.name}: what less memory costs", fontsize=10)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    stream = io.BytesIO()
-    metadata = {"Date": None} if extension == ".svg" else None
-    figure.savefig(stream, format=extension.removeprefix("."), dpi=150, metadata=metadata)
-    return stream.getvalue()
+    return "what less memory costs"
+
+
+def _draw_curve(axes: Any, report: OptimizeReport, curve: CurveSection) -> str:
+    """Draw memory against the dimension that grows most, with the budget."""
+    ends = curve.rows[0].sizes, curve.rows[-1].sizes
+    dimension = max(ends[1], key=lambda name: ends[1][name] / max(ends[0][name], 1))
+    lengths = [row.sizes[dimension] for row in curve.rows]
+    axes.plot(lengths, [row.requested_bytes / _MEGABYTE for row in curve.rows], "o-", markersize=4, label="activations")
+    process = [
+        (row.sizes[dimension], row.process_bytes / _MEGABYTE) for row in curve.rows if row.process_bytes is not None
+    ]
+    if process:
+        axes.plot(*zip(*process, strict=True), "s-", markersize=4, label="process of a session without options")
+    seen = [
+        (row.sizes[dimension], row.measured_bytes / _MEGABYTE) for row in curve.rows if row.measured_bytes is not None
+    ]
+    if seen:
+        axes.plot(*zip(*seen, strict=True), "x", color="black", markersize=8, label="measured")
+    if report.budget is not None:
+        axes.axhline(report.budget.budget_bytes / _MEGABYTE, color="#bbbbbb", linestyle="--", label="budget")
+    axes.set_xlim(0, None)
+    axes.set_ylim(0, None)
+    axes.set_xlabel(printable(dimension).replace("$", r"\$"))
+    axes.set_ylabel("MB")
+    return "memory against size"

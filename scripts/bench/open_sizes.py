@@ -1,7 +1,7 @@
 """Run networks with open sizes as they are and as ``optimize --dim NAME=1..N`` writes them, at several sizes.
 
 Every figure is of a fresh process with a session without options, above what it had before that; activations are what
-it takes beyond that at the smallest size. Time is a run's, not the first's.
+it takes beyond that at the smallest size. Time is the median of runs in turns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import memsched
-from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
+from memsched.runtimes.onnxruntime.ranged import RangedRun, race_at, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
 
@@ -27,7 +27,8 @@ _RANGES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = MappingProxyType(
     }
 )
 _TOKENS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({"length": (1, 8192)})
-_PARTS: Final = (64, 16, 4, 2, 1)
+_LONG: Final = 1024
+_PARTS: Final = (64, 16, 4, 2)
 """By which the largest size is divided."""
 
 
@@ -62,12 +63,19 @@ def _rows(
             f"{first.process / 1e6:,.0f}",
             f"{second.process / 1e6:,.0f}",
             f"{100 * grown[1] / grown[0]:.1f}",
-            f"{second.seconds / first.seconds:.2f}",
+            f"{_ratio(files, sizes):.2f}",
         )
 
 
+def _ratio(files: tuple[Path, Path], sizes: Mapping[str, int]) -> float:
+    found = race_at(*files, sizes, seed=0, rounds=1 if max(sizes.values()) > _LONG else 9)
+    if isinstance(found, str):
+        raise SystemExit(found)
+    return found.ratio
+
+
 def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:
-    found = run_at(file, sizes, seed=0, runs=1 if max(sizes.values()) > 2048 else 5)
+    found = run_at(file, sizes, seed=0, runs=1)
     if isinstance(found, str):
         raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")
     return found

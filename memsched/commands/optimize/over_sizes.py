@@ -26,7 +26,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
 from memsched.report.values.blocks import BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, compare_at, run_at
+from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, race_at, run_at
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
@@ -44,7 +44,7 @@ _SMALL: Final = 512
 _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 """At which outputs are compared, beside both ends and the largest size that is measured; primes among them."""
 
-_LARGE_RUNS, _SMALL_RUNS = 1, 7
+_LARGE_ROUNDS, _SMALL_ROUNDS = 2, 9
 _MOST_MEMORY: Final = 1.15
 _MOST_TIME: Final = 1.1
 """What a file may take at a small size, as a multiple of what the one given takes."""
@@ -85,6 +85,7 @@ class _BlockFile:
     model: bytes
     large: RangedRun
     small: RangedRun
+    times: tuple[TimeRatio, TimeRatio]
     compared: tuple[AtSize | None, ...]
 
     def is_right(self) -> bool:
@@ -198,8 +199,8 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
     if beyond:
         told = ", ".join(f"{name} = {large_sizes[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
-    first = _ran(given, large_sizes, asked.seed, _LARGE_RUNS)
-    second = _ran(given, small_sizes, asked.seed, _SMALL_RUNS)
+    first = _ran(given, large_sizes, asked.seed)
+    second = _ran(given, small_sizes, asked.seed)
     sizes = _sizes(opened, large_sizes)
     with tempfile.TemporaryDirectory(prefix="memsched-", dir=given.absolute().parent) as held:
         files = [Path(held, f"{number}.onnx") for number in range(len(opened.points))]
@@ -209,15 +210,12 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
         runtime, compared = compare_at([given, *files], sizes, seed=asked.seed)
         tried: list[_BlockFile] = []
         for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
-            runs = (
-                run_at(file, large_sizes, seed=asked.seed, runs=_LARGE_RUNS),
-                run_at(file, small_sizes, seed=asked.seed, runs=_SMALL_RUNS),
-            )
-            if isinstance(runs[0], str) or isinstance(runs[1], str):
-                notes.append(f"not written {point.name}: {runs[0] if isinstance(runs[0], str) else runs[1]}")
+            block_file = _tried(given, file, (large_sizes, small_sizes), asked.seed)
+            if isinstance(block_file, str):
+                notes.append(f"not written {point.name}: {block_file}")
                 continue
             outputs = tuple(row[number] if row else None for row in compared)
-            tried.append(_BlockFile(point, models[number], runs[0], runs[1], outputs))
+            tried.append(_BlockFile(point, models[number], *block_file, outputs))
     notes += [f"not written {one.point.name}: outputs differ" for one in tried if not one.is_right()]
     good = [one for one in tried if one.is_right() and _is_better(one, first, second, asked.slowdown)]
     best = min(good, key=lambda one: one.large.process, default=None)
@@ -226,8 +224,21 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
     return _RangeMeasurement(runtime, large_sizes, small_sizes, first, second, tuple(sizes), best, tuple(notes))
 
 
-def _ran(path: Path, sizes: Mapping[str, int], seed: int, runs: int) -> RangedRun:
-    found = run_at(path, sizes, seed=seed, runs=runs)
+def _tried(
+    given: Path, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], seed: int
+) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
+    """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
+    runs = [run_at(file, one, seed=seed, runs=1) for one in sizes]
+    large = race_at(given, file, sizes[0], seed=seed, rounds=_LARGE_ROUNDS)
+    small = race_at(given, file, sizes[1], seed=seed, rounds=_SMALL_ROUNDS)
+    for one in (*runs, large, small):
+        if isinstance(one, str):
+            return one
+    return runs[0], runs[1], (large, small)  # type: ignore[return-value]  # none is a str
+
+
+def _ran(path: Path, sizes: Mapping[str, int], seed: int) -> RangedRun:
+    found = run_at(path, sizes, seed=seed, runs=1)
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise UsageError(f"the model as given does not run at {told}: {found}")
@@ -240,9 +251,9 @@ def _is_better(one: _BlockFile, large: RangedRun, small: RangedRun, slowdown: fl
     spare = _MOST_MEMORY * small.process + _SPARE_BYTES
     return (
         one.large.process < large.process
-        and one.large.seconds <= most * large.seconds
+        and one.times[0].ratio <= most
         and one.small.process <= spare
-        and one.small.seconds <= max(most, _MOST_TIME) * small.seconds
+        and one.times[1].ratio <= max(most, _MOST_TIME)
     )
 
 
@@ -291,8 +302,8 @@ def _section(opened: OpenModel, measured: _RangeMeasurement) -> BlocksSection:
         way=None if best is None else best.point.name,
         loops=() if best is None else tuple(_loop(row.name, row.dimension, row.ops) for row in best.point.rows),
         measured=(
-            _size_row(measured.large_sizes, measured.large, None if best is None else best.large),
-            _size_row(measured.small_sizes, measured.small, None if best is None else best.small),
+            _size_row(measured.large_sizes, measured.large, None if best is None else (best.large, best.times[0])),
+            _size_row(measured.small_sizes, measured.small, None if best is None else (best.small, best.times[1])),
         ),
         compared=tuple(dict(one) for one in measured.sizes) if best is not None else (),
     )
@@ -302,11 +313,22 @@ def _loop(name: str, dimension: str, ops: Sequence[str]) -> BlockLoopRow:
     return BlockLoopRow(name=name, dimension=dimension, ops=tuple(ops))
 
 
-def _size_row(sizes: Mapping[str, int], given: RangedRun, written: RangedRun | None) -> SizeRow:
+def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedRun, TimeRatio] | None) -> SizeRow:
+    if written is None:
+        return SizeRow(
+            sizes=dict(sizes),
+            given_process_bytes=max(0, given.process),
+            process_bytes=None,
+            given_seconds=round(given.seconds, 6),
+            seconds=None,
+            time_ratio=None,
+        )
+    run, times = written
     return SizeRow(
         sizes=dict(sizes),
         given_process_bytes=max(0, given.process),
-        process_bytes=None if written is None else max(0, written.process),
-        given_seconds=round(given.seconds, 6),
-        seconds=None if written is None else round(written.seconds, 6),
+        process_bytes=max(0, run.process),
+        given_seconds=round(times.first, 6),
+        seconds=round(times.second, 6),
+        time_ratio=round(times.ratio, 3),
     )

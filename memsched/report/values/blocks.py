@@ -44,6 +44,7 @@ class SizeRow(Section, frozen=True, kw_only=True):
         process_bytes: The same for the one written; null where that is the one given.
         given_seconds: Of a run, not the first.
         seconds: The same for the one written.
+        time_ratio: The median of its time to that of the model as given, run in turns.
     """
 
     sizes: dict[str, Count]
@@ -51,6 +52,7 @@ class SizeRow(Section, frozen=True, kw_only=True):
     process_bytes: Count | None
     given_seconds: Amount
     seconds: Amount | None
+    time_ratio: Amount | None
 
 
 class BlocksSection(Section, frozen=True, kw_only=True):

@@ -11,10 +11,11 @@ from typing import Any, Final
 from memsched.errors import UsageError
 from memsched.runtimes.child import run_in_child
 
-__all__ = ["AtSize", "RangedRun", "compare_at", "run_at"]
+__all__ = ["AtSize", "RangedRun", "TimeRatio", "compare_at", "race_at", "run_at"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
+_RACE: Final = "memsched.runtimes.onnxruntime.ranged_process:race"
 _COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
 _TIMEOUT: Final = 1800.0
 
@@ -30,6 +31,21 @@ class RangedRun:
 
     process: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRatio:
+    """The time of two models.
+
+    Attributes:
+        first: Seconds of the quickest run.
+        second: The same of the other one.
+        ratio: The median of its time to that of the first, over the rounds.
+    """
+
+    first: float
+    second: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,21 @@ def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, runs: int) -> Ran
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
     return RangedRun(**result.value)
+
+
+def race_at(first: Path, second: Path, sizes: Mapping[str, int], *, seed: int, rounds: int) -> TimeRatio | str:
+    """Return how long two models take at a size, run in turns in one process; or why they do not run."""
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        feeds = str(Path(held, "feeds.npz"))
+        drawn = {"path": str(first.absolute()), "sizes": dict(sizes), "seed": seed, "file": feeds}
+        result = run_in_child(_DRAW, drawn, _TIMEOUT)
+        if result.ok:
+            paths = [str(first.absolute()), str(second.absolute())]
+            result = run_in_child(_RACE, {"paths": paths, "feeds": feeds, "rounds": rounds}, _TIMEOUT)
+    if not result.ok:
+        return " ".join((result.reason or "it did not run").split())
+    quickest, other = result.value["seconds"]
+    return TimeRatio(quickest, other, result.value["ratio"])
 
 
 def compare_at(

@@ -6,6 +6,7 @@ Called through ``run_in_child``; requests and answers are plain values. Sessions
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,10 @@ from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
 
-__all__ = ["compare_sizes", "draw", "measure"]
+__all__ = ["compare_sizes", "draw", "measure", "race"]
 
+_PAUSE: Final = 0.02
+_TICK: Final = 1e-6
 _BOUND: Final = 2
 """Random integers are below this: ids, and masks of what counts."""
 
@@ -55,6 +58,32 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
         session.run(None, feed)
         times.append(time.perf_counter() - started)
     return {"process": process_bytes("VmHWM:") - before, "seconds": min(times)}
+
+
+def race(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run two models in turns, so that what else the machine does meets both alike.
+
+    Args:
+        request: "paths" of both; "feeds": what `draw` stored; "rounds": timed after the first.
+
+    Returns:
+        "seconds": of the quickest run of each; "ratio": the median of the second's time to the first's.
+    """
+    feed = read_arrays(request["feeds"])
+    sessions = [_opened(path, described=False)[0] for path in request["paths"]]
+    for session in sessions:
+        session.run(None, feed)
+    rounds = []
+    for _ in range(request["rounds"]):
+        times = []
+        for session in sessions:
+            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
+            started = time.perf_counter()
+            session.run(None, feed)
+            times.append(time.perf_counter() - started)
+        rounds.append(times)
+    ratios = [second / max(first, _TICK) for first, second in rounds]
+    return {"seconds": [min(times) for times in zip(*rounds, strict=True)], "ratio": statistics.median(ratios)}
 
 
 def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,15 +74,16 @@ def _largest(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) 
 
 
 def _growth(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> list[tuple[str, str, int]]:
-    """Return the values that depend on open dimensions, the largest first, with their sizes in words."""
-    found = []
+    """Return the values that depend on open dimensions, the largest first, one of each size, with it in words."""
+    found: dict[str, tuple[str, str, int]] = {}
     for name in made:
         shape = [one for one in values.shapes.get(name, ()) if one is not None]
         if any(one.symbols() for one in shape) and (size := _bytes(values, name, sizes)):
             width = element_bits(values.elements[name]) // 8
-            parts = [told for one in shape if (told := one.text()) != "1"]
-            found.append((name, " x ".join([str(width), *parts]), size))
-    return sorted(found, key=lambda one: -one[2])
+            parts = [text for one in shape if (text := one.text()) != "1"]
+            told = " x ".join([str(width), *parts])
+            found.setdefault(told, (name, told, size))
+    return sorted(found.values(), key=lambda one: -one[2])
 
 
 def _bytes(values: OpenValues, name: str, sizes: Mapping[str, int]) -> int:

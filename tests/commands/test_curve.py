@@ -1,0 +1,81 @@
+"""``analyze --dim NAME=1..N``: memory against size, and the largest size that fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+import memsched
+from memsched.cli.main import main
+from memsched.commands.optimize.place import prepare, required_as_given
+from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
+from memsched.runtimes.runtime import Opening
+from memsched.targets.load import load_target
+from tests.formats.onnx.blocks.layers import Layers
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a layer of attention whose length is open."""
+    path = tmp_path_factory.mktemp("curve") / "net.onnx"
+    layers = Layers(width=32, heads=8)
+    onnx.save(layers.model(layers.op("Add", "x", layers.attention("x"))), path)
+    return path
+
+
+def _requested(path: Path, length: int) -> int:
+    module = memsched.load(path, dims={"batch": 1, "length": length})
+    return required_as_given(
+        module, prepare(module, load_target("onnxruntime"), in_place=True), Opening("default")
+    ).total
+
+
+def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = net.with_name("report.json")
+    assert main(["analyze", str(net), "--dim", "length=16..4096", "--budget", "200MB", "--report", str(report)]) == 0
+    printed = capsys.readouterr().out
+    curve = json.loads(report.read_text())["curve"]
+    largest = curve["largest_sizes"]["length"]
+    assert f"fits up to batch = 1, length = {largest:,} in 200.0 MB" in printed
+    rows = {row["sizes"]["length"]: row for row in curve["rows"]}
+    assert {16, largest, 4096} <= rows.keys()
+    assert all(
+        row["requested_bytes"] == _requested(net, length) for length, row in rows.items() if length in {16, largest}
+    )
+    assert (
+        rows[largest]["process_bytes"]
+        <= 200 << 20
+        < min(row["process_bytes"] for length, row in rows.items() if length > largest)
+    )
+    assert sum(row["measured_bytes"] is not None for row in curve["rows"]) == 3
+    assert curve["growth"][0]["expression"] == "4 x batch x 8 x length x length"
+    # What was run was smaller.
+    found = run_at(net, {"batch": 1, "length": 4096}, seed=0, runs=1)
+    assert isinstance(found, RangedRun)
+    assert rows[4096]["process_bytes"] == pytest.approx(found.process, rel=0.15)
+
+
+def test_where_not_even_the_least_fits_the_exit_code_says_so(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(net), "--dim", "length=64..128", "--budget", "1KB"]) == 3
+    assert "not even batch = 1, length = 64 fits in 1,024 B" in capsys.readouterr().out
+
+
+def test_a_target_without_sessions_has_activations_alone(net: Path) -> None:
+    report = memsched.analyze(net, dims={"length": (64, 128)}, target="paper").report
+    assert all(row["process_bytes"] is None for row in report["curve"]["rows"])
+    assert report["curve"]["largest_sizes"] == {"batch": 1, "length": 128}
+
+
+def test_a_budget_in_percent_of_a_curve_is_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(net), "--dim", "length=64..128", "--budget", "50%"]) == 2
+    assert "takes a budget in bytes" in capsys.readouterr().err
+
+
+def test_a_picture_is_drawn(net: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "curve.svg"
+    assert main(["analyze", str(net), "--dim", "length=64..256", "--target", "paper", "--plot", str(picture)]) == 0
+    assert "memory against size" in picture.read_text() or picture.stat().st_size > 5000
