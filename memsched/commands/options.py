@@ -176,7 +176,6 @@ class BatchOptions(_ModelOptions):
     """The arguments of `memsched.optimize` for every model of a batch; see there. JSON can hold all of them.
 
     Attributes:
-        allow: As ``--allow`` has it.
         memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
     """
 
@@ -224,10 +223,7 @@ class BatchOptions(_ModelOptions):
     )
     solver: str = option("auto", "What finds the order; auto tries all in turn.", choices=SOLVERS)
     partitions: int | Literal["auto"] = option(
-        "auto",
-        "Order N stages of the graph separately, without a proof; 1: never.",
-        "partitions",
-        metavar="N|auto",
+        "auto", "Order N stages of the graph separately, without a proof; 1: never.", "partitions", metavar="N|auto"
     )
     order_guarantee: Literal["none", "session", "pins", "default"] | None = option(
         None,
