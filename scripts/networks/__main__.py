@@ -8,10 +8,20 @@ from pathlib import Path
 
 from memsched.errors import MemschedError
 from memsched.search.limits import Limits
-from scripts.networks.catalogue import CLASSIFIERS, EXPORTED, NAMES, OPEN, SHARED, STAGED, build
+from scripts.networks.catalogue import (
+    CLASSIFIERS,
+    EXPORTED,
+    NAMES,
+    OPEN,
+    OPEN_IMAGES,
+    OPEN_TEXTS,
+    SHARED,
+    STAGED,
+    build,
+)
 from scripts.networks.table import rows
 
-_OTHERS = (*CLASSIFIERS, *STAGED, *SHARED, *EXPORTED, *OPEN)
+_OTHERS = (*CLASSIFIERS, *STAGED, *SHARED, *EXPORTED, *OPEN, *OPEN_TEXTS, *OPEN_IMAGES)
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from scripts.networks.darts import darts
 from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.googlenet import googlenet
 from scripts.networks.gpt2 import gpt2_6
+from scripts.networks.gpt2_open import gpt2_cached_open, gpt2_prefill_open
 from scripts.networks.hrnet import hrnet_w18_small_v1, hrnet_w18_small_v2, hrnet_w32
 from scripts.networks.inception_resnet_v2 import inception_resnet_v2
 from scripts.networks.inception_v3 import inception_v3
@@ -26,14 +27,19 @@ from scripts.networks.open_encoders import (
     vit_open,
     whisper_open,
 )
+from scripts.networks.open_variants import bert_square_open, conformer_relative_open
 from scripts.networks.pnasnet import pnasnet5_mobile
 from scripts.networks.randwire import randwire1, randwire2, randwire3
 from scripts.networks.resnet import resnet18, resnet50
 from scripts.networks.sd_unet import sd_unet
+from scripts.networks.sd_unet_open import sd_unet_open
+from scripts.networks.superres_open import esrgan_open, superres_open
 from scripts.networks.swin import swin_t
 from scripts.networks.transformer import transformer
 from scripts.networks.unet_512 import unet_512
+from scripts.networks.unet_open import unet_open, unet_transposed_open
 from scripts.networks.unetpp import unetpp
+from scripts.networks.vae_open import sd_vae_decoder_open
 from scripts.networks.vgg16 import vgg16
 from scripts.networks.vgg19 import vgg19
 from scripts.networks.whisper import whisper_tiny_encoder
@@ -42,7 +48,8 @@ from scripts.networks.yolov8n import yolov8n
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["CLASSIFIERS", "EXPORTED", "FURTHER", "NAMES", "OPEN", "PUBLISHED", "SHARED", "STAGED", "build"]
+__all__ = ["CLASSIFIERS", "EXPORTED", "FURTHER", "NAMES", "OPEN", "OPEN_IMAGES", "OPEN_TEXTS", "PUBLISHED", "SHARED"]
+__all__ += ["STAGED", "build"]
 
 PUBLISHED: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
     {
@@ -112,6 +119,28 @@ OPEN: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
 )
 """Networks whose batch and length, or height and width, stay open; not stored either."""
 
+OPEN_TEXTS: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
+    {
+        "bert_square_open": bert_square_open,
+        "conformer_relative_open": conformer_relative_open,
+        "gpt2_prefill_open": gpt2_prefill_open,
+        "gpt2_cached_open": gpt2_cached_open,
+    }
+)
+"""Further networks for texts and sounds of any length; not stored either."""
+
+OPEN_IMAGES: Final[Mapping[str, Callable[..., ModelProto]]] = MappingProxyType(
+    {
+        "sd_vae_decoder_open": sd_vae_decoder_open,
+        "sd_unet_open": sd_unet_open,
+        "unet_open": unet_open,
+        "unet_transposed_open": unet_transposed_open,
+        "superres_open": superres_open,
+        "esrgan_open": esrgan_open,
+    }
+)
+"""Networks that give images of any height and width; not stored either."""
+
 NAMES: Final = (*PUBLISHED, *FURTHER)
 
 
@@ -126,4 +155,5 @@ def build(name: str, *, keep_activations: bool = False) -> ModelProto:
     """
     if name in PUBLISHED:
         return PUBLISHED[name](keep_activations=keep_activations)
-    return {**CLASSIFIERS, **STAGED, **SHARED, **EXPORTED, **FURTHER, **OPEN}[name]()
+    others = {**CLASSIFIERS, **STAGED, **SHARED, **EXPORTED, **FURTHER, **OPEN, **OPEN_TEXTS, **OPEN_IMAGES}
+    return others[name]()

@@ -62,6 +62,12 @@ class OpenBuilder:
         self._nodes.append(helper.make_node(kind, list(inputs), outputs, name=name, **attributes))
         return outputs
 
+    def named(self, value: str, name: str) -> str:
+        """Rename what the last node gives, ``value``; a graph output's name is part of the model."""
+        outputs = self._nodes[-1].output
+        outputs[list(outputs).index(value)] = name
+        return name
+
     def constant(self, values: ArrayLike, kind: type = np.float32) -> str:
         """Add a constant; small equal ones are stored once."""
         from onnx import numpy_helper
@@ -82,9 +88,10 @@ class OpenBuilder:
         scale = math.sqrt(shape[0] if fan_in is None else fan_in)
         return self.constant(self._numbers.standard_normal(shape, np.float32) / np.float32(scale))
 
-    def vector(self, length: int, middle: float = 0.0) -> str:
-        """Add a vector of random numbers around ``middle``, a bias or a scale."""
-        return self.constant(self._numbers.standard_normal(length, np.float32) * np.float32(0.1) + np.float32(middle))
+    def vector(self, length: int, middle: float = 0.0, *rest: int) -> str:
+        """Add a vector of random numbers around ``middle``, a bias or a scale; ``rest`` are axes behind."""
+        values = self._numbers.standard_normal(length, np.float32) * np.float32(0.1) + np.float32(middle)
+        return self.constant(values.reshape(length, *rest))
 
     # Shapes
 
