@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -51,6 +51,16 @@ _INTERRUPTED = 130
     default=None,
     help="Run the plan here, one process per device, and compare; by default where onnxruntime is installed.",
 )
+@click.option(
+    "--throttle",
+    is_flag=True,
+    help="Run the plan again with processes held to the cluster's rates, and measure how long it takes.",
+)
+@click.option(
+    "--calibrate",
+    metavar="FILE",
+    help="Write the cluster's file with figures fitted to a run on the devices' shares of a core.",
+)
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files, too.")
 @output_options
 def command(**options: Any) -> int:
@@ -62,10 +72,20 @@ def command(**options: Any) -> int:
 
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
-    from memsched.commands.distribute.distribute import distribute, run_plan, runtime_installed
+    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan, runtime_installed
     from memsched.commands.distribute.report import check_folder, save_distributed
+    from memsched.formats.staging import check_writable, staged_files
 
     check_limits(click.get_current_context())
+    throttled: Literal["rates", "cores"] | None = "rates" if options["throttle"] else None
+    if options["calibrate"] is not None:
+        if throttled is not None:
+            raise UsageError("--throttle measures what --calibrate is to find: give one of them")
+        throttled = "cores"
+    if throttled and options["run"] is False:
+        raise UsageError("--no-run measures nothing: leave out --throttle and --calibrate")
+    if options["calibrate"] is not None:
+        check_writable(options["calibrate"])
     display, folder = taken(Display, options), _folder(options["model"], options["output"])
     check_folder(folder, force=options["force"])
     with search_end(options["memory_limit"]) as end:
@@ -75,9 +95,13 @@ def command(**options: Any) -> int:
             stop=end.stop,
         )
         end.passed()
-        if options["run"] or (options["run"] is None and runtime_installed()):
-            found = run_plan(found)
+        if throttled or options["run"] or (options["run"] is None and runtime_installed()):
+            found = run_plan(found, throttled=throttled)
         report = save_distributed(found, folder, force=options["force"])
+        if options["calibrate"] is not None:
+            with staged_files() as files:
+                files.add(options["calibrate"], calibrated_text(found).encode())
+                files.commit()
     _print(found, report, display, folder)
     if not end.by_memory(display) and found.interrupted:
         if display.quiet:

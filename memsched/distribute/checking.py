@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from memsched.check.distribution import check_distribution
 from memsched.distribute.boxes import Box, extents_of, hull, layout_of
@@ -16,7 +17,7 @@ from memsched.regions.ranges import PieceNeeds, deduce, whole
 from memsched.regions.rules import Geometry, Refusal
 from memsched.targets.cluster import Cluster
 
-__all__ = ["check_plan"]
+__all__ = ["StepWork", "check_plan", "work_of"]
 
 
 def check_plan(
@@ -37,9 +38,43 @@ def check_plan(
     for device, used in zip(cluster.devices, plan.memory, strict=True):
         if used > device.memory:
             raise InternalError(f"a plan needs {used} bytes on '{device.name}', which has {device.memory}")
-    seconds = _seconds(graph, plan, cluster, operators)
+    seconds = sum(work.seconds(cluster) for work in _work(graph, plan, cluster, operators))
     if not math.isclose(seconds, plan.latency, rel_tol=1e-9, abs_tol=1e-15):
         raise InternalError(f"a plan takes {seconds} s by its cluster's model, not {plan.latency} s")
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """What devices do between two synchronisations.
+
+    Attributes:
+        sent: Bytes that leave each device; -1 is the source of the network's inputs.
+        received: Bytes that reach each device.
+        ops: Per device the type, multiply-accumulates, and bytes read and written of every part that it computes.
+    """
+
+    sent: Mapping[int, int]
+    received: Mapping[int, int]
+    ops: tuple[tuple[tuple[str, float, float], ...], ...]
+
+    def seconds(self, cluster: Cluster) -> float:
+        """Return how long the slowest takes by a cluster's model."""
+        busy = {device: cluster.router.seconds(self.sent[device], self.received[device]) for device in self.sent}
+        for device in range(len(self.ops)):
+            busy[device] += self.computing(cluster, device)
+        return max(busy.values())
+
+    def computing(self, cluster: Cluster, device: int) -> float:
+        """Return how long a device computes by a cluster's model."""
+        one = cluster.devices[device]
+        return sum(one.time_of(kind).seconds(macs, touched) for kind, macs, touched in self.ops[device])
+
+
+def work_of(
+    graph: Graph, plan: Distribution, cluster: Cluster, weights: Mapping[int, Mapping[int, int]] | None = None
+) -> tuple[StepWork, ...]:
+    """Return what is sent and computed in every step of a plan, and after the last; ``weights`` as for `Space.of`."""
+    return tuple(_work(graph, plan, cluster, _Operators(graph, weights or {})))
 
 
 class _Operators:
@@ -104,10 +139,9 @@ class _Operators:
         return sum(left.values())
 
 
-def _seconds(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operators) -> float:
-    """Return the sum over steps of the slowest device's communication and computation."""
+def _work(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operators) -> Iterator[StepWork]:
+    """Yield what is sent and computed in every step, and after the last."""
     once = cluster.router.mode == "broadcast"
-    total = 0.0
     for number in range(len(plan.steps) + 1):
         transfers = plan.steps[number].transfers if number < len(plan.steps) else plan.results
         sent = dict.fromkeys(range(-1, plan.devices), 0)
@@ -116,8 +150,9 @@ def _seconds(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Ope
             sent[one.source] += one.size if once else one.size * len(one.targets)
             for target in one.targets:
                 received[target] += one.size
-        busy = {device: cluster.router.seconds(sent[device], received[device]) for device in sent}
-        for device, mine in enumerate(plan.steps[number].computations if number < len(plan.steps) else ()):
+        ops: list[tuple[tuple[str, float, float], ...]] = []
+        for mine in plan.steps[number].computations if number < len(plan.steps) else ((),) * plan.devices:
+            found = []
             for part in mine:
                 op = graph.ops[part.op]
                 shape = graph.tensors[op.outputs[0]].shape or ()
@@ -125,6 +160,6 @@ def _seconds(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Ope
                 touched: float = operators.read_bytes(part.op, part.region)
                 touched += share * sum(graph.tensors[tensor].size for tensor in op.outputs)
                 touched += operators.constants(part.op, part.region)
-                busy[device] += cluster.devices[device].time_of(op.type).seconds(op.macs * share, touched)
-        total += max(busy.values())
-    return total
+                found.append((op.type, op.macs * share, touched))
+            ops.append(tuple(found))
+        yield StepWork(sent, received, tuple(ops))

@@ -165,7 +165,13 @@ def _run_lines(run: RunSection) -> list[tuple[str, str | None]]:
             f"({run.relative_error:.1e} of the largest)"
         )
     counted_bytes = f"bytes at the sockets: {run.delivered_bytes:,} delivered, as planned"
-    return [(verdict, "green"), (counted_bytes, None)]
+    lines: list[tuple[str, str | None]] = [(verdict, "green"), (counted_bytes, None)]
+    if run.throttled is not None:
+        timed = run.throttled
+        off = 100 * (timed.measured_seconds / timed.predicted_seconds - 1) if timed.predicted_seconds else 0.0
+        took = f"{_milliseconds(timed.measured_seconds)}, {off:+.1f} % against predicted"
+        lines.append((f"measured at the cluster's rates: {took} (median of {timed.passes} passes)", "green"))
+    return lines
 
 
 def _details(report: DistributionReport) -> list[str]:

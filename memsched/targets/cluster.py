@@ -42,6 +42,7 @@ MOST_DEVICES: Final = 256
 """A file with more is a mistake: no household has so many, and no search of this package would end for them."""
 
 _FOLDER = Path(__file__).parent.parent / "clusters"
+_LEAST_CORES: Final = 1e-3
 _LEAST_SPEED: Final = 1e-6
 """A limit that keeps every time of a plan finite."""
 
@@ -81,12 +82,14 @@ class Device:
         memory: Bytes for weights, pieces of tensors and what is being computed.
         default: Time of an op whose type has no model of its own.
         operators: Time per operator type, as `Op.type` names it.
+        cores: The share of a core of this machine that stands for the device in a throttled run.
     """
 
     name: str
     memory: int
     default: LinearTime
     operators: Mapping[str, LinearTime] = field(default_factory=lambda: MappingProxyType({}))
+    cores: float = 1.0
 
     def time_of(self, kind: str) -> LinearTime:
         """Return the model of operators of this type."""
@@ -177,6 +180,7 @@ class DeviceTable(Rules, frozen=True, kw_only=True):
         memory_bytes: Memory for weights, parts of tensors and what is being computed; also as text such as "1536MB".
         compute: The name of a profile, or one of its own: operator type, or "default", to the seconds that it takes.
         speed: Speed, as a multiple of the profile's.
+        cores: The share of a core of this machine that stands for the device in a throttled run.
     """
 
     name: Name | None = None
@@ -184,6 +188,7 @@ class DeviceTable(Rules, frozen=True, kw_only=True):
     memory_bytes: Memory
     compute: str | Profile
     speed: Annotated[float, Meta(ge=_LEAST_SPEED, le=1 / _LEAST_SPEED)] = 1.0
+    cores: Annotated[float, Meta(ge=_LEAST_CORES, le=1)] = 1.0
 
 
 class ClusterTable(Rules, frozen=True, kw_only=True):
@@ -288,7 +293,7 @@ def _devices(tables: Sequence[DeviceTable], profiles: Mapping[str, _Profile]) ->
             if own in names:
                 raise BadTableError(f"two devices are named '{own}'")
             names.add(own)
-            yield Device(own, table.memory_bytes, default, MappingProxyType(scaled))
+            yield Device(own, table.memory_bytes, default, MappingProxyType(scaled), table.cores)
 
 
 def _named(where: str, compute: str | dict[str, OperatorSeconds], profiles: Mapping[str, _Profile]) -> _Profile:

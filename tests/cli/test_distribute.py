@@ -122,6 +122,24 @@ def test_a_chain_of_wide_branches_that_was_refused_runs_in_its_order(run: Run, f
     assert plan["run"]["relative_error"] <= 1e-5
 
 
+def test_a_throttled_run_is_measured_and_another_one_calibrates(run: Run, folder: Path) -> None:
+    result = distribute(run, folder, "--throttle")
+    assert result.code == 0, result.err
+    assert "measured at the cluster's rates: " in result.out
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    SCHEMA.validate(plan)
+    throttled = plan["run"]["throttled"]
+    assert len(throttled["steps"]) == len(plan["steps"]) + 1
+    assert throttled["predicted_seconds"] == pytest.approx(plan["result"]["latency_seconds"])
+    assert distribute(run, folder, "--calibrate", folder / "own.toml").code == 0
+    again = run("distribute", folder / "net.onnx", "--cluster", folder / "own.toml", "--method", "even", "--no-run")
+    assert again.code == 0, again.err
+    plan = json.loads((folder / "net_distributed" / "plan.json").read_text())
+    assert plan["result"]["latency_seconds"] > throttled["predicted_seconds"]
+    for words in (("--throttle", "--calibrate", "own.toml"), ("--throttle", "--no-run")):
+        assert distribute(run, folder, *words).code == 2
+
+
 def test_everything_that_is_held_is_said(run: Run, folder: Path) -> None:
     """Whoever follows plan.json holds what every model, transfer and output is made of."""
     assert distribute(run, folder, "--no-run").code == 0

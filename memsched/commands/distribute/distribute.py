@@ -8,15 +8,23 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from memsched import __version__
+from memsched.commands.distribute.calibrate import (
+    LatencyComparison,
+    calibrated,
+    cluster_text,
+    compared,
+    throttles_of,
+)
 from memsched.commands.distribute.execute import DistributedRun, execute
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
 from memsched.commands.options import DistributeOptions
 from memsched.distribute import shares as rules
-from memsched.distribute.checking import check_plan
+from memsched.distribute.checking import StepWork, check_plan, work_of
 from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
@@ -30,6 +38,7 @@ from memsched.formats.onnx.rewriter import dialect
 from memsched.formats.staging import describe
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.schedule.backtrack import Metric
 from memsched.search.limits import Limits
@@ -37,7 +46,17 @@ from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
 from memsched.targets.cluster import Cluster, load_cluster, without
 
-__all__ = ["DistributedNetwork", "FileFacts", "RuleBaseline", "distribute", "replan", "run_plan", "runtime_installed"]
+__all__ = [
+    "DistributedNetwork",
+    "FileFacts",
+    "RuleBaseline",
+    "calibrated_text",
+    "distribute",
+    "latency_of",
+    "replan",
+    "run_plan",
+    "runtime_installed",
+]
 
 _DEFAULT = DistributeOptions(cluster="")
 """The defaults, which are those of the command line."""
@@ -294,12 +313,19 @@ def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[Res
     return followed, DeviceModels(steps, writer)
 
 
+def _weights(models: DeviceModels) -> list[int]:
+    """Return the bytes of weights of every device."""
+    return [
+        sum(models.facts_of(device, step).weights for step, model in enumerate(steps) if model is not None)
+        for device, steps in enumerate(models.steps)
+    ]
+
+
 def _memory(followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
     """Return per device the most bytes in use: its weights, what it holds, and what the runtime has beside that."""
     return tuple(
-        activations_of(followed, device, steps)
-        + sum(models.facts_of(device, step).weights for step, model in enumerate(steps) if model is not None)
-        for device, steps in enumerate(models.steps)
+        activations_of(followed, device, steps) + weights
+        for device, (steps, weights) in enumerate(zip(models.steps, _weights(models), strict=True))
     )
 
 
@@ -383,12 +409,15 @@ def run_plan(
     *,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
+    throttled: Literal["rates", "cores"] | None = None,
 ) -> DistributedNetwork:
     """Run the plan here, one process per device, and compare its outputs with those of the model in one session.
 
     Args:
         patience_seconds: The longest that loading the models, or one step, may take.
         on_start: Called with the ids of the processes once they run.
+        throttled: Run it again with links as slow as the cluster's, and measure how long it takes: with processes that
+            compute as long as the cluster says ("rates"), or have a device's share of a core ("cores").
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
@@ -404,6 +433,7 @@ def run_plan(
         seed=distributed.request.limits.seed,
         patience_seconds=patience_seconds,
         on_start=on_start,
+        throttles=_throttles(distributed, throttled),
     )
     if not executed.equal and not executed.relative_error <= TOLERANCE:
         raise VerificationError(
@@ -411,3 +441,37 @@ def run_plan(
             f"largest magnitude, more than {TOLERANCE:g}; nothing was written"
         )
     return dataclasses.replace(distributed, executed=executed)
+
+
+def _throttles(distributed: DistributedNetwork, kind: Literal["rates", "cores"] | None) -> tuple[Throttle, ...]:
+    if kind is None:
+        return ()
+    works = _works(distributed) if kind == "rates" else None
+    return throttles_of(distributed.cluster, _weights(distributed.models), works)
+
+
+def latency_of(distributed: DistributedNetwork) -> LatencyComparison | None:
+    """Return predicted against measured seconds; None where no throttled run was made."""
+    if distributed.executed is None or distributed.executed.throttled is None:
+        return None
+    return compared(_works(distributed), distributed.cluster, distributed.executed.throttled.passes)
+
+
+def calibrated_text(distributed: DistributedNetwork) -> str:
+    """Return the cluster's file with figures fitted to the throttled run.
+
+    Raises:
+        UsageError: No such run was made.
+    """
+    if distributed.executed is None or distributed.executed.throttled is None:
+        raise UsageError("only a throttled run can calibrate a cluster")
+    names = [
+        [[distributed.module.graph.ops[part.op].name for part in mine] for mine in step.computations]
+        for step in distributed.plan.steps
+    ]
+    return cluster_text(calibrated(_works(distributed), names, distributed.cluster, distributed.executed.throttled))
+
+
+def _works(distributed: DistributedNetwork) -> tuple[StepWork, ...]:
+    weights = distributed.models.writer.constant_bytes()
+    return work_of(distributed.module.graph, distributed.plan, distributed.cluster, weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,8 @@ from memsched.formats.module import Module
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Tensor
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.devices.parent import ClusterRun, run_cluster
+from memsched.runtimes.devices.parent import ClusterRun, ThrottledRun, run_cluster, time_cluster
+from memsched.runtimes.devices.program import Throttle
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +36,7 @@ class DistributedRun:
         max_abs_error: Largest difference of any element.
         relative_error: Largest difference of any output by that output's largest magnitude.
         activations: Most bytes that the one session had in use, inputs included; None where it does not say.
+        throttled: What a throttled run took; None where there was none.
     """
 
     run: ClusterRun
@@ -42,6 +44,7 @@ class DistributedRun:
     max_abs_error: float
     relative_error: float
     activations: int | None
+    throttled: ThrottledRun | None = None
 
 
 def execute(
@@ -53,6 +56,7 @@ def execute(
     seed: int = 0,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
+    throttles: Sequence[Throttle] = (),
 ) -> DistributedRun:
     """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
 
@@ -61,6 +65,7 @@ def execute(
         part: (device, step) -> that model's file.
         patience_seconds: The longest that loading, or one step, may take.
         on_start: Called with the ids of the processes once they run.
+        throttles: What the processes are held to in a run of their own, beside the one that is compared.
 
     Raises:
         VerificationError: The model does not run, or the plan does not.
@@ -83,7 +88,12 @@ def execute(
         on_start=on_start,
     )
     check_bytes(followed.plan, run)
-    return _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
+    found = _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
+    if not throttles:
+        return found
+    feed = feeds[whole.value["feed"]]
+    throttled = time_cluster(programs, given_sends(followed), part, feed, throttles, patience_seconds=patience_seconds)
+    return replace(found, throttled=throttled)
 
 
 def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> DistributedRun:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched import __version__
-from memsched.commands.distribute.distribute import DistributedNetwork, RuleBaseline
+from memsched.commands.distribute.distribute import DistributedNetwork, RuleBaseline, latency_of
 from memsched.commands.distribute.execute import DistributedRun
 from memsched.commands.distribute.follow import Holder, whole_of
 from memsched.commands.distribute.step_models import StepModel
@@ -47,6 +47,8 @@ from memsched.report.values.distribute import (
     PartRow,
     RunSection,
     ShareRow,
+    ThrottledSection,
+    ThrottledStepRow,
     TransferRow,
     ValueRow,
 )
@@ -80,7 +82,7 @@ def report_of(distributed: DistributedNetwork) -> Report[DistributionReport]:
             cluster=_cluster(distributed),
             result=_result(distributed),
             devices=tuple(_device(distributed, device) for device in range(plan.devices)),
-            run=None if distributed.executed is None else _run(distributed.executed),
+            run=None if distributed.executed is None else _run(distributed, distributed.executed),
             shares=tuple(
                 ShareRow(
                     op=graph.ops[share.op].name,
@@ -197,7 +199,22 @@ def _measured(distributed: DistributedNetwork, executed: DistributedRun, device:
     )
 
 
-def _run(executed: DistributedRun) -> RunSection:
+def _throttled(distributed: DistributedNetwork, passes: int) -> ThrottledSection | None:
+    found = latency_of(distributed)
+    if found is None:
+        return None
+    return ThrottledSection(
+        passes=passes,
+        predicted_seconds=sum(found.predicted),
+        measured_seconds=round(found.total, 6),
+        steps=tuple(
+            ThrottledStepRow(predicted_seconds=predicted, measured_seconds=round(measured, 6))
+            for predicted, measured in zip(found.predicted, found.measured, strict=True)
+        ),
+    )
+
+
+def _run(distributed: DistributedNetwork, executed: DistributedRun) -> RunSection:
     run = executed.run
     return RunSection(
         runtime=run.runtime,
@@ -209,6 +226,7 @@ def _run(executed: DistributedRun) -> RunSection:
         given_bytes=run.given,
         single_session_activations_bytes=executed.activations,
         steps_seconds=round(run.seconds, 6),
+        throttled=_throttled(distributed, len(executed.throttled.passes) if executed.throttled is not None else 0),
     )
 
 

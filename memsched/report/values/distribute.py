@@ -154,6 +154,26 @@ class DeviceRow(Section, frozen=True, kw_only=True):
     measured: MeasuredSection | None
 
 
+class ThrottledStepRow(Section, frozen=True, kw_only=True):
+    """A step of a throttled run; after the last of the plan's, the outputs are brought together."""
+
+    predicted_seconds: Amount
+    measured_seconds: Amount
+
+
+class ThrottledSection(Section, frozen=True, kw_only=True):
+    """A run whose processes are held to the cluster's rates: cores, memory, bandwidth and delay.
+
+    Attributes:
+        measured_seconds: Of all steps, the median of the passes.
+    """
+
+    passes: Count
+    predicted_seconds: Amount
+    measured_seconds: Amount
+    steps: tuple[ThrottledStepRow, ...]
+
+
 class RunSection(Section, frozen=True, kw_only=True):
     """The plan run here, one process per device, against the whole model in one session.
 
@@ -164,6 +184,7 @@ class RunSection(Section, frozen=True, kw_only=True):
         given_bytes: Of these, inputs of the network.
         single_session_activations_bytes: Most that the whole model in one session had in use, inputs included.
         steps_seconds: All steps on this machine, which shares its cores among all processes.
+        throttled: null where no such run was asked for.
     """
 
     runtime: str
@@ -175,6 +196,7 @@ class RunSection(Section, frozen=True, kw_only=True):
     given_bytes: Count
     single_session_activations_bytes: Count | None
     steps_seconds: Amount
+    throttled: ThrottledSection | None
 
 
 class ShareRow(Section, frozen=True, kw_only=True):

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
 from memsched.runtimes.child import temporary_folder
-from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send
+from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ClusterRun", "ClusterRunError", "DeviceRun", "run_cluster"]
+__all__ = ["ClusterRun", "ClusterRunError", "DeviceRun", "PassTimes", "ThrottledRun", "run_cluster", "time_cluster"]
 
 _WORKER: Final = "memsched.runtimes.devices.worker"
 _POLL_SECONDS: Final = 0.05
@@ -123,6 +123,65 @@ def run_cluster(
         return team.finish(seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """The seconds of one pass of a throttled run.
+
+    Attributes:
+        steps: Per step, until all processes were done.
+        computing: Per device and step, between having all values and having the results.
+    """
+
+    steps: tuple[float, ...]
+    computing: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledRun:
+    """What a throttled run measured.
+
+    Attributes:
+        nodes: Per device and step the seconds of the model's nodes by name, while they had a core.
+    """
+
+    passes: tuple[PassTimes, ...]
+    nodes: tuple[tuple[Mapping[str, float], ...], ...]
+
+
+def time_cluster(
+    programs: Sequence[DeviceProgram],
+    given: Sequence[Sequence[Send]],
+    model: Callable[[int, int], bytes],
+    feeds: Mapping[str, np.ndarray[Any, Any]],
+    throttles: Sequence[Throttle],
+    *,
+    passes: int = 3,
+    patience_seconds: float = 120.0,
+) -> ThrottledRun:
+    """Run the programs several times, each process held to its throttle, and return what it took.
+
+    A first pass, in which the runtime takes its memory, does not count. Arguments and errors: as of `run_cluster`.
+    """
+    _check_types(programs)
+    result = []
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        team = _Team(folder, programs, model, patience_seconds, throttles=throttles, passes=1 + passes)
+        stack.enter_context(team)
+        team.connect()
+        for _ in range(1 + passes):
+            steps, computing = [], []
+            for step, sends in enumerate(given):
+                started = time.perf_counter()
+                answers = team.step(step, sends, feeds)
+                steps.append(time.perf_counter() - started)
+                computing.append([answer["computing"] for answer in answers])
+            result.append(PassTimes(tuple(steps), tuple(zip(*computing, strict=True))))
+        team.finish(0.0)
+    nodes = tuple(tuple(found.get(str(step), {}) for step in range(len(given))) for found in team.nodes)
+    return ThrottledRun(tuple(result[1:]), nodes)
+
+
 def _check_types(programs: Sequence[DeviceProgram]) -> None:
     import numpy as np
 
@@ -143,7 +202,11 @@ class _Team:
         programs: Sequence[DeviceProgram],
         model: Callable[[int, int], bytes],
         patience: float,
+        *,
+        throttles: Sequence[Throttle] = (),
+        passes: int = 1,
     ) -> None:
+        self._throttles, self._passes = throttles, passes
         self._folder, self._programs, self._model = folder, programs, model
         self._patience = patience
         self._token = secrets.token_bytes(32)
@@ -153,6 +216,7 @@ class _Team:
         self._data: dict[int, socket.socket] = {}
         self._seconds: list[list[float]] = [[] for _ in programs]
         self._given = self._given_once = 0
+        self.nodes: list[dict[str, dict[str, float]]] = []
 
     def __enter__(self) -> _Team:
         try:
@@ -196,6 +260,8 @@ class _Team:
             "links": list(links),
             "models": paths,
             "program": dataclasses.asdict(self._programs[device]),
+            "throttle": dataclasses.asdict(self._throttles[device]) if self._throttles else None,
+            "passes": self._passes,
         }
         with (place / "log").open("wb") as log:
             process, channel = start_process(_WORKER, folder=place, log=log)
@@ -222,23 +288,33 @@ class _Team:
             self._fail("connecting")
         self._all(deadline, "connecting")
 
-    def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Let every process do a step."""
-        from memsched.runtimes.devices.wire import send_array
+    def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
+        """Let every process do a step; return their answers."""
+        from memsched.runtimes.devices.wire import Pace, send_array, send_to_all
 
         deadline = time.monotonic() + self._patience
         try:
             for device in range(len(self._programs)):
                 self._control[device].tell({"step": step})
+            # The source of the inputs has a link like every device.
+            link = self._throttles[0] if self._throttles else None
+            pace = None if link is None else Pace(link.bandwidth)
+            if link is not None and pace is not None:
+                pace.begin(link.latency)
             for one in sends:
                 array = _given_part(one.value, feeds)
                 self._given_once += array.nbytes
-                for target in one.targets:
-                    self._given += send_array(self._data[target], step, one.transfer, array)
+                connections = [self._data[target] for target in one.targets]
+                if link is not None and pace is not None:
+                    self._given += send_to_all(connections, step, one.transfer, array, pace, once=link.once)
+                else:
+                    self._given += sum(send_array(each, step, one.transfer, array) for each in connections)
         except (OSError, LostError):
             self._fail(f"step {step}")
-        for device, answer in enumerate(self._all(deadline, f"step {step}")):
+        answers = self._all(deadline, f"step {step}")
+        for device, answer in enumerate(answers):
             self._seconds[device].append(answer["seconds"])
+        return answers
 
     def finish(self, seconds: float) -> ClusterRun:
         """Take outputs and measurements, and end all processes."""
@@ -253,6 +329,7 @@ class _Team:
         except (OSError, LostError):
             self._fail("giving the outputs")
         answers = self._all(deadline, "giving the outputs")
+        self.nodes = [answer["nodes"] for answer in answers]
         devices = tuple(_device_run(answer, self._seconds[device]) for device, answer in enumerate(answers))
         runtime = f"onnxruntime {answers[0]['version']}"
         return ClusterRun(outputs, devices, self._given, self._given_once, seconds, runtime)

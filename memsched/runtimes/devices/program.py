@@ -18,6 +18,7 @@ __all__ = [
     "Receive",
     "Send",
     "StepProgram",
+    "Throttle",
 ]
 
 CALLER = -1
@@ -118,3 +119,24 @@ class DeviceProgram:
 
     steps: tuple[StepProgram, ...]
     outputs: tuple[tuple[str, ArrayAssembly], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """What a process is held to so that it is like a device of the cluster.
+
+    Attributes:
+        cores: The share of a core that it has while it computes.
+        seconds: Per step, how long it computes at least, instead of that; empty where its own time counts.
+        room: Bytes that it may take once its models are loaded.
+        bandwidth: Bytes per second, in each direction.
+        latency: Seconds before it sends anything in a step.
+        once: Whether what several receive leaves it once.
+    """
+
+    cores: float
+    seconds: tuple[float, ...]
+    room: int
+    bandwidth: float
+    latency: float
+    once: bool

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +23,7 @@ from memsched.search.messages import LostError
 __all__ = [
     "HEADER_BYTES",
     "HOST",
+    "Pace",
     "elements_of",
     "introduce",
     "listen",
@@ -29,6 +32,7 @@ __all__ = [
     "receive_array",
     "receive_into",
     "send_array",
+    "send_to_all",
 ]
 
 HOST: Final = "127.0.0.1"
@@ -40,6 +44,9 @@ _HELLO: Final = struct.Struct(f"!{TOKEN_BYTES}si")
 _GREETING_SECONDS: Final = 5.0
 _LEAST_CHUNK: Final = 4096
 """Bytes from which parts of an array are sent where they lie; smaller ones are copied together first."""
+_CHUNK_SECONDS: Final = 1e-3
+_SHORTEST_SLEEP: Final = 2e-4
+"""Of a paced link: what is sent at one time, and the least that is worth a sleep."""
 
 
 def listen() -> socket.socket:
@@ -98,7 +105,61 @@ def send_array(connection: socket.socket, step: int, transfer: int, array: np.nd
     return taken
 
 
-def receive_array(connection: socket.socket, array: np.ndarray[Any, Any]) -> int:
+class Pace:
+    """The pace of a link in one direction, kept against a schedule, so that late sleeps do not add up."""
+
+    def __init__(self, bandwidth: float) -> None:
+        self._rate, self._free, self._lock = bandwidth, 0.0, threading.Lock()
+        self.chunk = max(_LEAST_CHUNK, int(bandwidth * _CHUNK_SECONDS))
+
+    def begin(self, latency: float) -> None:
+        """Begin a step: the first byte goes out after so many seconds."""
+        self._free = time.perf_counter() + latency
+
+    def leave(self, size: int) -> None:
+        """Wait until so many bytes have gone out since the step began."""
+        with self._lock:
+            self._free = free = self._free + size / self._rate
+        _sleep_until(free)
+
+    def came(self, size: int) -> None:
+        """Wait until so many bytes can have come in: they were on their way before they were seen."""
+        with self._lock:
+            self._free = free = max(self._free + size / self._rate, time.perf_counter())
+        _sleep_until(free)
+
+
+def _sleep_until(moment: float) -> None:
+    left = moment - time.perf_counter()
+    if left > _SHORTEST_SLEEP:
+        time.sleep(left)
+
+
+def send_to_all(
+    connections: Sequence[socket.socket],
+    step: int,
+    transfer: int,
+    array: np.ndarray[Any, Any],
+    pace: Pace,
+    *,
+    once: bool,
+) -> int:
+    """Send an array to several at the pace of a link, which it passes once or once for each; return the bytes taken."""
+    taken = 0
+    for group in [connections] if once else [[one] for one in connections]:
+        for connection in group:
+            connection.sendall(_HEADER.pack(step, transfer, array.nbytes))
+        for whole in elements_of(array):
+            for at in range(0, len(whole), pace.chunk):
+                chunk = whole[at : at + pace.chunk]
+                pace.leave(len(chunk))
+                for connection in group:
+                    connection.sendall(chunk)
+                    taken += len(chunk)
+    return taken
+
+
+def receive_array(connection: socket.socket, array: np.ndarray[Any, Any], pace: Pace | None = None) -> int:
     """Fill an array, which may be a part of another; return the bytes that came.
 
     Raises:
@@ -107,10 +168,12 @@ def receive_array(connection: socket.socket, array: np.ndarray[Any, Any]) -> int
     first, stretch = _stretches(array)
     if first and stretch < _LEAST_CHUNK:
         received = np.empty(array.shape, array.dtype)
-        came = receive_into(connection, _bytes_of(received))
+        came = receive_into(connection, _bytes_of(received), pace)
         array[...] = received
         return came
-    return sum(receive_into(connection, _bytes_of(_at(array, index))) for index in np.ndindex(array.shape[:first]))
+    return sum(
+        receive_into(connection, _bytes_of(_at(array, index)), pace) for index in np.ndindex(array.shape[:first])
+    )
 
 
 def read_header(connection: socket.socket) -> tuple[int, int, int]:
@@ -125,7 +188,7 @@ def read_header(connection: socket.socket) -> tuple[int, int, int]:
     return step, transfer, length
 
 
-def receive_into(connection: socket.socket, view: memoryview) -> int:
+def receive_into(connection: socket.socket, view: memoryview, pace: Pace | None = None) -> int:
     """Fill ``view``; return the bytes that came.
 
     Raises:
@@ -137,6 +200,8 @@ def receive_into(connection: socket.socket, view: memoryview) -> int:
         if not came:
             raise LostError("the connection was closed")
         at += came
+        if pace is not None:
+            pace.came(came)
     return at
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +24,14 @@ import numpy as np
 from memsched.runtimes.devices.program import CALLER
 from memsched.runtimes.devices.wire import (
     HEADER_BYTES,
+    Pace,
     introduce,
     listen,
     meet,
     read_header,
     receive_array,
     send_array,
+    send_to_all,
 )
 from memsched.runtimes.onnxruntime.sessions import read_profile
 from memsched.search.messages import Channel, LostError
@@ -36,7 +39,10 @@ from memsched.search.processes import end_with_parent
 
 __all__ = ["main", "reference"]
 
+_KERNEL: Final = "_kernel_time"
 _KIB: Final = 1024
+_OWN_ROOM: Final = 16 << 20
+"""Bytes beside the device's memory for what the process itself takes: sockets, arguments, fragments."""
 
 
 def main(channel: Channel) -> None:
@@ -71,8 +77,8 @@ class _Parent:
 class _Inbox:
     """Messages from other processes, kept until they are read."""
 
-    def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]]) -> None:
-        self._expected = expected
+    def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]], pace: Pace | None) -> None:
+        self._expected, self._pace = expected, pace
         self._arrays: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
         self._came: set[tuple[int, int]] = set()
         self._changed = threading.Condition()
@@ -90,7 +96,7 @@ class _Inbox:
                 part = self._array(step, wanted)[_index(wanted["place"])]
                 if part.nbytes != length:
                     raise LostError(f"process {source} sent {length} bytes instead of {part.nbytes}")
-                came = receive_array(connection, part)
+                came = receive_array(connection, part, self._pace)
                 with self._changed:
                     self._came.add((step, transfer))
                     self.received += came
@@ -128,13 +134,17 @@ class _Worker:
     def __init__(self, request: Mapping[str, Any], parent: _Parent) -> None:
         self._request, self._parent = request, parent
         self._program: Mapping[str, Any] = request["program"]
+        self._throttle: Mapping[str, Any] | None = request["throttle"]
+        bandwidth = None if self._throttle is None else self._throttle["bandwidth"]
+        self._out = None if bandwidth is None else Pace(bandwidth)
         self._links: dict[int, socket.socket] = {}
         self._inbox = _Inbox(
             {
                 (step, entry["transfer"]): entry
                 for step, one in enumerate(self._program["steps"])
                 for entry in one["receives"]
-            }
+            },
+            None if bandwidth is None else Pace(bandwidth),
         )
         self._held: dict[str, np.ndarray[Any, Any]] = {}
         self._peak: int | None = 0
@@ -154,11 +164,15 @@ class _Worker:
         loaded = _resident_bytes()
         _restart_peak()
         self._connect()
-        for step, program in enumerate(self._program["steps"]):
-            self._parent.wait()
-            started = time.perf_counter()
-            self._step(step, program, sessions.get(step))
-            self._parent.tell({"done": step, "seconds": time.perf_counter() - started})
+        if self._throttle is not None:
+            _limit_memory(self._throttle["room"])
+        for _ in range(self._request["passes"]):
+            self._held.clear()
+            for step, program in enumerate(self._program["steps"]):
+                self._parent.wait()
+                started = time.perf_counter()
+                computing = self._step(step, program, sessions.get(step))
+                self._parent.tell({"done": step, "seconds": time.perf_counter() - started, "computing": computing})
         self._parent.wait()
         peak = _resident_bytes(peak=True)
         for number, (_, value) in enumerate(self._program["outputs"]):
@@ -171,6 +185,7 @@ class _Worker:
                 "headers": self._frames * HEADER_BYTES,
                 "activations": self._peak,
                 "resident": [start, loaded, peak],
+                "nodes": self._nodes(sessions) if self._throttle is not None else {},
                 "version": onnxruntime.__version__,
             }
         )
@@ -194,10 +209,14 @@ class _Worker:
             threading.Thread(target=self._inbox.read, args=(number, connection), daemon=True).start()
         self._parent.tell({"connected": True})
 
-    def _step(self, step: int, program: Mapping[str, Any], session: Any) -> None:
+    def _step(self, step: int, program: Mapping[str, Any], session: Any) -> float:
+        """Do a step; return the seconds between having all values and having the results."""
+        if self._throttle is not None and self._out is not None:
+            self._out.begin(self._throttle["latency"])
         for entry in program["sends"]:
             self._send(step, entry)
         self._held.update(self._inbox.take(step, program["receives"]))
+        started, before = time.perf_counter(), time.thread_time()
         for entry in program["gathers"]:
             self._gather(entry["key"], entry["value"])
         self._reach(0)
@@ -205,18 +224,28 @@ class _Worker:
             del self._held[key]
         if program["run"] is not None:
             self._run(session, program["run"])
+        if self._throttle is not None:
+            planned = self._throttle["seconds"]
+            # What the process would have taken on so much of a core, however much of one it had.
+            own = (time.thread_time() - before) / self._throttle["cores"]
+            time.sleep(max(0.0, started + (planned[step] if planned else own) - time.perf_counter()))
+        computing = time.perf_counter() - started
         for key in program["done"]:
             del self._held[key]
+        return computing
 
     def _send(self, step: int, entry: Mapping[str, Any]) -> None:
         array = _made_of(entry["value"], self._held)
-        for target in entry["targets"]:
-            try:
-                taken = send_array(self._links[target], step, entry["transfer"], array)
-            except OSError as error:
-                raise LostError(str(error)) from error
-            self._sent += taken
-            self._frames += 1
+        links = [self._links[target] for target in entry["targets"]]
+        try:
+            if self._throttle is not None and self._out is not None:
+                once = self._throttle["once"]
+                self._sent += send_to_all(links, step, entry["transfer"], array, self._out, once=once)
+            else:
+                self._sent += sum(send_array(link, step, entry["transfer"], array) for link in links)
+        except OSError as error:
+            raise LostError(str(error)) from error
+        self._frames += len(links)
         self._once += array.nbytes
 
     def _gather(self, key: str, value: Mapping[str, Any]) -> None:
@@ -228,11 +257,29 @@ class _Worker:
     def _run(self, session: Any, run: Mapping[str, Any]) -> None:
         feeds = {name: self._held[key] for name, key in run["inputs"]}
         results = session.run([name for name, _ in run["outputs"]], feeds)
+        if self._throttle is None:
+            self._measure(session)
+        for (_, key), array in zip(run["outputs"], results, strict=True):
+            self._held[key] = np.asarray(array)
+
+    def _nodes(self, sessions: Mapping[int, Any]) -> dict[str, dict[str, float]]:
+        """Return per step the seconds of every node, the median of all passes but the first."""
+        result: dict[str, dict[str, float]] = {}
+        for step, session in sessions.items():
+            path = Path(session.end_profiling())
+            took: dict[str, list[float]] = {}
+            for event in json.loads(path.read_text(encoding="utf-8")):
+                name = str(event.get("name", ""))
+                if event.get("cat") == "Node" and name.endswith(_KERNEL):
+                    took.setdefault(name.removesuffix(_KERNEL), []).append(1e-6 * float(event["dur"]))
+            path.unlink()
+            result[str(step)] = {name: median(seconds[1:] or seconds) for name, seconds in took.items()}
+        return result
+
+    def _measure(self, session: Any) -> None:
         path = Path(session.end_profiling())
         self._reach(read_profile(json.loads(path.read_text(encoding="utf-8")))["peak_bytes"])
         path.unlink()
-        for (_, key), array in zip(run["outputs"], results, strict=True):
-            self._held[key] = np.asarray(array)
 
     def _reach(self, beside: int | None) -> None:
         """Note what is in use: the arrays held, and what the runtime has beside them; None where it cannot say."""
@@ -267,6 +314,17 @@ def _share_arena(onnxruntime: Any) -> None:
     onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(growth))
 
 
+def _limit_memory(room: int) -> None:
+    """Limit what this process may take from now on, where the system can: the device's room, and some for itself."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        taken = _resident_bytes(wanted="VmData:")
+        if taken is not None:
+            limit = taken + room + _OWN_ROOM
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
 def _open_session(onnxruntime: Any, model: str | bytes, number: int) -> Any:
     """Open a session that executes the file's order and measures, as verification does."""
     options = onnxruntime.SessionOptions()
@@ -284,9 +342,9 @@ def _open_session(onnxruntime: Any, model: str | bytes, number: int) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _resident_bytes(*, peak: bool = False) -> int | None:
+def _resident_bytes(*, peak: bool = False, wanted: str = "VmRSS:") -> int | None:
     """Return what this process has in memory now, or had at its peak; None where the system does not say."""
-    wanted = "VmHWM:" if peak else "VmRSS:"
+    wanted = "VmHWM:" if peak else wanted
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith(wanted):
