@@ -290,7 +290,7 @@ class _Team:
 
     def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
         """Let every process do a step; return their answers."""
-        from memsched.runtimes.devices.wire import Pace, send_array, send_to_all
+        from memsched.runtimes.devices.wire import LinkPace, send_array, send_to_all
 
         deadline = time.monotonic() + self._patience
         try:
@@ -298,7 +298,7 @@ class _Team:
                 self._control[device].tell({"step": step})
             # The source of the inputs has a link like every device.
             link = self._throttles[0] if self._throttles else None
-            pace = None if link is None else Pace(link.bandwidth)
+            pace = None if link is None else LinkPace(link.bandwidth)
             if link is not None and pace is not None:
                 pace.begin(link.latency)
             for one in sends:

@@ -23,7 +23,7 @@ from memsched.search.messages import LostError
 __all__ = [
     "HEADER_BYTES",
     "HOST",
-    "Pace",
+    "LinkPace",
     "elements_of",
     "introduce",
     "listen",
@@ -46,7 +46,7 @@ _LEAST_CHUNK: Final = 4096
 """Bytes from which parts of an array are sent where they lie; smaller ones are copied together first."""
 _CHUNK_SECONDS: Final = 1e-3
 _SHORTEST_SLEEP: Final = 2e-4
-"""Of a paced link: what is sent at one time, and the least that is worth a sleep."""
+"""The seconds of what a paced link takes at one time, and the fewest that are worth a sleep."""
 
 
 def listen() -> socket.socket:
@@ -105,7 +105,7 @@ def send_array(connection: socket.socket, step: int, transfer: int, array: np.nd
     return taken
 
 
-class Pace:
+class LinkPace:
     """The pace of a link in one direction, kept against a schedule, so that late sleeps do not add up."""
 
     def __init__(self, bandwidth: float) -> None:
@@ -140,7 +140,7 @@ def send_to_all(
     step: int,
     transfer: int,
     array: np.ndarray[Any, Any],
-    pace: Pace,
+    pace: LinkPace,
     *,
     once: bool,
 ) -> int:
@@ -159,7 +159,7 @@ def send_to_all(
     return taken
 
 
-def receive_array(connection: socket.socket, array: np.ndarray[Any, Any], pace: Pace | None = None) -> int:
+def receive_array(connection: socket.socket, array: np.ndarray[Any, Any], pace: LinkPace | None = None) -> int:
     """Fill an array, which may be a part of another; return the bytes that came.
 
     Raises:
@@ -188,7 +188,7 @@ def read_header(connection: socket.socket) -> tuple[int, int, int]:
     return step, transfer, length
 
 
-def receive_into(connection: socket.socket, view: memoryview, pace: Pace | None = None) -> int:
+def receive_into(connection: socket.socket, view: memoryview, pace: LinkPace | None = None) -> int:
     """Fill ``view``; return the bytes that came.
 
     Raises:

@@ -24,7 +24,7 @@ import numpy as np
 from memsched.runtimes.devices.program import CALLER
 from memsched.runtimes.devices.wire import (
     HEADER_BYTES,
-    Pace,
+    LinkPace,
     introduce,
     listen,
     meet,
@@ -77,7 +77,7 @@ class _Parent:
 class _Inbox:
     """Messages from other processes, kept until they are read."""
 
-    def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]], pace: Pace | None) -> None:
+    def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]], pace: LinkPace | None) -> None:
         self._expected, self._pace = expected, pace
         self._arrays: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
         self._came: set[tuple[int, int]] = set()
@@ -136,7 +136,7 @@ class _Worker:
         self._program: Mapping[str, Any] = request["program"]
         self._throttle: Mapping[str, Any] | None = request["throttle"]
         bandwidth = None if self._throttle is None else self._throttle["bandwidth"]
-        self._out = None if bandwidth is None else Pace(bandwidth)
+        self._out = None if bandwidth is None else LinkPace(bandwidth)
         self._links: dict[int, socket.socket] = {}
         self._inbox = _Inbox(
             {
@@ -144,7 +144,7 @@ class _Worker:
                 for step, one in enumerate(self._program["steps"])
                 for entry in one["receives"]
             },
-            None if bandwidth is None else Pace(bandwidth),
+            None if bandwidth is None else LinkPace(bandwidth),
         )
         self._held: dict[str, np.ndarray[Any, Any]] = {}
         self._peak: int | None = 0
