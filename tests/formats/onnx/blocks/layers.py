@@ -28,6 +28,13 @@ class Layers:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=f"{name}_op", **attributes))
         return name
 
+    def split(self, x: str, width: int) -> tuple[str, str]:
+        """Part the last axis into two of one width."""
+        names = f"split_{len(self.nodes)}_a", f"split_{len(self.nodes)}_b"
+        sizes = self.integers(width, width)
+        self.nodes.append(helper.make_node("Split", [x, sizes], list(names), name=f"{names[0]}_op", axis=-1))
+        return names
+
     def weight(self, *shape: int) -> str:
         """Add a constant of random numbers."""
         values = self._numbers.standard_normal(shape) / np.sqrt(shape[0])

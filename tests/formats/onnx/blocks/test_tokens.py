@@ -19,6 +19,7 @@ from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.tokens import groups, token_points
 from memsched.formats.onnx.light import lighten
 from tests.formats.onnx.blocks.layers import Layers
+from tests.formats.onnx.blocks.random_layers import compare
 
 _RANGES = {"batch": Range(1, 8), "length": Range(1, 8192)}
 _LENGTHS = (1, 2, 15, 16, 17, 31, 64, 97, 149)
@@ -118,3 +119,8 @@ def test_a_model_without_long_axes_has_no_loops() -> None:
     light.CopyFrom(model)
     lighten(light, Path())
     assert token_points(model, probe(light, {"batch": Range(1, 8), "length": Range(1, 8)})) == ()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_compute_the_same_in_blocks(seed: int) -> None:
+    compare(seed, [(2, 2), (1, 17), (3, 31), (1, 83)])

@@ -1,0 +1,36 @@
+"""Write random models with open dimensions in blocks and run them at five sizes each: right everywhere, or it stops.
+
+python -m tests.tools.open_models --count 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+
+from tests.formats.onnx.blocks.random_layers import compare
+
+__all__ = ["main"]
+
+_LONGEST = 400
+
+
+def main() -> int:
+    """Compare models, and print how many had loops."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    asked = parser.parse_args()
+    loops = [compare(seed, _sizes(seed)) for seed in range(asked.first, asked.first + asked.count)]
+    print(f"{len(loops)} models, {sum(map(bool, loops))} of them in {sum(loops)} loops, at 5 sizes each: 0 wrong")
+    return 0
+
+
+def _sizes(seed: int) -> list[tuple[int, int]]:
+    numbers = random.Random(seed)
+    return [(numbers.randint(1, 3), length) for length in (2, 3, *(numbers.randint(4, _LONGEST) for _ in range(3)))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
