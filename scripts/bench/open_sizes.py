@@ -68,7 +68,7 @@ def _rows(
 
 
 def _ratio(files: tuple[Path, Path], sizes: Mapping[str, int]) -> float:
-    found = race_at(*files, sizes, seed=0, rounds=1 if max(sizes.values()) > _LONG else 9)
+    found = race_at(*files, sizes, seed=0, rounds=2 if max(sizes.values()) > _LONG else 10)
     if isinstance(found, str):
         raise SystemExit(found)
     return found.ratio

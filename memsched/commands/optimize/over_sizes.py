@@ -44,7 +44,8 @@ _SMALL: Final = 512
 _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 """At which outputs are compared, beside both ends and the largest size that is measured; primes among them."""
 
-_LARGE_ROUNDS, _SMALL_ROUNDS = 2, 9
+_LARGE_ROUNDS, _SMALL_ROUNDS = 2, 10
+_CHANCES: Final = 3
 _MOST_MEMORY: Final = 1.15
 _MOST_TIME: Final = 1.1
 """What a file may take at a small size, as a multiple of what the one given takes."""
@@ -210,7 +211,7 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
         runtime, compared = compare_at([given, *files], sizes, seed=asked.seed)
         tried: list[_BlockFile] = []
         for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
-            block_file = _tried(given, file, (large_sizes, small_sizes), asked.seed)
+            block_file = _tried(given, file, (large_sizes, small_sizes), asked)
             if isinstance(block_file, str):
                 notes.append(f"not written {point.name}: {block_file}")
                 continue
@@ -225,16 +226,38 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
 
 
 def _tried(
-    given: Path, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], seed: int
+    given: Path, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], asked: RangeRequest
 ) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
     """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
-    runs = [run_at(file, one, seed=seed, runs=1) for one in sizes]
-    large = race_at(given, file, sizes[0], seed=seed, rounds=_LARGE_ROUNDS)
-    small = race_at(given, file, sizes[1], seed=seed, rounds=_SMALL_ROUNDS)
-    for one in (*runs, large, small):
-        if isinstance(one, str):
-            return one
-    return runs[0], runs[1], (large, small)  # type: ignore[return-value]  # none is a str
+    runs = [run_at(file, one, seed=asked.seed, runs=1) for one in sizes]
+    limits = _most_times(asked.slowdown)
+    large = _raced(given, file, sizes[0], asked.seed, _LARGE_ROUNDS, limits[0])
+    small = _raced(given, file, sizes[1], asked.seed, _SMALL_ROUNDS, limits[1])
+    if isinstance(runs[0], str) or isinstance(runs[1], str):
+        return runs[0] if isinstance(runs[0], str) else str(runs[1])
+    if isinstance(large, str) or isinstance(small, str):
+        return large if isinstance(large, str) else str(small)
+    return runs[0], runs[1], (large, small)
+
+
+def _raced(given: Path, file: Path, sizes: Mapping[str, int], seed: int, rounds: int, most: float) -> TimeRatio | str:
+    """Return a file's time beside the model as given; a busy machine gets several chances to show that it is quick."""
+    best: TimeRatio | str = "it was not run"
+    for _ in range(_CHANCES):
+        found = race_at(given, file, sizes, seed=seed, rounds=rounds)
+        if isinstance(found, str):
+            return found
+        if isinstance(best, str) or found.ratio < best.ratio:
+            best = found
+        if best.ratio <= most:
+            break
+    return best
+
+
+def _most_times(slowdown: float | None) -> tuple[float, float]:
+    """Return how many times as long a file may take at the large and at the small size."""
+    most = float("inf") if slowdown is None else 1 + slowdown / 100
+    return most, max(most, _MOST_TIME)
 
 
 def _ran(path: Path, sizes: Mapping[str, int], seed: int) -> RangedRun:
@@ -247,13 +270,13 @@ def _ran(path: Path, sizes: Mapping[str, int], seed: int) -> RangedRun:
 
 def _is_better(one: _BlockFile, large: RangedRun, small: RangedRun, slowdown: float | None) -> bool:
     """Whether a file takes less at the large size, in time, and no more to speak of at the small one."""
-    most = float("inf") if slowdown is None else 1 + slowdown / 100
+    most = _most_times(slowdown)
     spare = _MOST_MEMORY * small.process + _SPARE_BYTES
     return (
         one.large.process < large.process
-        and one.times[0].ratio <= most
+        and one.times[0].ratio <= most[0]
         and one.small.process <= spare
-        and one.times[1].ratio <= max(most, _MOST_TIME)
+        and one.times[1].ratio <= most[1]
     )
 
 

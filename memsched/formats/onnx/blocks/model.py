@@ -87,6 +87,18 @@ def _growth(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -
 
 
 def _bytes(values: OpenValues, name: str, sizes: Mapping[str, int]) -> int:
-    ends = {one: span.nearest(span.most) for one, span in values.ranges.items()}
     width = element_bits(values.elements.get(name, 0) or TensorProto.FLOAT) // 8
-    return values.bytes_of(name, {**ends, **sizes}, width) or 0
+    return values.bytes_of(name, _every(values, sizes), width) or 0
+
+
+def _every(values: OpenValues, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the lengths of all dimensions; computed ones lie where the longest of those in ``sizes`` does."""
+    longest = max(sizes, key=lambda name: values.ranges[name].most, default=None)
+    part = 1.0
+    if longest is not None and values.ranges[longest].most > values.ranges[longest].least:
+        span = values.ranges[longest]
+        part = (sizes[longest] - span.least) / (span.most - span.least)
+    return {
+        name: sizes[name] if name in sizes else round(span.least + part * (span.most - span.least))
+        for name, span in values.ranges.items()
+    }
