@@ -20,7 +20,7 @@ from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in
+from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
@@ -79,6 +79,18 @@ class RangeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class _GivenFile:
+    """The model as given.
+
+    Attributes:
+        folder: Where its weights lie; None where it holds them.
+    """
+
+    path: Path
+    folder: Path | None
+
+
+@dataclass(frozen=True, slots=True)
 class _BlockFile:
     """A file and what it took, beside the model as given."""
 
@@ -134,7 +146,8 @@ def optimize_over_sizes(
     large = _measurable(opened, options.dims)
     module = load_module(data, path, _stated(opened, options, large))
     prepared = prepare(module, rules, in_place=asked.in_place)
-    measured = _measure(opened, Path(path), large, asked)
+    given_file = _GivenFile(Path(path), Path(path).parent if format_of(module).external_files(module) else None)
+    measured = _measure(opened, given_file, large, asked)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
     best, given = measured.best, measured.large.process
     needed = given if best is None else best.large.process
@@ -190,7 +203,9 @@ def _stated(opened: OpenModel, options: LoadOptions, sizes: Mapping[str, int]) -
     return dataclasses.replace(options, dims={**options.dims, **named})
 
 
-def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], asked: RangeRequest) -> _RangeMeasurement:
+def _measure(
+    opened: OpenModel, given: _GivenFile, large_sizes: Mapping[str, int], asked: RangeRequest
+) -> _RangeMeasurement:
     """Run the model as given and every file that loops give, and choose."""
     small_sizes = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large_sizes.items()}
     notes = [] if opened.points else [_NOTHING_GROWS]
@@ -200,15 +215,15 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
     if beyond:
         told = ", ".join(f"{name} = {large_sizes[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
-    first = _ran(given, large_sizes, asked.seed)
-    second = _ran(given, small_sizes, asked.seed)
+    first = _ran(given.path, large_sizes, asked.seed)
+    second = _ran(given.path, small_sizes, asked.seed)
     sizes = _sizes(opened, large_sizes)
-    with tempfile.TemporaryDirectory(prefix="memsched-", dir=given.absolute().parent) as held:
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         files = [Path(held, f"{number}.onnx") for number in range(len(opened.points))]
         models = [point.build() for point in opened.points]
         for file, model in zip(files, models, strict=True):
             file.write_bytes(model)
-        runtime, compared = compare_at([given, *files], sizes, seed=asked.seed)
+        runtime, compared = compare_at([given.path, *files], sizes, seed=asked.seed, folder=given.folder)
         tried: list[_BlockFile] = []
         for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
             block_file = _tried(given, file, (large_sizes, small_sizes), asked)
@@ -226,10 +241,10 @@ def _measure(opened: OpenModel, given: Path, large_sizes: Mapping[str, int], ask
 
 
 def _tried(
-    given: Path, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], asked: RangeRequest
+    given: _GivenFile, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], asked: RangeRequest
 ) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
     """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
-    runs = [run_at(file, one, seed=asked.seed, runs=1) for one in sizes]
+    runs = [run_at(file, one, seed=asked.seed, runs=1, folder=given.folder) for one in sizes]
     limits = _most_times(asked.slowdown)
     large = _raced(given, file, sizes[0], asked.seed, _LARGE_ROUNDS, limits[0])
     small = _raced(given, file, sizes[1], asked.seed, _SMALL_ROUNDS, limits[1])
@@ -240,11 +255,13 @@ def _tried(
     return runs[0], runs[1], (large, small)
 
 
-def _raced(given: Path, file: Path, sizes: Mapping[str, int], seed: int, rounds: int, most: float) -> TimeRatio | str:
+def _raced(
+    given: _GivenFile, file: Path, sizes: Mapping[str, int], seed: int, rounds: int, most: float
+) -> TimeRatio | str:
     """Return a file's time beside the model as given; a busy machine gets several chances to show that it is quick."""
     best: TimeRatio | str = "it was not run"
     for _ in range(_CHANCES):
-        found = race_at(given, file, sizes, seed=seed, rounds=rounds)
+        found = race_at(given.path, file, sizes, seed=seed, rounds=rounds, folder=given.folder)
         if isinstance(found, str):
             return found
         if isinstance(best, str) or found.ratio < best.ratio:

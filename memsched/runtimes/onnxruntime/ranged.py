@@ -63,11 +63,17 @@ class AtSize:
     message: str | None
 
 
-def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, runs: int) -> RangedRun | str:
-    """Return what a model takes at a size, in a process of its own; or why it does not run."""
+def run_at(
+    path: Path, sizes: Mapping[str, int], *, seed: int, runs: int, folder: Path | None = None
+) -> RangedRun | str:
+    """Return what a model takes at a size, in a process of its own; or why it does not run.
+
+    Args:
+        folder: Where weights lie that the file names, if not beside it.
+    """
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds = str(Path(held, "feeds.npz"))
-        model = {"path": str(path.absolute())}
+        model = {"path": str(path.absolute()), "folder": _told(folder)}
         result = run_in_child(_DRAW, {**model, "sizes": dict(sizes), "seed": seed, "file": feeds}, _TIMEOUT)
         if result.ok:
             result = run_in_child(_MEASURE, {**model, "feeds": feeds, "runs": runs}, _TIMEOUT)
@@ -76,15 +82,25 @@ def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, runs: int) -> Ran
     return RangedRun(**result.value)
 
 
-def race_at(first: Path, second: Path, sizes: Mapping[str, int], *, seed: int, rounds: int) -> TimeRatio | str:
+def race_at(
+    first: Path, second: Path, sizes: Mapping[str, int], *, seed: int, rounds: int, folder: Path | None = None
+) -> TimeRatio | str:
     """Return how long two models take at a size, run in turns in one process; or why they do not run."""
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds = str(Path(held, "feeds.npz"))
-        drawn = {"path": str(first.absolute()), "sizes": dict(sizes), "seed": seed, "file": feeds}
+        drawn = {
+            "path": str(first.absolute()),
+            "folder": _told(folder),
+            "sizes": dict(sizes),
+            "seed": seed,
+            "file": feeds,
+        }
         result = run_in_child(_DRAW, drawn, _TIMEOUT)
         if result.ok:
             paths = [str(first.absolute()), str(second.absolute())]
-            result = run_in_child(_RACE, {"paths": paths, "feeds": feeds, "rounds": rounds}, _TIMEOUT)
+            result = run_in_child(
+                _RACE, {"paths": paths, "folder": _told(folder), "feeds": feeds, "rounds": rounds}, _TIMEOUT
+            )
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
     quickest, other = result.value["seconds"]
@@ -92,7 +108,7 @@ def race_at(first: Path, second: Path, sizes: Mapping[str, int], *, seed: int, r
 
 
 def compare_at(
-    paths: Sequence[Path], sizes: Sequence[Mapping[str, int]], *, seed: int
+    paths: Sequence[Path], sizes: Sequence[Mapping[str, int]], *, seed: int, folder: Path | None = None
 ) -> tuple[str, list[list[AtSize]]]:
     """Return the runtime's name, and per size how each of the further models compares with the first.
 
@@ -103,6 +119,7 @@ def compare_at(
     """
     request: dict[str, Any] = {
         "paths": [str(path.absolute()) for path in paths],
+        "folder": _told(folder),
         "sizes": [dict(one) for one in sizes],
         "seed": seed,
     }
@@ -114,3 +131,7 @@ def compare_at(
     if len(said) == len(rows):
         raise UsageError(f"the model does not run at any of these sizes: {said[0]}")
     return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]
+
+
+def _told(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder.absolute())

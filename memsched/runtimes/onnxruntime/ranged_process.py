@@ -29,11 +29,11 @@ def draw(request: Mapping[str, Any]) -> None:
     """Store random inputs of a model at some sizes in "file", an .npz.
 
     Args:
-        request: "path"; "sizes": the lengths of open dimensions; "seed"; "file".
+        request: "path" and "folder" as `_opened` has them; "sizes": lengths of open dimensions; "seed"; "file".
     """
     import numpy as np
 
-    session, proto = _opened(request["path"])
+    session, proto = _opened(request["path"], request["folder"])
     np.savez(request["file"], **_feed(session, proto, request["sizes"], np.random.default_rng(request["seed"])))
 
 
@@ -41,7 +41,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run a model on inputs that were stored, and say what the process and the later runs took.
 
     Args:
-        request: "path"; "feeds": what `draw` stored; "runs": timed after the first, at least one.
+        request: "path", "folder" as `_opened` has them; "feeds": what `draw` stored; "runs": timed after the first.
 
     Returns:
         "process": the highest memory above that before the session was opened, bytes; "seconds": of the quickest run.
@@ -50,7 +50,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     gc.collect()
     forget_highest()
     before = process_bytes("VmRSS:")
-    session, _ = _opened(request["path"], described=False)
+    session, _ = _opened(request["path"], request["folder"], described=False)
     session.run(None, feed)
     times = []
     for _ in range(request["runs"]):
@@ -64,13 +64,13 @@ def race(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run two models in turns, so that what else the machine does meets both alike.
 
     Args:
-        request: "paths" of both; "feeds": what `draw` stored; "rounds": timed after the first.
+        request: "paths" of both, "folder"; "feeds": what `draw` stored; "rounds": timed after the first.
 
     Returns:
         "seconds": of the quickest run of each; "ratio": the median of the second's time to the first's.
     """
     feed = read_arrays(request["feeds"])
-    sessions = [_opened(path, described=False)[0] for path in request["paths"]]
+    sessions = [_opened(path, request["folder"], described=False)[0] for path in request["paths"]]
     for session in sessions:
         session.run(None, feed)
     rounds = []
@@ -91,7 +91,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run models beside the first one at several sizes.
 
     Args:
-        request: "paths": the model as given, then others; "sizes", "seed".
+        request: "paths": the model as given, then others; "folder", "sizes", "seed".
 
     Returns:
         "version"; "rows": per size "given": why the first does not run, or None; "others": per other model "equal",
@@ -100,7 +100,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
     import onnxruntime
 
-    opened = [_opened(path, described=not number) for number, path in enumerate(request["paths"])]
+    opened = [_opened(path, request["folder"], described=not number) for number, path in enumerate(request["paths"])]
     (given, proto), others = opened[0], [session for session, _ in opened[1:]]
     rows: list[dict[str, Any]] = []
     for number, sizes in enumerate(request["sizes"]):
@@ -127,17 +127,24 @@ def _judged(session: Any, feed: Mapping[str, Any], expected: Any) -> dict[str, A
     return {"equal": same, "error": relative_error(expected, found), "message": None}
 
 
-def _opened(path: str, *, described: bool = True) -> tuple[Any, Any]:
-    """Return a session without options, and the model where it is wanted."""
+def _opened(path: str, folder: str | None, *, described: bool = True) -> tuple[Any, Any]:
+    """Return a session without options, and the model where it is wanted.
+
+    Args:
+        folder: Where the weights lie that the file names; None: it names none, or they are beside it.
+    """
     import onnx
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    find_data(options, str(Path(path).parent))
     proto = onnx.load_model(path, load_external_data=False) if described else None
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]), proto
+    source: str | bytes = path
+    if folder is not None and Path(path).parent != Path(folder):
+        find_data(options, folder)
+        source = Path(path).read_bytes()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]), proto
 
 
 def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any) -> dict[str, Any]:

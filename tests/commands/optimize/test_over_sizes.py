@@ -81,6 +81,16 @@ def test_a_budget_is_compared_with_the_process(written: Path) -> None:
     assert "budget exceeded: the process requires" in (written / "printed.txt").read_text()
 
 
+def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
+    given, out = tmp_path / "net.onnx", tmp_path / "out.onnx"
+    onnx.save(_transformer(), given, save_as_external_data=True, location="net.bin", size_threshold=256)
+    memsched.optimize(given, dims={"length": (1, 1024)}, max_slowdown=None).save(out)
+    x = np.random.default_rng(0).standard_normal((2, 700, 16)).astype(np.float32)
+    expected, found = (onnxruntime.InferenceSession(path).run(None, {"x": x})[0] for path in (given, out))
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    assert "Loop" in {node.op_type for node in onnx.load(out).graph.node}
+
+
 def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="relu")],
