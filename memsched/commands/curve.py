@@ -165,7 +165,7 @@ def _fitted(
     measured: dict[int, int] = {}
     ran: dict[tuple[int, ...], int] = {}
     for sizes in _distinct([points[0], middle, last]):
-        found = run_at(file, sizes, seed=seed, runs=1)
+        found = run_at(file, sizes, seed=seed)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
         measured[requested(sizes)] = ran[tuple(sizes.values())] = found.process

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import memsched
-from memsched.runtimes.onnxruntime.ranged import RangedRun, race_at, run_at
+from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
 
@@ -68,14 +68,16 @@ def _rows(
 
 
 def _ratio(files: tuple[Path, Path], sizes: Mapping[str, int]) -> float:
-    found = race_at(*files, sizes, seed=0, rounds=2 if max(sizes.values()) > _LONG else 10)
+    feeds = files[0].with_name("feeds.npz")
+    draw_at(files[0], sizes, feeds, seed=0)
+    found = race(*files, feeds, rounds=2 if max(sizes.values()) > _LONG else 10)
     if isinstance(found, str):
         raise SystemExit(found)
     return found.ratio
 
 
 def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:
-    found = run_at(file, sizes, seed=0, runs=1)
+    found = run_at(file, sizes, seed=0)
     if isinstance(found, str):
         raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")
     return found

@@ -53,7 +53,7 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
     assert sum(row["measured_bytes"] is not None for row in curve["rows"]) == 3
     assert curve["growth"][0]["expression"] == "4 x batch x 8 x length x length"
     # What was run was smaller.
-    found = run_at(net, {"batch": 1, "length": 4096}, seed=0, runs=1)
+    found = run_at(net, {"batch": 1, "length": 4096}, seed=0)
     assert isinstance(found, RangedRun)
     assert rows[4096]["process_bytes"] == pytest.approx(found.process, rel=0.15)
 

@@ -26,7 +26,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import EXECUTED_TOLERANCE
 from memsched.report.values.blocks import BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, race_at, run_at
+from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
@@ -215,10 +215,11 @@ def _measure(
     if beyond:
         told = ", ".join(f"{name} = {large_sizes[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
-    first = _ran(given.path, large_sizes, asked.seed)
-    second = _ran(given.path, small_sizes, asked.seed)
     sizes = _sizes(opened, large_sizes)
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        feeds = Path(held, "large.npz"), Path(held, "small.npz")
+        first = _ran(given.path, large_sizes, feeds[0], asked.seed)
+        second = _ran(given.path, small_sizes, feeds[1], asked.seed)
         files = [Path(held, f"{number}.onnx") for number in range(len(opened.points))]
         models = [point.build() for point in opened.points]
         for file, model in zip(files, models, strict=True):
@@ -226,7 +227,7 @@ def _measure(
         runtime, compared = compare_at([given.path, *files], sizes, seed=asked.seed, folder=given.folder)
         tried: list[_BlockFile] = []
         for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
-            block_file = _tried(given, file, (large_sizes, small_sizes), asked)
+            block_file = _tried(given, file, feeds, asked.slowdown)
             if isinstance(block_file, str):
                 notes.append(f"not written {point.name}: {block_file}")
                 continue
@@ -241,13 +242,13 @@ def _measure(
 
 
 def _tried(
-    given: _GivenFile, file: Path, sizes: tuple[Mapping[str, int], Mapping[str, int]], asked: RangeRequest
+    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None
 ) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
     """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
-    runs = [run_at(file, one, seed=asked.seed, runs=1, folder=given.folder) for one in sizes]
-    limits = _most_times(asked.slowdown)
-    large = _raced(given, file, sizes[0], asked.seed, _LARGE_ROUNDS, limits[0])
-    small = _raced(given, file, sizes[1], asked.seed, _SMALL_ROUNDS, limits[1])
+    runs = [run_on(file, one, folder=given.folder) for one in feeds]
+    limits = _most_times(slowdown)
+    large = _raced(given, file, feeds[0], _LARGE_ROUNDS, limits[0])
+    small = _raced(given, file, feeds[1], _SMALL_ROUNDS, limits[1])
     if isinstance(runs[0], str) or isinstance(runs[1], str):
         return runs[0] if isinstance(runs[0], str) else str(runs[1])
     if isinstance(large, str) or isinstance(small, str):
@@ -255,13 +256,11 @@ def _tried(
     return runs[0], runs[1], (large, small)
 
 
-def _raced(
-    given: _GivenFile, file: Path, sizes: Mapping[str, int], seed: int, rounds: int, most: float
-) -> TimeRatio | str:
+def _raced(given: _GivenFile, file: Path, feeds: Path, rounds: int, most: float) -> TimeRatio | str:
     """Return a file's time beside the model as given; a busy machine gets several chances to show that it is quick."""
     best: TimeRatio | str = "it was not run"
     for _ in range(_CHANCES):
-        found = race_at(given.path, file, sizes, seed=seed, rounds=rounds, folder=given.folder)
+        found = race(given.path, file, feeds, rounds=rounds, folder=given.folder)
         if isinstance(found, str):
             return found
         if isinstance(best, str) or found.ratio < best.ratio:
@@ -277,8 +276,10 @@ def _most_times(slowdown: float | None) -> tuple[float, float]:
     return most, max(most, _MOST_TIME)
 
 
-def _ran(path: Path, sizes: Mapping[str, int], seed: int) -> RangedRun:
-    found = run_at(path, sizes, seed=seed, runs=1)
+def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> RangedRun:
+    """Store inputs in ``feeds``, and return what the model as given takes on them."""
+    draw_at(path, sizes, feeds, seed=seed)
+    found = run_on(path, feeds)
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise UsageError(f"the model as given does not run at {told}: {found}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from memsched.errors import UsageError
 from memsched.runtimes.child import run_in_child
 
-__all__ = ["AtSize", "RangedRun", "TimeRatio", "compare_at", "race_at", "run_at"]
+__all__ = ["AtSize", "RangedRun", "TimeRatio", "compare_at", "draw_at", "race", "run_at", "run_on"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
@@ -63,46 +63,47 @@ class AtSize:
     message: str | None
 
 
-def run_at(
-    path: Path, sizes: Mapping[str, int], *, seed: int, runs: int, folder: Path | None = None
-) -> RangedRun | str:
-    """Return what a model takes at a size, in a process of its own; or why it does not run.
+def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> None:
+    """Store random inputs of a model at a size in ``file``.
+
+    Raises:
+        UsageError: There are none.
+    """
+    request = {**_model(path, None), "sizes": dict(sizes), "seed": seed, "file": str(file)}
+    result = run_in_child(_DRAW, request, _TIMEOUT)
+    if not result.ok:
+        raise UsageError(f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}")
+
+
+def run_on(path: Path, feeds: Path, *, folder: Path | None = None) -> RangedRun | str:
+    """Return what a model takes on inputs that were stored, in a process of its own; or why it does not run.
 
     Args:
         folder: Where weights lie that the file names, if not beside it.
     """
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds = str(Path(held, "feeds.npz"))
-        model = {"path": str(path.absolute()), "folder": _told(folder)}
-        result = run_in_child(_DRAW, {**model, "sizes": dict(sizes), "seed": seed, "file": feeds}, _TIMEOUT)
-        if result.ok:
-            result = run_in_child(_MEASURE, {**model, "feeds": feeds, "runs": runs}, _TIMEOUT)
-    if not result.ok:
-        return " ".join((result.reason or "it did not run").split())
-    return RangedRun(**result.value)
+    request = {**_model(path, folder), "feeds": str(feeds), "runs": 1}
+    result = run_in_child(_MEASURE, request, _TIMEOUT)
+    return RangedRun(**result.value) if result.ok else _line(result.reason)
 
 
-def race_at(
-    first: Path, second: Path, sizes: Mapping[str, int], *, seed: int, rounds: int, folder: Path | None = None
-) -> TimeRatio | str:
-    """Return how long two models take at a size, run in turns in one process; or why they do not run."""
+def run_at(path: Path, sizes: Mapping[str, int], *, seed: int) -> RangedRun | str:
+    """Return what a model takes at a size, in a process of its own; or why it does not run."""
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds = str(Path(held, "feeds.npz"))
-        drawn = {
-            "path": str(first.absolute()),
-            "folder": _told(folder),
-            "sizes": dict(sizes),
-            "seed": seed,
-            "file": feeds,
-        }
-        result = run_in_child(_DRAW, drawn, _TIMEOUT)
-        if result.ok:
-            paths = [str(first.absolute()), str(second.absolute())]
-            result = run_in_child(
-                _RACE, {"paths": paths, "folder": _told(folder), "feeds": feeds, "rounds": rounds}, _TIMEOUT
-            )
+        feeds = Path(held, "feeds.npz")
+        try:
+            draw_at(path, sizes, feeds, seed=seed)
+        except UsageError as error:
+            return str(error)
+        return run_on(path, feeds)
+
+
+def race(first: Path, second: Path, feeds: Path, *, rounds: int, folder: Path | None = None) -> TimeRatio | str:
+    """Return how long two models take on stored inputs, run in turns in one process; or why they do not run."""
+    paths = [str(first.absolute()), str(second.absolute())]
+    request = {"paths": paths, "folder": _told(folder), "feeds": str(feeds), "rounds": rounds}
+    result = run_in_child(_RACE, request, _TIMEOUT)
     if not result.ok:
-        return " ".join((result.reason or "it did not run").split())
+        return _line(result.reason)
     quickest, other = result.value["seconds"]
     return TimeRatio(quickest, other, result.value["ratio"])
 
@@ -135,3 +136,11 @@ def compare_at(
 
 def _told(folder: Path | None) -> str | None:
     return None if folder is None else str(folder.absolute())
+
+
+def _model(path: Path, folder: Path | None) -> dict[str, Any]:
+    return {"path": str(path.absolute()), "folder": _told(folder)}
+
+
+def _line(reason: str | None) -> str:
+    return " ".join((reason or "it did not run").split())
