@@ -23,7 +23,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.report.outputs import EXECUTED_TOLERANCE
+from memsched.report.outputs import TOLERANCE
 from memsched.report.values.blocks import BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
@@ -102,7 +102,7 @@ class _BlockFile:
     compared: tuple[AtSize | None, ...]
 
     def is_right(self) -> bool:
-        return all(one is None or one.equal or (one.error or 1.0) <= EXECUTED_TOLERANCE for one in self.compared)
+        return all(one is None or one.equal or (one.error or 1.0) <= TOLERANCE for one in self.compared)
 
 
 @dataclass(frozen=True, slots=True)
