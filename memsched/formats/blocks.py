@@ -55,11 +55,13 @@ class BlockPoint:
         name: In the words of reports: "in blocks of 16 MB".
         rows: What was rewritten.
         build: Makes the file, with the weights of the one that was given.
+        work: Its arithmetic, as a multiple of that of the model as given.
     """
 
     name: str
     rows: tuple[BlockRow, ...]
     build: Callable[[], bytes]
+    work: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,14 @@ class OpenModel:
 
     Attributes:
         ranges: Of every open dimension of its inputs; those that nobody stated are short, as a batch is.
-        points: Ways to compute it block by block; none where nothing grows so that it is worth it.
+        points: Returns ways to compute it block by block; none where nothing grows so that it is worth it.
         largest: Returns the bytes of the largest value at the sizes of all open dimensions.
         growth: Returns the values that are largest there: names, their bytes as expressions, and bytes.
+        accurate: Returns the model with normalisations in double precision, to judge others by; None where it has none.
     """
 
     ranges: Mapping[str, Range]
-    points: Sequence[BlockPoint]
+    points: Callable[[], Sequence[BlockPoint]]
     largest: Callable[[Mapping[str, int]], int]
     growth: Callable[[Mapping[str, int]], Sequence[tuple[str, str, int]]]
+    accurate: Callable[[], bytes | None]

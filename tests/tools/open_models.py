@@ -1,6 +1,7 @@
 """Write random models with open dimensions in blocks and run them at five sizes each: right everywhere, or it stops.
 
 python -m tests.tools.open_models --count 500
+python -m tests.tools.open_models --count 500 --images
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 import sys
 
 from tests.formats.onnx.blocks.random_layers import compare
+from tests.formats.onnx.blocks.rows.compare import compare as compare_images
 
 __all__ = ["main"]
 
@@ -21,10 +23,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--images", action="store_true", help="networks on images, in loops over rows")
     asked = parser.parse_args()
-    loops = [compare(seed, _sizes(seed)) for seed in range(asked.first, asked.first + asked.count)]
+    seeds = range(asked.first, asked.first + asked.count)
+    if asked.images:
+        loops = [compare_images(seed, _image_sizes(seed)) for seed in seeds]
+    else:
+        loops = [compare(seed, _sizes(seed)) for seed in seeds]
     print(f"{len(loops)} models, {sum(map(bool, loops))} of them in {sum(loops)} loops, at 5 sizes each: 0 wrong")
     return 0
+
+
+def _image_sizes(seed: int) -> list[tuple[int, int, int]]:
+    numbers = random.Random(seed)
+    return [(numbers.randint(1, 3), 12 * numbers.randint(1, 9), 12 * numbers.randint(1, 6)) for _ in range(5)]
 
 
 def _sizes(seed: int) -> list[tuple[int, int]]:

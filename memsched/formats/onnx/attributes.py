@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.structure import domain_of
@@ -12,7 +12,15 @@ from memsched.graph.model import AttributeValue
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["CONSTANT_INPUTS", "MOST_ENTRIES", "ConstantValues", "Values", "attributes_of", "constant_shapes"]
+__all__ = [
+    "CONSTANT_INPUTS",
+    "MOST_ENTRIES",
+    "ConstantValues",
+    "Values",
+    "attribute_of",
+    "attributes_of",
+    "constant_shapes",
+]
 
 MOST_ENTRIES: Final = 64
 Values = tuple[int, ...] | tuple[float, ...]
@@ -193,3 +201,10 @@ def _tensor_values(tensor: TensorProto) -> Values | None:
     except (ValueError, TypeError):  # less data than its shape says: the runtime reports that
         return None
     return tuple(array.reshape(-1).tolist()) if array.size <= MOST_ENTRIES else None
+
+
+def attribute_of(node: NodeProto, name: str, default: Any) -> Any:
+    """Return an attribute's value, or ``default`` where a node has no such attribute."""
+    from onnx import helper
+
+    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)

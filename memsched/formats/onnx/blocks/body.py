@@ -7,7 +7,7 @@ it does outside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -16,13 +16,13 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from memsched.formats.onnx.blocks.cuts import SHAPED
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
-from memsched.formats.onnx.blocks.regions import BlockRegion, Nest, OpenGraph, rows_of
+from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, rows_of
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.stated import values_of
 from memsched.formats.onnx.structure import graphs_of, initializers
 from memsched.formats.onnx.types import element_bits
 
-__all__ = ["LEAST_OPSET", "write"]
+__all__ = ["LEAST_OPSET", "names_of", "regenerated", "write"]
 
 _REST: Final = Polynomial((((), Fraction(-1)),))
 """What a reshape is told of the axis that follows from the others."""
@@ -48,14 +48,16 @@ def write(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block_byte
     """
     written = ModelProto()
     written.CopyFrom(model)
-    lengths = Lengths(graph.values, _names(model.graph))
+    lengths = Lengths(graph.values, names_of(model.graph))
     loops: dict[int, list[NodeProto]] = {}
     gone: set[int] = set()
     for number, nest in enumerate(nests):
         label = lengths.name(f"blocks_{number}")
         loops.setdefault(rows_of(nest).nodes[-1], []).extend(_Nest(graph, nest, lengths, label, block_bytes).nodes())
         gone.update(graph.maker[name] for name in nest[0].made)
-    gone |= _regenerated(graph, [rows_of(nest) for nest in nests], lengths)
+    regions = [rows_of(nest) for nest in nests]
+    inner = {name for region in regions for place in region.nodes for name in graph.nodes[place].output}
+    gone |= regenerated(graph, inner - {name for region in regions for name in region.made}, lengths)
     nodes: list[NodeProto] = []
     for place, node in enumerate(graph.nodes):
         if place not in gone:
@@ -66,7 +68,7 @@ def write(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block_byte
     return written
 
 
-def _names(graph: GraphProto) -> set[str]:
+def names_of(graph: GraphProto) -> set[str]:
     """Return all names of a graph and of the bodies below it."""
     found: set[str] = set()
     for scope in graphs_of(graph):
@@ -77,13 +79,13 @@ def _names(graph: GraphProto) -> set[str]:
     return found
 
 
-def _regenerated(graph: OpenGraph, regions: Sequence[BlockRegion], lengths: Lengths) -> set[int]:
-    """Make integers anew that were computed from the shapes of values in groups; return the nodes that made them."""
-    inner = {name for region in regions for place in region.nodes for name in graph.nodes[place].output}
-    lost = inner - {name for region in regions for name in region.made}
+def regenerated(graph: OpenGraph, lost: Collection[str], lengths: Lengths) -> set[int]:
+    """Make integers anew that were computed from the shapes of lost values; return the nodes that made them."""
     found: set[int] = set()
     for place, node in enumerate(graph.nodes):
-        if not all(name in graph.values.integers for name in node.output) or lost.isdisjoint(node.input):
+        if not all(name in graph.values.integers for name in node.output) or not any(
+            name in lost for name in node.input
+        ):
             continue
         found.add(place)
         for name in node.output:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["SHAPED", "Cut", "Needs", "is_cheap", "needs"]
+__all__ = ["SHAPED", "Cut", "Needs", "integers_of", "is_cheap", "needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def _gemm(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values
     if cut.axis:
         return None
     bias = _broadcast(node.input[2:], len(output), cut, values)
-    return None if bias is None else (Cut(1 if _attribute(node, "transA", 0) else 0, cut.merged), None, *bias)
+    return None if bias is None else (Cut(1 if attribute_of(node, "transA", 0) else 0, cut.merged), None, *bias)
 
 
 def _along(default: int, others: int) -> Callable[..., Needs | None]:
@@ -123,7 +124,7 @@ def _along(default: int, others: int) -> Callable[..., Needs | None]:
 
     def rule(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
         del values
-        axis = _attribute(node, "axis", default) % len(output)
+        axis = attribute_of(node, "axis", default) % len(output)
         later = node.op_type in {"LayerNormalization", "RMSNormalization"}
         if cut.axis == axis or (later and cut.axis >= axis):
             return None
@@ -136,13 +137,13 @@ def _reduced(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, val
     shape = values.shapes.get(node.input[0])
     if shape is None:
         return None
-    axes = _attribute(node, "axes", None)
+    axes = attribute_of(node, "axes", None)
     if axes is None:
-        axes = _integers(node, 1, values)
+        axes = integers_of(node, 1, values)
     if axes is None or not axes:
         return None
     gone = {axis % len(shape) for axis in axes}
-    if _attribute(node, "keepdims", 1):
+    if attribute_of(node, "keepdims", 1):
         return None if cut.axis in gone else (cut, *(None,) * (len(node.input) - 1))
     left = [axis for axis in range(len(shape)) if axis not in gone]
     return None if len(left) != len(output) else (Cut(left[cut.axis], cut.merged), *(None,) * (len(node.input) - 1))
@@ -150,7 +151,7 @@ def _reduced(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, val
 
 def _transposed(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
     del values
-    order = _attribute(node, "perm", None) or list(range(len(output)))[::-1]
+    order = attribute_of(node, "perm", None) or list(range(len(output)))[::-1]
     return (
         None
         if cut.merged and order[: cut.axis + 1] != list(range(cut.axis + 1))
@@ -159,7 +160,7 @@ def _transposed(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, 
 
 
 def _inserted(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
-    axes = _attribute(node, "axes", None) or _integers(node, 1, values)
+    axes = attribute_of(node, "axes", None) or integers_of(node, 1, values)
     if axes is None:
         return None
     added = {axis % len(output) for axis in axes}
@@ -170,7 +171,7 @@ def _inserted(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, va
 
 def _squeezed(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
     shape = values.shapes.get(node.input[0])
-    axes = _attribute(node, "axes", None) or _integers(node, 1, values)
+    axes = attribute_of(node, "axes", None) or integers_of(node, 1, values)
     if shape is None or not axes:
         return None
     gone = {axis % len(shape) for axis in axes}
@@ -182,19 +183,19 @@ def _squeezed(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, va
 
 def _joined(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
     del values
-    axis = _attribute(node, "axis", 0) % len(output)
+    axis = attribute_of(node, "axis", 0) % len(output)
     return None if axis == cut.axis else (cut,) * len(node.input)
 
 
 def _split(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
     del values
-    axis = _attribute(node, "axis", 0) % len(output)
+    axis = attribute_of(node, "axis", 0) % len(output)
     return None if axis == cut.axis else (cut, *(None,) * (len(node.input) - 1))
 
 
 def _sliced(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
-    starts = _integers(node, 1, values)
-    axes = _integers(node, 3, values) if len(node.input) > 3 else list(range(len(starts or ())))
+    starts = integers_of(node, 1, values)
+    axes = integers_of(node, 3, values) if len(node.input) > 3 else list(range(len(starts or ())))
     if axes is None:
         return None
     taken = {axis % len(output) for axis in axes}
@@ -205,7 +206,7 @@ def _gathered(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, va
     data, indices = values.shapes.get(node.input[0]), values.shapes.get(node.input[1])
     if data is None or indices is None or cut.merged:
         return None
-    axis = _attribute(node, "axis", 0) % len(data)
+    axis = attribute_of(node, "axis", 0) % len(data)
     del output
     if cut.axis < axis:
         return cut, None
@@ -229,7 +230,7 @@ def _filled(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, valu
 def _reshaped(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, values: OpenValues) -> Needs | None:
     """Follow a block through a reshape: lengths are matched from the left, group by group."""
     shape = values.shapes.get(node.input[0])
-    if shape is None or _attribute(node, "allowzero", 0):
+    if shape is None or attribute_of(node, "allowzero", 0):
         return None
     groups = _groups(shape, output, values)
     others = (None,) * (len(node.input) - 1)
@@ -280,13 +281,7 @@ def _is_one(length: Polynomial | None) -> bool:
     return length is not None and length.constant() == 1
 
 
-def _attribute(node: NodeProto, name: str, default: Any) -> Any:
-    from onnx import helper
-
-    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
-
-
-def _integers(node: NodeProto, position: int, values: OpenValues) -> list[int] | None:
+def integers_of(node: NodeProto, position: int, values: OpenValues) -> list[int] | None:
     """Return the constants that an input holds; None where it is missing or no constant."""
     name = node.input[position] if len(node.input) > position else ""
     known = [one.constant() for one in values.integers.get(name, ())]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from onnx import ModelProto, TensorProto, TensorShapeProto
 
-from memsched.errors import UsageError
-from memsched.formats.blocks import OpenModel, Range
+from memsched.errors import ModelError, UsageError
+from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx import functions
+from memsched.formats.onnx.blocks.accurate import accurate
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
+from memsched.formats.onnx.blocks.rows.points import row_points
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.dimensions import open_inputs
 from memsched.formats.onnx.external import folder_of
@@ -23,6 +26,9 @@ __all__ = ["open_model"]
 
 _UNSTATED: Final = Range(1, 64)
 """A dimension of which nothing is said, such as a batch."""
+
+_MULTIPLES: Final = (2, 4, 8, 16, 32, 64)
+"""Numbers of which lengths may have to be multiples, where a model contradicts itself at others."""
 
 
 def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[str, Range]) -> OpenModel:
@@ -50,11 +56,57 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
     light = ModelProto()
     light.CopyFrom(model)
     lighten(light, folder_of(path))
-    values = probe(light, every)
+    spans, values = _probed(light, every)
     made = [name for node in model.graph.node for name in node.output]
     return OpenModel(
-        every, token_points(model, values), partial(_largest, values, made), partial(_growth, values, made)
+        ranges=spans,
+        points=partial(_points, model, values),
+        largest=partial(_largest, values, made),
+        growth=partial(_growth, values, made),
+        accurate=partial(_accurate, model),
     )
+
+
+def _accurate(model: ModelProto) -> bytes | None:
+    found = accurate(model)
+    return None if found is None else found.SerializeToString(deterministic=True)
+
+
+def _points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
+    """Return the ways to compute a model block by block, the quickest first."""
+    tokens, rows = token_points(model, values), row_points(model, values)
+    return [*tokens[: 1 if rows else None], *rows]
+
+
+def _probed(light: ModelProto, ranges: Mapping[str, Range]) -> tuple[Mapping[str, Range], OpenValues]:
+    """Return what values are, and the ranges, as multiples of what halves and doubles sizes where that is needed."""
+    try:
+        return ranges, probe(light, ranges)
+    except ModelError:
+        for multiple in _MULTIPLES:
+            spans = {name: _of_multiple(span, multiple) for name, span in ranges.items()}
+            if (values := _probe(light, spans)) is not None:
+                break
+        else:
+            raise
+    for name in ranges:
+        freer = {**spans, name: ranges[name]}
+        if (found := _probe(light, freer)) is not None:
+            spans, values = freer, found
+    return spans, values
+
+
+def _probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues | None:
+    try:
+        return probe(light, ranges)
+    except ModelError:
+        return None
+
+
+def _of_multiple(span: Range, multiple: int) -> Range:
+    """Return the lengths of a range that are multiples of a number; all of it where there is none."""
+    fits = span.multiple == 1 and -(-span.least // multiple) * multiple <= span.most
+    return dataclasses.replace(span, multiple=multiple) if fits else span
 
 
 def _fix(model: ModelProto, dims: Mapping[str, int]) -> None:

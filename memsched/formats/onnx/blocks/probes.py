@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.blocks import Range
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import folding
+from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.sizes import Polynomial, fit, monomials
 from memsched.formats.onnx.dimensions import open_inputs
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.shapes import infer
-from memsched.formats.onnx.structure import analyse
+from memsched.formats.onnx.structure import analyse, op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ __all__ = ["OpenValues", "probe"]
 
 _MOST_COMPUTED: Final = 2
 """Lengths that follow from no polynomial and are looked up at run time."""
+
+_TOGETHER: Final = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Where", "Pow"})
+"""Operators whose inputs have the same lengths, or the length 1."""
 
 _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
@@ -193,6 +197,7 @@ def _inferred(
     shapes = infer(model, scopes, LoadOptions(dims={name: sizes[name] for name in symbolic}))
     folding.fold(model, scopes, shapes.types, set(shapes.idle))
     known = {name: lengths for name, one in shapes.types[0].items() if (lengths := one.lengths()) is not None}
+    _refuse_conflicts(model, known, sizes)
     elements = {name: one.element for name, one in shapes.types[0].items() if one.kind == "tensor"}
     integers = {
         tensor.name: np.asarray(numpy_helper.to_array(tensor))
@@ -200,3 +205,19 @@ def _inferred(
         if tensor.data_type in SHAPE_ELEMENTS and not is_stripped(tensor)
     }
     return _Seen(known, elements, integers)
+
+
+def _refuse_conflicts(model: ModelProto, known: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:
+    """Raise ModelError where values of different lengths meet, which inference lets pass."""
+    for node in model.graph.node:
+        kind = op_type(node)
+        if kind not in _TOGETHER and kind != "Concat":
+            continue
+        shapes = [known[name] for name in node.input if name in known]
+        rank = max(map(len, shapes), default=0)
+        along = attribute_of(node, "axis", 0) % max(rank, 1) if kind == "Concat" else -1
+        padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+        for axis, lengths in enumerate(zip(*padded, strict=True)):
+            if axis != along and len(set(lengths) - ({1} if kind != "Concat" else set())) > 1:
+                told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+                raise ModelError(f"at {told}, '{node.name or node.output[0]}' joins values of different lengths")

@@ -102,9 +102,9 @@ class OpenGraph:
     def bytes_of(self, name: str) -> int:
         """Return the bytes of a value at the sizes; 0 where they are unknown."""
         if name not in self._bytes:
-            width = element_bits(self.values.elements.get(name, 0)) or 0
-            found = self.values.bytes_of(name, self.sizes, 1)
-            self._bytes[name] = 0 if found is None else found * width // 8
+            element = self.values.elements.get(name, 0)
+            found = self.values.bytes_of(name, self.sizes, 1) if element else None
+            self._bytes[name] = 0 if found is None else found * (element_bits(element) or 0) // 8
         return self._bytes[name]
 
     @cached_property

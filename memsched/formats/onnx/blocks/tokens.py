@@ -14,13 +14,13 @@ from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["groups", "token_points"]
+__all__ = ["groups", "token_points", "typical"]
 
 _BLOCKS: Final = (16 << 20, 4 << 20)
 """Bytes that the large values of a block may take."""
 
 _SHORT: Final = 64
-"""Dimensions that are never longer, such as a batch, are not what makes a value large."""
+"""Dimensions that are never longer as far as anybody said, such as a batch, are not what makes a value large."""
 
 _LEAST: Final = 1.5
 """Values so many times as large as the largest input, output or value between groups are worth a loop."""
@@ -52,10 +52,15 @@ def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: 
 
 def groups(model: ModelProto, values: OpenValues) -> tuple[OpenGraph, Sequence[Nest]]:
     """Return the groups of nodes of a model that are worth a loop; none where its operator set has no such loops."""
-    sizes = {name: span.most if span.most > _SHORT else span.least for name, span in values.ranges.items()}
+    sizes = typical(values)
     graph = OpenGraph(model.graph, values, sizes)
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     return graph, _nests(graph) if opset >= LEAST_OPSET else ()
+
+
+def typical(values: OpenValues) -> dict[str, int]:
+    """Return the sizes at which values are compared: the largest that somebody stated, or that are long."""
+    return {name: span.most if span.named or span.most > _SHORT else span.least for name, span in values.ranges.items()}
 
 
 def _nests(graph: OpenGraph) -> list[Nest]:

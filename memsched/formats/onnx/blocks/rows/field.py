@@ -1,0 +1,300 @@
+"""The part of a graph that can be computed by rows: its operators, what they read, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from memsched.formats.onnx.attributes import attribute_of
+from memsched.formats.onnx.blocks.cuts import integers_of
+from memsched.formats.onnx.blocks.regions import OpenGraph, names_read
+from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_image, rule_of
+from memsched.formats.onnx.structure import op_type
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+__all__ = ["RowField", "RowNorm", "RowOp"]
+
+_READ_COST: Final = 8
+"""Multiplications that take about as long as writing an element."""
+
+_MULTIPLIES: Final = frozenset({"Conv", "ConvTranspose"})
+
+
+@dataclass(frozen=True, slots=True)
+class RowNorm:
+    """A normalisation, or a mean, over all places of some channels.
+
+    Attributes:
+        groups: Groups of channels; each has statistics of its own.
+        epsilon: What is added to the variance.
+        scale, bias: Values of as many elements as there are groups, or channels; "" for none.
+        by_channel: They are one for each channel.
+    """
+
+    groups: int
+    epsilon: float = 0.0
+    scale: str = ""
+    bias: str = ""
+    by_channel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowOp:
+    """A node, or a normalisation of several.
+
+    Attributes:
+        nodes: Places in the graph.
+        images: What it reads at the rows that its rule says.
+        others: What it reads whole.
+        outputs: What it makes.
+        rule: Which rows follow from which.
+        norm: The statistics of its image that it needs; None for none.
+        is_summary: Its output is no image but a mean over all places.
+        work: Its cost, in multiplications.
+    """
+
+    nodes: tuple[int, ...]
+    images: tuple[str, ...]
+    others: tuple[str, ...]
+    outputs: tuple[str, ...]
+    rule: RowRule
+    norm: RowNorm | None
+    is_summary: bool
+    work: float
+
+
+class RowField:
+    """The operators of a graph that can be computed by rows.
+
+    Args:
+        graph: The main graph, with sizes at which values are compared.
+        known: Its operators may be looked at.
+    """
+
+    def __init__(self, graph: OpenGraph, *, known: bool = True) -> None:
+        self.graph = graph
+        self.rates = _Rates()
+        found = [op for op in (_ops(graph) if known else ()) if _is_known(graph, op) and self.rates.take(op)]
+        self.ops: Sequence[RowOp] = tuple(op for op in found if self.rates.is_spatial(op))
+        self.at: Mapping[int, int] = {place: number for number, op in enumerate(self.ops) for place in op.nodes}
+        self.maker: Mapping[str, int] = {
+            name: number for number, op in enumerate(self.ops) if not op.is_summary for name in op.outputs
+        }
+
+    @cached_property
+    def images(self) -> frozenset[str]:
+        """All values that operators read or make by rows."""
+        return frozenset(name for op in self.ops for name in (*op.images, *(() if op.is_summary else op.outputs)))
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """Images that have to be whole: results of the graph, and what other nodes read."""
+        found = set(self.graph.results & self.images)
+        for place, node in enumerate(self.graph.nodes):
+            if place not in self.at:
+                found.update(name for name in names_read(node) if name in self.maker and not self._asks_shape(place))
+        return frozenset(found)
+
+    @cached_property
+    def heavy(self) -> frozenset[str]:
+        """Images worth keeping: what is made with much work, of several others, or in fewer rows than it reads."""
+        found: set[str] = set()
+        for op in self.ops:
+            if op.is_summary:
+                continue
+            before = max(self.graph.bytes_of(name) for name in op.images)
+            smaller = any(self.graph.bytes_of(name) * 2 <= before for name in op.outputs)
+            if smaller or len(set(op.images)) > 1 or op_type(self.graph.nodes[op.nodes[0]]) in _MULTIPLIES:
+                found.update(op.outputs)
+        return frozenset(found)
+
+    @cached_property
+    def grids(self) -> Mapping[str, int]:
+        """Per image a number; images with the same one have as many rows, at the same places."""
+        shapes = self.graph.values.shapes
+        keys = {name: (*self.rates.grid(name), shapes[name][ROWS]) for name in sorted(self.images)}
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys.values()))}
+        return {name: numbers[key] for name, key in keys.items()}
+
+    @cached_property
+    def work(self) -> float:
+        """The cost of all operators, each once."""
+        return sum(op.work for op in self.ops)
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest image."""
+        return max((self.graph.bytes_of(name) for name in self.images), default=0)
+
+    @cached_property
+    def row_bytes(self) -> Mapping[str, float]:
+        """Per image the bytes of a row."""
+        found = {}
+        for name in self.images:
+            rows = self.graph.values.shapes[name][ROWS]
+            count = int(rows.at(self.graph.sizes)) if rows is not None else 1
+            found[name] = self.graph.bytes_of(name) / max(1, count)
+        return found
+
+    def _asks_shape(self, place: int) -> bool:
+        """Whether a node reads nothing but the shapes of values, which are computed anew."""
+        node = self.graph.nodes[place]
+        return node.op_type == "Shape" and all(name in self.graph.values.integers for name in node.output)
+
+
+class _Rates:
+    """Rows of images as multiples of those of others that they are computed from or with."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[str, Fraction]] = {}
+        self._spatial: set[str] = set()
+
+    def take(self, op: RowOp) -> bool:
+        """Add an operator; return False, with nothing added, where its images can't be cut at the same places."""
+        wanted = dict.fromkeys(op.images, Fraction(1))
+        if not op.is_summary:
+            wanted.update(dict.fromkeys(op.outputs, op.rule.rate))
+        factors: dict[int, Fraction] = {}
+        for name, rate in wanted.items():
+            part = self._parts.get(name)
+            if part is not None and factors.setdefault(id(part), rate / part[name]) != rate / part[name]:
+                return False
+        parts = {id(part): part for name in wanted if (part := self._parts.get(name)) is not None}
+        for number, part in parts.items():
+            wanted.update((name, rate * factors[number]) for name, rate in part.items())
+        self._parts.update((name, wanted) for name in wanted)
+        if not op.rule.is_pointwise:
+            self._spatial.update(op.images)
+        return True
+
+    def is_spatial(self, op: RowOp) -> bool:
+        """Return whether rows of an operator's images are computed from several others somewhere."""
+        return not self._spatial.isdisjoint(self._parts[op.images[0]])
+
+    def grid(self, name: str) -> tuple[int, Fraction]:
+        """Return what is equal of images whose rows lie at the same places."""
+        part = self._parts[name]
+        return id(part), part[name]
+
+
+def _is_known(graph: OpenGraph, op: RowOp) -> bool:
+    """Whether the lengths of an operator's images follow from the sizes of the graph's inputs."""
+    lengths = [one for name in (*op.images, *op.outputs) for one in graph.values.shapes[name] if one is not None]
+    symbols = {symbol for one in lengths for symbol in one.symbols()}
+    return all(graph.values.places[symbol][0] not in graph.maker for symbol in symbols)
+
+
+def _ops(graph: OpenGraph) -> Iterator[RowOp]:
+    grouped = {place: group for group in _normalisations(graph) for place in group[0]}
+    for place, node in enumerate(graph.nodes):
+        if place in grouped:
+            places, norm = grouped[place]
+            if place == places[-1]:
+                yield _norm_op(graph, places, norm)
+            continue
+        mean = _mean(graph, node)
+        if mean is not None:
+            cost = _elements(graph, node.input[0]) * _READ_COST
+            rule = RowRule((0,))
+            yield RowOp((place,), (node.input[0],), (), (node.output[0],), rule, mean, True, cost)
+            continue
+        rule_found = rule_of(node, graph.values)
+        if rule_found is not None:
+            yield _plain_op(graph, place, rule_found)
+
+
+def _plain_op(graph: OpenGraph, place: int, rule: RowRule) -> RowOp:
+    node = graph.nodes[place]
+    images = tuple(node.input[number] for number in rule.images)
+    others = tuple(name for number, name in enumerate(node.input) if name and number not in rule.images)
+    outputs = tuple(name for name in node.output if name)
+    return RowOp((place,), images, others, outputs, rule, None, False, _work(graph, node))
+
+
+def _norm_op(graph: OpenGraph, places: tuple[int, ...], norm: RowNorm) -> RowOp:
+    source, result = graph.nodes[places[0]].input[0], graph.nodes[places[-1]].output[0]
+    others = tuple(name for name in (norm.scale, norm.bias) if name)
+    cost = _elements(graph, source) * 3 * _READ_COST
+    return RowOp(places, (source,), others, (result,), RowRule((0,)), norm, False, cost)
+
+
+def _work(graph: OpenGraph, node: NodeProto) -> float:
+    made = sum(_elements(graph, name) for name in node.output if name)
+    if op_type(node) not in _MULTIPLIES:
+        return made * _READ_COST
+    weight = [one.constant() or 1 if one is not None else 1 for one in graph.values.shapes[node.input[1]]]
+    if op_type(node) == "Conv":
+        return made * (math.prod(weight[1:]) + _READ_COST)
+    return _elements(graph, node.input[0]) * math.prod(weight[1:]) + made * _READ_COST
+
+
+def _elements(graph: OpenGraph, name: str) -> float:
+    return graph.bytes_of(name) / 4
+
+
+def _normalisations(graph: OpenGraph) -> Iterator[tuple[tuple[int, ...], RowNorm]]:
+    """Yield normalisations: their nodes, and what they compute."""
+    for place, node in enumerate(graph.nodes):
+        kind = op_type(node)
+        if kind == "InstanceNormalization":
+            norm = RowNorm(0, attribute_of(node, "epsilon", 1e-5), node.input[1], node.input[2])
+            yield from _instances(graph, place, norm)
+        elif kind == "GroupNormalization" and is_image(node.input[0], graph.values):
+            groups = attribute_of(node, "num_groups", 1)
+            scales = graph.values.shapes.get(node.input[1], ())
+            by_channel = len(scales) == 1 and scales[0] == graph.values.shapes[node.input[0]][1]
+            norm = RowNorm(groups, attribute_of(node, "epsilon", 1e-5), node.input[1], node.input[2], by_channel)
+            yield (place,), norm
+
+
+def _instances(graph: OpenGraph, place: int, norm: RowNorm) -> Iterator[tuple[tuple[int, ...], RowNorm]]:
+    """Yield an InstanceNormalization of an image, or one of groups between two reshapes."""
+    values, node = graph.values, graph.nodes[place]
+    channels = _channels(graph, node.input[0])
+    if channels is None:
+        return
+    norm = RowNorm(channels, norm.epsilon, norm.scale, norm.bias)
+    before = graph.maker.get(node.input[0])
+    readers = graph.readers.get(node.output[0], ())
+    if before is not None and len(readers) == 1 and node.output[0] not in graph.results:
+        first, last = graph.nodes[before], graph.nodes[readers[0]]
+        image = first.input[0] if first.op_type == "Reshape" else ""
+        only = list(graph.readers.get(node.input[0], ())) == [place] and node.input[0] not in graph.results
+        if only and last.op_type == "Reshape" and is_image(image, values) and _is_grouped(graph, image, node, last):
+            yield (before, place, readers[0]), norm
+            return
+    if is_image(node.input[0], values):
+        yield (place,), norm
+
+
+def _is_grouped(graph: OpenGraph, image: str, node: NodeProto, last: NodeProto) -> bool:
+    """Whether channels of an image are grouped before a normalisation, and are as they were behind it."""
+    shapes = graph.values.shapes
+    inner, whole, channels = shapes.get(node.input[0], ()), _channels(graph, image), _channels(graph, node.input[0])
+    back = shapes.get(last.output[0]) == shapes[image]
+    divides = whole is not None and channels is not None and whole % channels == 0
+    return back and divides and bool(inner) and inner[0] == shapes[image][0]
+
+
+def _channels(graph: OpenGraph, name: str) -> int | None:
+    shape = graph.values.shapes.get(name, ())
+    return shape[1].constant() if len(shape) > 1 and shape[1] is not None else None
+
+
+def _mean(graph: OpenGraph, node: NodeProto) -> RowNorm | None:
+    """Return what a mean over all places is; None for other nodes."""
+    kind = op_type(node)
+    if kind not in {"GlobalAveragePool", "ReduceMean"} or not is_image(node.input[0], graph.values):
+        return None
+    rank, channels = len(graph.values.shapes[node.input[0]]), _channels(graph, node.input[0])
+    if kind == "ReduceMean":
+        axes = attribute_of(node, "axes", None) or integers_of(node, 1, graph.values) or ()
+        if sorted(axis % rank for axis in axes) != list(range(ROWS, rank)):
+            return None
+    return None if channels is None else RowNorm(channels)

@@ -1,0 +1,131 @@
+"""Loops over rows of images, run beside the network as given, at heights and widths of every kind."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+from onnx import ModelProto
+
+from memsched.formats.blocks import Range
+from memsched.formats.onnx.blocks.accurate import accurate
+from memsched.formats.onnx.blocks.model import open_model
+from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, spans_of
+from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange, choose
+from memsched.formats.onnx.blocks.rows.write import write_rows
+from tests.formats.onnx.blocks.rows.compare import compare, differences, field_of
+from tests.formats.onnx.blocks.rows.images import LAYERS, Images
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_networks_compute_the_same_at_every_size(seed: int) -> None:
+    numbers = random.Random(seed)
+    compare(seed, [(numbers.randint(1, 3), 12 * numbers.randint(1, 8), 12 * numbers.randint(1, 5)) for _ in range(3)])
+
+
+@pytest.mark.parametrize("layer", range(len(LAYERS)))
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_but_the_result_is_kept(layer: int, seed: int) -> None:
+    net = Images()
+    x = net.op("Relu", net.conv("x", 8))
+    model = net.model(net.conv(LAYERS[layer](net, x, random.Random(seed)), 4))
+    field = field_of(model)
+    plan = arrange(LoopWorks(field, 1), frozenset(), 0)
+    kept = {name for loop in plan.loops for name in loop.made}
+    assert kept == {model.graph.output[0].name}
+    written = write_rows(model, field, plan, 1)
+    assert max(differences(model, written, [(1, 12, 12), (2, 84, 24), (1, 132, 36)])) <= 1e-5
+
+
+def _stack(count: int) -> tuple[ModelProto, list[str]]:
+    net = Images()
+    made = ["x"]
+    for _ in range(count):
+        made.append(net.conv(made[-1], 8))
+    return net.model(net.conv(made[-1], 3)), made
+
+
+def test_halos_add_up_and_strides_align() -> None:
+    net = Images()
+    first = net.conv("x", 8)
+    half = net.conv(first, 8, 4, rate=Fraction(1, 2), strides=[2, 2], pads=[1] * 4)
+    last = net.conv(half, 8)
+    field = field_of(net.model(last))
+    loop = RowLoop((0, 1, 2), (last,), (), ("x",))
+    spans, step = spans_of(field, loop)
+    # A row of the half needs one more on both sides, which are four rows of the image, and one more of each padding.
+    assert spans[half] == Span(Fraction(1), 1, 1)
+    assert spans[first] == Span(Fraction(2), 4, 3)
+    assert spans["x"] == Span(Fraction(2), 6, 4)
+    assert step == 1
+
+
+def test_more_work_is_less_memory_and_none_is_beyond_its_limit() -> None:
+    model, made = _stack(6)
+    field = field_of(model)
+    plain = arrange(LoopWorks(field, 1), frozenset(), field.largest)
+    (plan,) = choose(field, (1.01, 3.0), 1)
+    assert not plain.loops
+    assert 1.01 * field.work < plan.work <= 3 * field.work
+    assert plan.peak <= plain.peak / 1.5
+    assert len(plan.loops) < len(made)
+    assert not choose(field, (1.01,), 1)
+
+
+def test_heights_beyond_the_range_are_refused() -> None:
+    model, _ = _stack(3)
+    field = field_of(model)
+    written = write_rows(model, field, choose(field, (3.0,), 1)[0], 1)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(written.SerializeToString(), options)
+    with pytest.raises(Exception, match="height_must_be_12_to_240_multiple_of_12"):
+        session.run(None, {"x": np.zeros((1, 3, 252, 24), np.float32)})
+    with pytest.raises(Exception, match="width_must_be_12_to_240_multiple_of_12"):
+        session.run(None, {"x": np.zeros((1, 3, 24, 25), np.float32)})
+
+
+def _normal(x: npt.NDArray[np.float32], groups: int) -> npt.NDArray[np.float64]:
+    flat = x.astype(np.float64).reshape(len(x), groups, -1)
+    found: npt.NDArray[np.float64] = (flat - flat.mean(2, keepdims=True)) / np.sqrt(flat.var(2, keepdims=True) + 1e-5)
+    return found.reshape(x.shape)
+
+
+def test_statistics_are_no_further_from_float64_than_the_runtimes_own() -> None:
+    net = Images(4)
+    model = net.model(net.instance_norm(net.op("MaxPool", "x", kernel_shape=[2, 1], strides=[2, 1])))
+    reference, field = accurate(model), field_of(model)
+    assert reference is not None
+    written = write_rows(model, field, arrange(LoopWorks(field, 1), frozenset(), 0), 1)
+    x = (np.random.default_rng(0).standard_normal((1, 4, 240, 240)) + 30).astype(np.float32)
+    weights = {one.name: np.frombuffer(one.raw_data, np.float32) for one in model.graph.initializer}
+    scale, bias = (weights[name].astype(np.float64).reshape(4, 1, 1) for name in model.graph.node[1].input[1:])
+    exact = _normal(x.reshape(1, 4, 120, 2, 240).max(3), 4) * scale + bias
+    errors = []
+    for one in (model, reference, written):
+        session = onnxruntime.InferenceSession(one.SerializeToString())
+        errors.append(np.abs(session.run(None, {"x": x})[0] - exact).max())
+    assert max(errors[1:]) <= errors[0]
+    assert accurate(_stack(1)[0]) is None
+
+
+def test_sizes_are_multiples_where_a_network_halves_and_doubles() -> None:
+    net = Images()
+    first = net.conv("x", 8)
+    half = net.conv(first, 8, rate=Fraction(1, 2), strides=[2, 2])
+    quarter = net.conv(half, 8, rate=Fraction(1, 2), strides=[2, 2])
+    back = net.op("Add", net.resize(quarter, 2, mode="nearest"), half)
+    net.shapes[back] = net.shapes[half]
+    model = net.model(net.conv(net.op("Add", net.resize(back, 2, mode="nearest"), first), 1))
+    ranges = {"height": Range(1, 1024, named=True), "width": Range(1, 1024, named=True)}
+    opened = open_model(model.SerializeToString(), "net.onnx", {}, ranges)
+    assert {name: span.multiple for name, span in opened.ranges.items()} == {"batch": 1, "height": 4, "width": 4}
+    point = opened.points()[0]
+    assert point.name.startswith("by rows, for 1.")
+    assert point.rows[-1].dimension == "height"
+    written = ModelProto.FromString(point.build())
+    assert max(differences(model, written, [(1, 8, 4), (2, 256, 32), (1, 100, 76)])) <= 1e-5
