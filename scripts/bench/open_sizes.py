@@ -15,7 +15,7 @@ from typing import Final
 import memsched
 from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
-from scripts.networks.catalogue import OPEN, build
+from scripts.networks.catalogue import OPEN, OPEN_IMAGES, build
 
 __all__ = ["BENCH", "tables"]
 
@@ -24,15 +24,25 @@ _RANGES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = MappingProxyType(
         "whisper_open": {"frames": (16, 16_384)},
         "conformer_open": {"frames": (16, 32_768)},
         "vit_open": {"height": (32, 1440), "width": (32, 1440)},
+        "sd_vae_decoder_open": {"height": (1, 64), "width": (1, 64)},
+        "sd_unet_open": {"height": (8, 64), "width": (8, 64)},
+        "unet_open": {"height": (16, 512), "width": (16, 512)},
+        "unet_transposed_open": {"height": (16, 512), "width": (16, 512)},
+        "superres_open": {"height": (1, 512), "width": (1, 512)},
+        "esrgan_open": {"height": (1, 256), "width": (1, 256)},
     }
 )
 _TOKENS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({"length": (1, 8192)})
 _LONG: Final = 1024
 _PARTS: Final = (64, 16, 4, 2)
 """By which the largest size is divided."""
+_IMAGE_PARTS: Final = (8, 2, 1)
+_SLOWDOWN: Final = 60.0
+_QUICK: Final = 10.0
+"""Percent of time that may be added, of networks that give images and of others."""
 
 
-def tables(models: Sequence[str], parts: Sequence[int]) -> Iterator[Part]:
+def tables(models: Sequence[str], parts: Sequence[int] | None) -> Iterator[Part]:
     """Yield a row for each model and size."""
     yield Heading("model", "at", ">~MB", ">~blocks, MB", ">~activations, %", ">~time, x")
     kept = []
@@ -41,10 +51,12 @@ def tables(models: Sequence[str], parts: Sequence[int]) -> Iterator[Part]:
             given, written = Path(folder, "given.onnx"), Path(folder, "written.onnx")
             given.write_bytes(build(model).SerializeToString(deterministic=True))
             ranges = _RANGES.get(model, _TOKENS)
-            result = memsched.optimize(given, dims=dict(ranges))
+            slowdown = _SLOWDOWN if model in OPEN_IMAGES else _QUICK
+            result = memsched.optimize(given, dims=dict(ranges), max_slowdown=slowdown)
             kept += [model] * bool(result.report.values.output and result.report.values.output.unchanged)
             written.write_bytes(result.model)
-            yield from _rows(model, (given, written), ranges, parts)
+            usual = _IMAGE_PARTS if model in OPEN_IMAGES else _PARTS
+            yield from _rows(model, (given, written), ranges, parts or usual)
     yield Verdict(f"\nnothing gained: {', '.join(kept) or 'none'}", bool(kept))
 
 
@@ -54,7 +66,7 @@ def _rows(
     least = {name: ends[0] for name, ends in ranges.items()}
     rest = [_ran(file, least) for file in files]
     for part in parts:
-        sizes = {name: max(ends[0], ends[1] // part // 16 * 16) for name, ends in ranges.items()}
+        sizes = {name: max(ends[0], ends[1] // part // 8 * 8) for name, ends in ranges.items()}
         first, second = (_ran(file, sizes) for file in files)
         grown = max(first.process - rest[0].process, 1), max(second.process - rest[1].process, 0)
         yield (
@@ -84,14 +96,14 @@ def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:
 
 
 def _tables(values: Values) -> Iterator[Part]:
-    yield from tables(values.models or tuple(OPEN), values.parts or _PARTS)
+    yield from tables(values.models or (*OPEN, *OPEN_IMAGES), values.parts)
 
 
 BENCH = Benchmark(
     __doc__,
     _tables,
     (
-        positional("models", help=f"of {', '.join(OPEN)}", metavar="MODEL"),
+        positional("models", help=f"of {', '.join((*OPEN, *OPEN_IMAGES))}", metavar="MODEL"),
         option("--parts", type=int, nargs="+", metavar="N", help="measure at the largest size divided by these"),
     ),
     docs="docs/benchmarks/runtimes.md",

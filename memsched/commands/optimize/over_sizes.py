@@ -39,13 +39,23 @@ _LARGEST_VALUE: Final = 768 << 20
 """Bytes of a value of the model as given, at the largest size at which it is run."""
 
 _SMALL: Final = 512
-"""The length at which a file must be no worse than the one given."""
+"""The length at which a file must be no worse than the one given, where no value is larger than `_SMALL_VALUE` then."""
+
+_SMALL_VALUE: Final = 32 << 20
+_SPARE_WORK: Final = 1.1
+"""Files whose arithmetic is more than permitted by this factor are not tried."""
 
 _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 """At which outputs are compared, beside both ends and the largest size that is measured; primes among them."""
 
+_COMPARED_VALUE: Final = 64 << 20
+"""Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
+
 _LARGE_ROUNDS, _SMALL_ROUNDS = 2, 10
 _CHANCES: Final = 3
+_SLOW: Final = 2.0
+"""Seconds of a run that what else a machine does disturbs little."""
+
 _MOST_MEMORY: Final = 1.15
 _MOST_TIME: Final = 1.1
 """What a file may take at a small size, as a multiple of what the one given takes."""
@@ -102,7 +112,19 @@ class _BlockFile:
     compared: tuple[AtSize | None, ...]
 
     def is_right(self) -> bool:
-        return all(one is None or one.equal or (one.error or 1.0) <= TOLERANCE for one in self.compared)
+        return all(one is None or _is_right(one) for one in self.compared)
+
+
+def _is_right(one: AtSize) -> bool:
+    """Whether outputs are equal, or no further from accurate ones than those of the model as given."""
+    if one.equal or (one.error is not None and one.error <= TOLERANCE):
+        return True
+    return one.apart is not None and one.given_apart is not None and one.apart <= one.given_apart
+
+
+def _distance(one: AtSize) -> float:
+    """Return the error of outputs, beside accurate ones where those of the model as given are further from them."""
+    return (one.error or 0.0) if one.apart is None else one.apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +204,16 @@ def optimize_over_sizes(
 
 def _measurable(opened: OpenModel, fixed: Mapping[str, int]) -> dict[str, int]:
     """Return the largest size whose largest value is in proportion; dimensions of which nothing is stated are least."""
+    most = {name: span.most if span.named else span.least for name, span in opened.ranges.items() if name not in fixed}
+    return _shrunk(opened, most, _LARGEST_VALUE)
+
+
+def _shrunk(opened: OpenModel, most: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Return a size at which no value is larger than ``limit``: halves of ``most``, as far as it takes."""
     part = 1.0
     while True:
-        sizes = {
-            name: span.nearest(round(span.most * part) if span.named else span.least)
-            for name, span in opened.ranges.items()
-            if name not in fixed
-        }
-        if opened.largest(sizes) <= _LARGEST_VALUE or part < 1e-4:
+        sizes = {name: opened.ranges[name].nearest(round(size * part)) for name, size in most.items()}
+        if opened.largest(sizes) <= limit or part < 1e-4:
             return sizes
         part /= 2
 
@@ -207,8 +231,13 @@ def _measure(
     opened: OpenModel, given: _GivenFile, large_sizes: Mapping[str, int], asked: RangeRequest
 ) -> _RangeMeasurement:
     """Run the model as given and every file that loops give, and choose."""
-    small_sizes = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large_sizes.items()}
-    notes = [] if opened.points else [_NOTHING_GROWS]
+    shorter = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large_sizes.items()}
+    small_sizes = _shrunk(opened, shorter, _SMALL_VALUE)
+    every = opened.points()
+    most = _SPARE_WORK * _most_times(asked.slowdown)[0]
+    points = [point for point in every if point.work <= most]
+    notes = [] if every else [_NOTHING_GROWS]
+    notes += [f"not tried {one.name}: --max-slowdown permits less" for one in every if one.work > most]
     beyond = [
         name for name, size in large_sizes.items() if opened.ranges[name].named and size < opened.ranges[name].most
     ]
@@ -220,14 +249,22 @@ def _measure(
         feeds = Path(held, "large.npz"), Path(held, "small.npz")
         first = _ran(given.path, large_sizes, feeds[0], asked.seed)
         second = _ran(given.path, small_sizes, feeds[1], asked.seed)
-        files = [Path(held, f"{number}.onnx") for number in range(len(opened.points))]
-        models = [point.build() for point in opened.points]
+        files = [Path(held, f"{number}.onnx") for number in range(len(points))]
+        models = [point.build() for point in points]
         for file, model in zip(files, models, strict=True):
             file.write_bytes(model)
-        runtime, compared = compare_at([given.path, *files], sizes, seed=asked.seed, folder=given.folder)
+        accurate = _stored(opened.accurate(), Path(held, "accurate.onnx"))
+        runtime, compared = compare_at(
+            [given.path, *files],
+            sizes,
+            seed=asked.seed,
+            folder=given.folder,
+            accurate=accurate,
+            tolerance=TOLERANCE,
+        )
         tried: list[_BlockFile] = []
-        for number, (file, point) in enumerate(zip(files, opened.points, strict=True)):
-            block_file = _tried(given, file, feeds, asked.slowdown)
+        for number, (file, point) in enumerate(zip(files, points, strict=True)):
+            block_file = _tried(given, file, feeds, asked.slowdown, _most_small(second))
             if isinstance(block_file, str):
                 notes.append(f"not written {point.name}: {block_file}")
                 continue
@@ -236,16 +273,22 @@ def _measure(
     notes += [f"not written {one.point.name}: outputs differ" for one in tried if not one.is_right()]
     good = [one for one in tried if one.is_right() and _is_better(one, first, second, asked.slowdown)]
     best = min(good, key=lambda one: one.large.process, default=None)
-    if best is None and any(one.is_right() for one in tried):
-        notes.append("loops over blocks need no less, or take longer than --max-slowdown permits")
+    notes += [_refused(one, first) for one in tried if one.is_right() and one not in good]
     return _RangeMeasurement(runtime, large_sizes, small_sizes, first, second, tuple(sizes), best, tuple(notes))
 
 
+def _stored(model: bytes | None, path: Path) -> Path | None:
+    if model is None:
+        return None
+    path.write_bytes(model)
+    return path
+
+
 def _tried(
-    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None
+    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None, enough: float
 ) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
     """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
-    runs = [run_on(file, one, folder=given.folder) for one in feeds]
+    runs = run_on(file, feeds[0], folder=given.folder), _least_run(given, file, feeds[1], enough)
     limits = _most_times(slowdown)
     large = _raced(given, file, feeds[0], _LARGE_ROUNDS, limits[0])
     small = _raced(given, file, feeds[1], _SMALL_ROUNDS, limits[1])
@@ -254,6 +297,19 @@ def _tried(
     if isinstance(large, str) or isinstance(small, str):
         return large if isinstance(large, str) else str(small)
     return runs[0], runs[1], (large, small)
+
+
+def _least_run(given: _GivenFile, file: Path, feeds: Path, enough: float) -> RangedRun | str:
+    """Return what a file takes at least: what opening a session takes is partly chance."""
+    found: list[RangedRun] = []
+    for _ in range(_CHANCES):
+        one = run_on(file, feeds, folder=given.folder)
+        if isinstance(one, str):
+            return one
+        found.append(one)
+        if one.process <= enough:
+            break
+    return min(found, key=lambda one: one.process)
 
 
 def _raced(given: _GivenFile, file: Path, feeds: Path, rounds: int, most: float) -> TimeRatio | str:
@@ -265,15 +321,18 @@ def _raced(given: _GivenFile, file: Path, feeds: Path, rounds: int, most: float)
             return found
         if isinstance(best, str) or found.ratio < best.ratio:
             best = found
-        if best.ratio <= most:
+        if best.ratio <= most or best.first > _SLOW:
             break
     return best
 
 
 def _most_times(slowdown: float | None) -> tuple[float, float]:
-    """Return how many times as long a file may take at the large and at the small size."""
+    """Return how many times as long a file may take at the large and at the small size.
+
+    Where much is permitted, short runs may take longer: loops compute again there as well, and gain nothing.
+    """
     most = float("inf") if slowdown is None else 1 + slowdown / 100
-    return most, max(most, _MOST_TIME)
+    return most, max(2 * most - _MOST_TIME, _MOST_TIME)
 
 
 def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> RangedRun:
@@ -289,25 +348,42 @@ def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> Ranged
 def _is_better(one: _BlockFile, large: RangedRun, small: RangedRun, slowdown: float | None) -> bool:
     """Whether a file takes less at the large size, in time, and no more to speak of at the small one."""
     most = _most_times(slowdown)
-    spare = _MOST_MEMORY * small.process + _SPARE_BYTES
     return (
         one.large.process < large.process
         and one.times[0].ratio <= most[0]
-        and one.small.process <= spare
+        and one.small.process <= _most_small(small)
         and one.times[1].ratio <= most[1]
     )
+
+
+def _refused(one: _BlockFile, large: RangedRun) -> str:
+    """Return why a file that is right is not written."""
+    took = f"{one.large.process / 1e6:,.0f} MB at {one.times[0].ratio:.2f} x the time"
+    small = f"{one.times[1].ratio:.2f} x and {one.small.process / 1e6:,.0f} MB at the small size"
+    if one.large.process >= large.process:
+        return f"not written {one.point.name}: needs no less ({took})"
+    return f"not written {one.point.name}: takes longer than --max-slowdown permits, or more memory ({took}; {small})"
+
+
+def _most_small(given: RangedRun) -> float:
+    """Return the bytes that a file may take at the small size."""
+    return _MOST_MEMORY * given.process + _SPARE_BYTES
 
 
 def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int]]:
     """Return sizes of every kind up to the largest that is run, each once."""
     found: dict[tuple[int, ...], Mapping[str, int]] = {}
-    for number, length in enumerate((*_LENGTHS, *large.values())):
+    for number in range(len(_LENGTHS)):
         sizes = {}
+        named = [name for name, span in opened.ranges.items() if span.named]
         for name, span in opened.ranges.items():
             if name in large:
-                wanted = length if span.named else 1 + number % 3
+                # Heights and widths differ.
+                place = number + 3 * named.index(name) if name in named else 0
+                wanted = _LENGTHS[place % len(_LENGTHS)] if span.named else 1 + number % 3
                 sizes[name] = min(span.nearest(wanted), large[name]) if span.named else span.nearest(wanted)
         found[tuple(sizes.values())] = sizes
+    found = {key: sizes for key, sizes in found.items() if opened.largest(sizes) <= _COMPARED_VALUE}
     found[tuple(large.values())] = large
     return list(found.values())
 
@@ -327,7 +403,7 @@ def _verification(measured: _RangeMeasurement) -> Verification | None:
         measured_peak_after_bytes=None,
         executed_order_matches=None,
         reason=None,
-        relative_error=max((one.error or 0.0 for one in compared), default=0.0),
+        relative_error=max((_distance(one) for one in compared), default=0.0),
     )
 
 

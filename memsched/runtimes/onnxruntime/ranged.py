@@ -56,11 +56,14 @@ class AtSize:
         equal: Bit by bit.
         error: The largest difference, relative to the largest output; None where they cannot be compared.
         message: Why not.
+        given_apart, apart: Errors of the model as given, and of this one, beside accurate outputs; None: not asked for.
     """
 
     equal: bool
     error: float | None
     message: str | None
+    given_apart: float | None = None
+    apart: float | None = None
 
 
 def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> None:
@@ -109,11 +112,21 @@ def race(first: Path, second: Path, feeds: Path, *, rounds: int, folder: Path | 
 
 
 def compare_at(
-    paths: Sequence[Path], sizes: Sequence[Mapping[str, int]], *, seed: int, folder: Path | None = None
+    paths: Sequence[Path],
+    sizes: Sequence[Mapping[str, int]],
+    *,
+    seed: int,
+    folder: Path | None = None,
+    accurate: Path | None = None,
+    tolerance: float = 0.0,
 ) -> tuple[str, list[list[AtSize]]]:
     """Return the runtime's name, and per size how each of the further models compares with the first.
 
     Sizes that the first does not run at are left out of what is compared: their list is empty.
+
+    Args:
+        accurate: A model with more accurate outputs, to compare both with where they are further apart than
+            ``tolerance``.
 
     Raises:
         UsageError: The first runs at none of them.
@@ -123,6 +136,8 @@ def compare_at(
         "folder": _told(folder),
         "sizes": [dict(one) for one in sizes],
         "seed": seed,
+        "accurate": None if accurate is None else str(accurate.absolute()),
+        "tolerance": tolerance,
     }
     result = run_in_child(_COMPARE, request, _TIMEOUT)
     if not result.ok:

@@ -91,11 +91,13 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run models beside the first one at several sizes.
 
     Args:
-        request: "paths": the model as given, then others; "folder", "sizes", "seed".
+        request: "paths": the model as given, then others; "folder", "sizes", "seed"; "accurate": a model to compare
+            with where outputs are further apart than "tolerance", or None.
 
     Returns:
         "version"; "rows": per size "given": why the first does not run, or None; "others": per other model "equal",
-        "error": relative to the largest output, and "message": why it does not run, or None.
+        "error": relative to the largest output, "message": why it does not run, or None, and "given_apart", "apart",
+        errors beside the accurate model, where that was run.
     """
     import numpy as np
     import onnxruntime
@@ -111,11 +113,37 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
         except Exception as error:  # the runtime raises classes of its own
             rows.append({"given": _one_line(error), "others": []})
             continue
-        rows.append({"given": None, "others": [_judged(session, feed, expected) for session in others]})
+        accurate = _Accurate(request, feed, expected)
+        rows.append({"given": None, "others": [_judged(session, feed, expected, accurate) for session in others]})
     return {"version": onnxruntime.__version__, "rows": rows}
 
 
-def _judged(session: Any, feed: Mapping[str, Any], expected: Any) -> dict[str, Any]:
+class _Accurate:
+    """Outputs of a more accurate model, computed when they are asked for.
+
+    Args:
+        request: As `compare_sizes` has it.
+        expected: What the model as given computes.
+    """
+
+    def __init__(self, request: Mapping[str, Any], feed: Mapping[str, Any], expected: Any) -> None:
+        self.path, self.folder, self.tolerance = request["accurate"], request["folder"], request["tolerance"]
+        self.feed, self.expected = feed, expected
+        self.outputs: Any = None
+
+    def beside(self, found: Any, error: float) -> dict[str, float]:
+        """Return the errors of the model as given and of another one, where these are too far apart."""
+        if self.path is None or error <= self.tolerance:
+            return {}
+        if self.outputs is None:
+            self.outputs = run_once(_opened(self.path, self.folder, described=False)[0], self.feed)
+        return {
+            "given_apart": relative_error(self.outputs, self.expected),
+            "apart": relative_error(self.outputs, found),
+        }
+
+
+def _judged(session: Any, feed: Mapping[str, Any], expected: Any, accurate: _Accurate) -> dict[str, Any]:
     try:
         found = run_once(session, feed)
     except Exception as error:  # the runtime raises classes of its own
@@ -124,7 +152,8 @@ def _judged(session: Any, feed: Mapping[str, Any], expected: Any) -> dict[str, A
     if shapes[0] != shapes[1]:
         return {"equal": False, "error": None, "message": f"shapes {shapes[1]} in place of {shapes[0]}"}
     same, _ = compare(expected, found)
-    return {"equal": same, "error": relative_error(expected, found), "message": None}
+    apart = relative_error(expected, found)
+    return {"equal": same, "error": apart, "message": None, **accurate.beside(found, apart)}
 
 
 def _opened(path: str, folder: str | None, *, described: bool = True) -> tuple[Any, Any]:

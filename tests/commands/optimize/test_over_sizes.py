@@ -89,7 +89,7 @@ def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
     onnx.save(_transformer(), given, save_as_external_data=True, location="net.bin", size_threshold=256)
     opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, {"length": Range(1, 1024)})
     file.parent.mkdir()
-    file.write_bytes(opened.points[0].build())
+    file.write_bytes(opened.points()[0].build())
     draw_at(given, {"batch": 2, "length": 700}, feeds, seed=0)
     assert isinstance(run_on(file, feeds, folder=tmp_path), RangedRun)
     assert isinstance(run_on(file, feeds), str)
