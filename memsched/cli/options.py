@@ -109,27 +109,30 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
     return dims
 
 
-def parse_ranges(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+def parse_ranges(texts: Sequence[str]) -> dict[str, int | tuple[int, ...]]:
     """Return dimension names and what "NAME=8" or "NAME=1..8192" says of each: a value, or the least and the largest.
+
+    "NAME=64..1024:64" says as well of what number lengths are multiples.
 
     Raises:
         UsageError: A text is of neither form, a range is empty, or a name occurs twice.
     """
-    found: dict[str, int | tuple[int, int]] = {}
+    found: dict[str, int | tuple[int, ...]] = {}
     for text in texts:
         name, _, said = text.rpartition("=")
-        ends = said.split("..")
+        lengths, colon, step = said.partition(":")
+        ends = lengths.split("..")
         try:
-            numbers = [_whole(end) for end in ends]
+            numbers = [_whole(end) for end in (*ends, *([step] if colon else []))]
         except ValueError:
             numbers = []
-        if not name or len(numbers) not in {1, 2}:
+        if not name or len(numbers) not in {1, 2, 3} or len(ends) > 2 or (colon and len(ends) < 2):
             raise UsageError(f"--dim '{text}' is not understood: write NAME=8, or NAME=1..8192")
-        if len(numbers) == 2 and not 1 <= numbers[0] <= numbers[1]:
+        if len(numbers) > 1 and not 1 <= numbers[0] <= numbers[1]:
             raise UsageError(f"--dim '{text}' is no range: write the least length, at least 1, then the largest")
         if name in found:
             raise UsageError(f"--dim names '{name}' twice")
-        found[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+        found[name] = numbers[0] if len(numbers) == 1 else tuple(numbers)
     return found
 
 

@@ -157,7 +157,7 @@ class _ModelOptions(_CommandOptions):
 
 
 def _dims_or_ranges(text: str) -> Any:
-    return _said(_ModelOptions, "dims", text, kind="ranges", metavar="NAME=8|1..8192")
+    return _said(_ModelOptions, "dims", text, kind="ranges", metavar="NAME=8|1..8192|64..1024:64")
 
 
 _IO: Final = (
@@ -280,7 +280,7 @@ class OptimizeOptions(BatchOptions):
         "Targets tflm and tflm-...: write the tensors' offsets into the model, or do not; by default where that saves "
         "memory.",
     )
-    dims: Mapping[str, int | tuple[int, int]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
+    dims: Mapping[str, int | tuple[int, ...]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
         "Value of a symbolic dimension; or a range that stays open, for which large values are computed in loops."
     )
     shapes_from_run: str | None = option(
@@ -308,7 +308,7 @@ class AnalyzeOptions(_ModelOptions):
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more.",
     )
     shapes_from_run: str | None = _said(OptimizeOptions, "shapes_from_run")
-    dims: Mapping[str, int | tuple[int, int]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
+    dims: Mapping[str, int | tuple[int, ...]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
         "Value of a symbolic dimension; or a range: memory at sizes in it, and with --budget the largest that fits."
     )
     frontier: bool = option(

@@ -73,6 +73,7 @@ class OpenModel:
         points: Returns ways to compute it block by block; none where nothing grows so that it is worth it.
         largest: Returns the bytes of the largest value at the sizes of all open dimensions.
         growth: Returns the values that are largest there: names, their bytes as expressions, and bytes.
+        coarser: Returns of what number lengths have to be multiples so that more can be computed by rows; 1: of none.
         accurate: Returns the model with normalisations in double precision, to judge others by; None where it has none.
     """
 
@@ -80,4 +81,5 @@ class OpenModel:
     points: Callable[[], Sequence[BlockPoint]]
     largest: Callable[[Mapping[str, int]], int]
     growth: Callable[[Mapping[str, int]], Sequence[tuple[str, str, int]]]
+    coarser: Callable[[], int]
     accurate: Callable[[], bytes | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, SizeRow
+from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, RangeRow, SizeRow
 from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
@@ -19,16 +19,18 @@ def block_lines(section: BlocksSection | None) -> list[Line]:
     """Return what loops there are, and what both files took at the sizes that were measured."""
     if section is None or section.way is None:
         return []
-    dimensions = ", ".join(
-        f"{row.dimension} = {row.least:,} to {row.most:,}" if row.most is not None else f"any {row.dimension}"
-        for row in section.ranges
-    )
+    dimensions = ", ".join(map(_range, section.ranges))
     lines: list[Line] = [
         (f"{counted(len(section.loops), 'loop')} over blocks, for {dimensions}; other lengths are refused", None)
     ]
     lines.extend((_measured(row), "green") for row in section.measured)
     lines.append((f"outputs compared at {counted(len(section.compared), 'size')}, primes among them", None))
     return lines
+
+
+def _range(row: RangeRow) -> str:
+    steps = f" by {row.multiple:,}" if row.multiple > 1 else ""
+    return f"{row.dimension} = {row.least:,} to {row.most:,}{steps}" if row.most is not None else f"any {row.dimension}"
 
 
 def _measured(row: SizeRow) -> str:

@@ -106,7 +106,7 @@ def analyze(
     budget: int | str | None = _READ_ONLY.budget,
     budget_for: BudgetFor | None = _READ_ONLY.budget_for,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int | tuple[int, int]] | None = None,
+    dims: Mapping[str, int | tuple[int, ...]] | None = None,
     shapes_from_run: str | None = _READ_ONLY.shapes_from_run,
     in_place: bool = True,
     frontier: bool = _READ_ONLY.frontier,
@@ -209,7 +209,7 @@ def optimize(
     solver: str = _DEFAULT.solver,
     partitions: int | Literal["auto"] = _DEFAULT.partitions,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int | tuple[int, int]] | None = None,
+    dims: Mapping[str, int | tuple[int, ...]] | None = None,
     shapes_from_run: str | None = _DEFAULT.shapes_from_run,
     order_guarantee: OrderGuarantee | None = _DEFAULT.order_guarantee,
     control_dependencies: bool = _DEFAULT.control_dependencies,
@@ -246,8 +246,8 @@ def optimize(
         solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
         partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
         input_shapes: Shapes of inputs that the model leaves open, by tensor name.
-        dims: Values of symbolic dimensions, by name; or the least and the largest of one that stays open: large
-            values are then computed in loops over blocks, chosen by runs of both files at several sizes.
+        dims: Values of symbolic dimensions, by name; or the least and the largest of one that stays open (and of what
+            number lengths are multiples): large values are then computed in loops, chosen by runs at several sizes.
         shapes_from_run: As for `load`; the outputs are compared on these inputs, too.
         order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
             (dependencies in the model), "default" (the best order that sessions without options can be led to) or

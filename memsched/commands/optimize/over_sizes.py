@@ -237,6 +237,12 @@ def _measure(
     most = _SPARE_WORK * _most_times(asked.slowdown)[0]
     points = [point for point in every if point.work <= most]
     notes = [] if every else [_NOTHING_GROWS]
+    coarser = opened.coarser()
+    if coarser > 1:
+        told = " ".join(
+            f"--dim {name}={span.least}..{span.most}:{coarser}" for name, span in opened.ranges.items() if span.named
+        )
+        notes.append(f"less memory is possible for multiples of {coarser} alone: {told}")
     notes += [f"not tried {one.name}: --max-slowdown permits less" for one in every if one.work > most]
     beyond = [
         name for name, size in large_sizes.items() if opened.ranges[name].named and size < opened.ranges[name].most

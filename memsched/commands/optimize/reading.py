@@ -32,7 +32,7 @@ def load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None,
     return observer.observe(data, path, stated, None if feeds == _RANDOM_FEEDS else feeds, seed=seed)
 
 
-def split_ranges(dims: Mapping[str, int | tuple[int, int]] | None) -> tuple[dict[str, int], dict[str, Range]]:
+def split_ranges(dims: Mapping[str, int | tuple[int, ...]] | None) -> tuple[dict[str, int], dict[str, Range]]:
     """Return the dimensions that have one value, and those that stay open.
 
     Raises:
@@ -43,10 +43,12 @@ def split_ranges(dims: Mapping[str, int | tuple[int, int]] | None) -> tuple[dict
     for name, said in (dims or {}).items():
         if isinstance(said, int):
             fixed[name] = said
-        elif len(said) != 2 or not 1 <= said[0] <= said[1]:
+        elif len(said) not in {2, 3} or not 1 <= said[0] <= said[1]:
             raise UsageError(f"dims: {name}: a range is the least length, at least 1, and the largest")
+        elif len(said) == 3 and not 1 <= said[2] <= said[1] // said[2] * said[2]:
+            raise UsageError(f"dims: {name}: no length up to {said[1]} is a multiple of {said[2]}")
         else:
-            ranges[name] = Range(said[0], said[1], named=True)
+            ranges[name] = Range(said[0], said[1], said[2] if len(said) == 3 else 1, named=True)
     return fixed, ranges
 
 

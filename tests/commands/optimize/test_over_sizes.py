@@ -20,6 +20,8 @@ from memsched.formats.blocks import Range
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, draw_at, run_on
 from tests.formats.onnx.blocks.layers import Layers
+from tests.formats.onnx.blocks.rows.compare import differences
+from tests.formats.onnx.blocks.rows.images import Images
 
 
 def _transformer() -> ModelProto:
@@ -97,6 +99,50 @@ def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
     assert found.equal or (found.error is not None and found.error < 1e-5)
 
 
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image that is halved, normalised and enlarged to what it was, written for multiples of two."""
+    folder = tmp_path_factory.mktemp("images")
+    net = Images()
+    first = net.op("Relu", net.conv("x", 16))
+    half = net.op("MaxPool", net.group_norm(net.conv(first, 16), 4), kernel_shape=[2, 2], strides=[2, 2])
+    like = net.op("Concat", net.op("Slice", net.op("Shape", half), *_ends(net, 0, 2)), _places(net, first), axis=0)
+    raised = net.op("Resize", half, "", "", like, mode="nearest", coordinate_transformation_mode="asymmetric")
+    last = net.op("Add", net.op("Relu", net.conv(raised, 16)), first)
+    onnx.save(net.model(net.conv(last, 1)), folder / "net.onnx")
+    ranges = {"height": (32, 640, 2), "width": (32, 640, 2)}
+    result = memsched.optimize(folder / "net.onnx", dims=ranges, max_slowdown=900)
+    (folder / "out.onnx").write_bytes(result.model)
+    (folder / "out.json").write_text(result.report.to_json())
+    return folder
+
+
+def _ends(net: Images, start: int, end: int) -> tuple[str, str, str]:
+    return tuple(net.constant(np.array([number], np.int64)) for number in (start, end, 0))  # type: ignore[return-value]
+
+
+def _places(net: Images, image: str) -> str:
+    return net.op("Slice", net.op("Shape", image), *_ends(net, 2, 4))
+
+
+def test_images_of_every_size_come_from_one_file(images: Path) -> None:
+    section = json.loads((images / "out.json").read_text())["blocks"]
+    assert section["way"].startswith("by rows")
+    assert [row["multiple"] for row in section["ranges"]] == [1, 2, 2]
+    assert section["measured"][0]["process_bytes"] < 0.7 * section["measured"][0]["given_process_bytes"]
+    given, written = onnx.load(images / "net.onnx"), onnx.load(images / "out.onnx")
+    assert max(differences(given, written, [(1, 32, 34), (2, 262, 74), (1, 514, 640)])) <= 1e-5
+
+
+def test_a_coarser_range_is_pointed_out(images: Path) -> None:
+    ranges = {"height": Range(32, 640, named=True), "width": Range(32, 640, named=True)}
+    opened = OnnxFormat().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, ranges)
+    assert opened.coarser() == 2
+    assert not opened.points()
+    finer = {name: Range(32, 640, 2, named=True) for name in ranges}
+    assert OnnxFormat().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, finer).coarser() == 1
+
+
 def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="relu")],
@@ -118,6 +164,8 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
         (["--dim", "length=5..2"], "is no range"),
         (["--dim", "length=0..2"], "is no range"),
         (["--dim", "length=1..2..3"], "is not understood"),
+        (["--dim", "length=8:2"], "is not understood"),
+        (["--dim", "length=1..8:16"], "no length up to 8 is a multiple of 16"),
         (["--dim", "size=1..8"], "no input has an open dimension 'size'; there are: 'batch', 'length'"),
         (["--dim", "length=1..8", "--no-verify"], "chooses by measurement"),
         (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),

@@ -63,8 +63,21 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
         points=partial(_points, model, values),
         largest=partial(_largest, values, made),
         growth=partial(_growth, values, made),
+        coarser=partial(_coarser, model, light, spans, values),
         accurate=partial(_accurate, model),
     )
+
+
+def _coarser(model: ModelProto, light: ModelProto, ranges: Mapping[str, Range], values: OpenValues) -> int:
+    """Return of what number lengths have to be multiples so that images can be cut; 1 where that changes nothing."""
+    if len(values.ranges) == len(ranges):
+        return 1  # every length follows from those of inputs anyway
+    for multiple in _MULTIPLES:
+        spans = {name: _of_multiple(span, multiple) if span.named else span for name, span in ranges.items()}
+        found = _probe(light, spans)
+        if found is not None and len(found.ranges) == len(ranges):
+            return multiple if row_points(model, found) else 1
+    return 1
 
 
 def _accurate(model: ModelProto) -> bytes | None:

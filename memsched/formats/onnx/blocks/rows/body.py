@@ -18,9 +18,6 @@ from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
 
 __all__ = ["Outer", "RowWriter"]
 
-_COPIES: Final = 4
-"""Times that the runtime holds a weight of a body, at most."""
-
 _AXES_AS_INPUT: Final = 18
 """From this version of the operator set on, sums of squares are told their axes as an input."""
 
@@ -310,13 +307,10 @@ class RowWriter:
     def _copied(self, name: str, op: RowOp) -> str:
         """Return a constant of the body's own: the runtime chooses layouts for convolutions with such weights alone.
 
-        It holds those several times, so that weights that are large beside images are read from outside.
+        It holds those several times: weights that are large beside images are read from outside.
         """
         given = self.outer.weights.get(name)
-        if given is None or given.data_location == TensorProto.EXTERNAL:
-            return name
-        largest = max(self.outer.field.graph.bytes_of(one) for one in (*op.images, *op.outputs))
-        if self.outer.field.graph.bytes_of(name) * _COPIES > largest:
+        if given is None or given.data_location == TensorProto.EXTERNAL or self.outer.field.borrows(op, name):
             return name
         copied = f"{name}_{self.label}"
         if copied not in self.weights:

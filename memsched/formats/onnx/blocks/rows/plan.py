@@ -367,7 +367,7 @@ def _work(field: RowField, loop: RowLoop, block_bytes: int) -> float:
     for number in loop.ops:
         op = field.ops[number]
         span = spans[op.outputs[0]]
-        total += op.work * (1 + (span.above + span.below) / (rows * float(span.rate)))
+        total += field.work_in_loop(op) * (1 + (span.above + span.below) / (rows * float(span.rate)))
     for name, _ in loop.statistics:
         total += field.graph.bytes_of(name) * 4
     return total
