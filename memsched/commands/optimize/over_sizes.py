@@ -63,6 +63,9 @@ _MOST_TIME: Final = 1.1
 _SPARE_BYTES: Final = 4 << 20
 """By so much processes differ from run to run."""
 
+_LEEWAY: Final = 2.0
+"""How many times as far as the model as given a file may be from what that computes without the runtime's rewrites."""
+
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
 
 
@@ -102,7 +105,11 @@ class _GivenFile:
 
 @dataclass(frozen=True, slots=True)
 class _BlockFile:
-    """A file and what it took, beside the model as given."""
+    """A file and what it took, beside the model as given.
+
+    Attributes:
+        leeway: How many times as far as the model as given it may be from accurate outputs.
+    """
 
     point: BlockPoint
     model: bytes
@@ -110,16 +117,22 @@ class _BlockFile:
     small: RangedRun
     times: tuple[TimeRatio, TimeRatio]
     compared: tuple[AtSize | None, ...]
+    leeway: float
 
     def is_right(self) -> bool:
-        return all(one is None or _is_right(one) for one in self.compared)
+        return all(one is None or _is_right(one, self.leeway) for one in self.compared)
 
 
-def _is_right(one: AtSize) -> bool:
-    """Whether outputs are equal, or no further from accurate ones than those of the model as given."""
+def _is_right(one: AtSize, leeway: float) -> bool:
+    """Whether outputs are equal, or no further from accurate ones than those of the model as given.
+
+    The runtime's rewrites alone move saturated outputs, such as probabilities near 0, by more than what is permitted.
+    """
     if one.equal or (one.error is not None and one.error <= TOLERANCE):
         return True
-    return one.apart is not None and one.given_apart is not None and one.apart <= one.given_apart
+    return (
+        one.apart is not None and one.given_apart is not None and one.apart <= max(leeway * one.given_apart, TOLERANCE)
+    )
 
 
 def _distance(one: AtSize) -> float:
@@ -275,7 +288,8 @@ def _measure(
                 notes.append(f"not written {point.name}: {block_file}")
                 continue
             outputs = tuple(row[number] if row else None for row in compared)
-            tried.append(_BlockFile(point, models[number], *block_file, outputs))
+            leeway = _LEEWAY if accurate is None else 1.0
+            tried.append(_BlockFile(point, models[number], *block_file, outputs, leeway))
     notes += [f"not written {one.point.name}: outputs differ" for one in tried if not one.is_right()]
     good = [one for one in tried if one.is_right() and _is_better(one, first, second, asked.slowdown)]
     best = min(good, key=lambda one: one.large.process, default=None)

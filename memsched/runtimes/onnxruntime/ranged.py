@@ -126,7 +126,7 @@ def compare_at(
 
     Args:
         accurate: A model with more accurate outputs, to compare both with where they are further apart than
-            ``tolerance``.
+            ``tolerance``; None: the first one, whose graph the runtime then leaves as it is.
 
     Raises:
         UsageError: The first runs at none of them.

@@ -11,7 +11,7 @@ from memsched.formats.onnx.blocks.body import LEAST_OPSET
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.rows.field import RowField
-from memsched.formats.onnx.blocks.rows.plan import RowPlan, choose
+from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, RowPlan, choose
 from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.blocks.tokens import token_points, typical
@@ -24,8 +24,8 @@ __all__ = ["row_field", "row_points"]
 _MOST_WORK: Final = (1.1, 1.35, 1.7)
 """The work of plans, as multiples of that of the model as given."""
 
-_BLOCK: Final = 4 << 20
-"""Bytes that the large images of a block may take at least."""
+_BLOCKS: Final = 4 << 20, 16 << 20
+"""Bytes that the large images of a block may take at least: of small networks, and of large ones."""
 
 
 def row_field(model: ModelProto, values: OpenValues) -> RowField:
@@ -41,18 +41,19 @@ def row_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
         model: With its weights; it is not changed.
     """
     field = row_field(model, values)
+    block = min(max(field.largest // BLOCK_PART, _BLOCKS[0]), _BLOCKS[1])
     found = []
-    for plan in choose(field, _MOST_WORK, _BLOCK):
-        tokens = token_points(write_rows(model, field, plan, _BLOCK), values)
+    for plan in choose(field, _MOST_WORK, block):
+        tokens = token_points(write_rows(model, field, plan, block), values)
         rows = (*_told(field, plan), *(tokens[-1].rows if tokens else ()))
         work = plan.work / field.work
-        build = partial(_built, model, values, field, plan)
+        build = partial(_built, model, values, field, plan, block)
         found.append(BlockPoint(f"by rows, for {work:.2f} x the work", rows, build, work))
     return found
 
 
-def _built(model: ModelProto, values: OpenValues, field: RowField, plan: RowPlan) -> bytes:
-    written = write_rows(model, field, plan, _BLOCK)
+def _built(model: ModelProto, values: OpenValues, field: RowField, plan: RowPlan, block: int) -> bytes:
+    written = write_rows(model, field, plan, block)
     tokens = token_points(written, values)
     data: bytes = tokens[-1].build() if tokens else written.SerializeToString(deterministic=True)
     return data

@@ -234,6 +234,11 @@ def _gathered(node: NodeProto, values: OpenValues) -> RowRule | None:
     return RowRule((0,), down=size, window=size, whole=True)
 
 
+def _scaled(node: NodeProto, values: OpenValues) -> RowRule | None:
+    del values
+    return None if attribute_of(node, "training_mode", 0) else RowRule((0,))
+
+
 def _padded(node: NodeProto, values: OpenValues) -> RowRule | None:
     rank = len(values.shapes[node.input[0]])
     pads = integers_of(node, 1, values)
@@ -256,4 +261,5 @@ _RULES: Final[dict[str, Callable[[NodeProto, OpenValues], RowRule | None]]] = {
     "DepthToSpace": _spread,
     "SpaceToDepth": _gathered,
     "Pad": _padded,
+    "BatchNormalization": _scaled,
 }

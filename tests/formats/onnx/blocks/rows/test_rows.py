@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnxruntime
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.blocks.accurate import accurate
@@ -17,6 +19,7 @@ from memsched.formats.onnx.blocks.model import open_model
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, spans_of
 from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange, choose
 from memsched.formats.onnx.blocks.rows.write import write_rows
+from memsched.runtimes.onnxruntime.ranged import compare_at
 from tests.formats.onnx.blocks.rows.compare import compare, differences, field_of
 from tests.formats.onnx.blocks.rows.images import LAYERS, Images
 
@@ -129,3 +132,34 @@ def test_sizes_are_multiples_where_a_network_halves_and_doubles() -> None:
     assert point.rows[-1].dimension == "height"
     written = ModelProto.FromString(point.build())
     assert max(differences(model, written, [(1, 8, 4), (2, 256, 32), (1, 100, 76)])) <= 1e-5
+
+
+def test_old_operator_sets_are_raised_to_one_with_loops() -> None:
+    net = Images()
+    x = "x"
+    for _ in range(4):
+        x = net.op("Relu", net.conv(x, 16))
+    model = net.model(net.conv(x, 1), opset=11)
+    ranges = {"height": Range(1, 1024, named=True), "width": Range(1, 1024, named=True)}
+    point = open_model(model.SerializeToString(), "net.onnx", {}, ranges).points()[0]
+    written = ModelProto.FromString(point.build())
+    assert [one.version for one in written.opset_import] == [13]
+    assert max(differences(model, written, [(1, 9, 4), (2, 250, 33)])) <= 1e-5
+
+
+def test_saturated_outputs_are_judged_beside_those_of_the_graph_as_it_is(tmp_path: Path) -> None:
+    net = Images()
+    normal = net.instance_norm(net.conv("x", 8))
+    first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    onnx.save(net.model(normal), first)
+    net.nodes.append(helper.make_node("Mul", [normal, net.constant(np.float32(1.001))], ["moved"]))
+    net.shapes["moved"] = net.shapes[normal]
+    onnx.save(net.model("moved"), second)
+    sizes = [{"batch": 1, "height": 24, "width": 36}]
+    _, ((found,),) = compare_at([first, second], sizes, seed=0, tolerance=1e-5)
+    assert found.apart is not None
+    assert found.given_apart is not None
+    assert found.given_apart < 1e-5 < found.apart
+    _, ((same,),) = compare_at([first, first], sizes, seed=0, tolerance=1e-5)
+    assert same.equal
+    assert same.apart is None
