@@ -51,9 +51,25 @@ def test_parts_given_addresses_and_alignments_are_heard() -> None:
     assert all(other + 4 <= begin or end <= other for begin, end in ((6, 10), (low, low + 4)))
 
 
+def _cut_up(count: int, rng: random.Random) -> list[Block]:
+    """Cut a rectangle of 1,000 steps and 100,000 bytes into ``count`` blocks, which leave no gap when put together."""
+    pieces = [(0, 1_000, 0, 100_000)]
+    while len(pieces) < count:
+        begin, end, low, high = pieces.pop(rng.randrange(len(pieces)))
+        if rng.random() < 0.5 and end - begin > 1:
+            at = rng.randint(begin + 1, end - 1)
+            pieces += [(begin, at, low, high), (at, end, low, high)]
+        elif high - low > 1:
+            at = rng.randint(low + 1, high - 1)
+            pieces += [(begin, end, low, at), (begin, end, at, high)]
+        else:
+            pieces.append((begin, end, low, high))
+    return [Block.whole(high - low, begin, end) for begin, end, low, high in pieces]
+
+
 def test_an_interrupt_ends_it() -> None:
-    rng = random.Random(0)
-    blocks = [Block.whole(rng.randint(1, 99), begin, begin + rng.randint(1, 40)) for begin in range(200)]
+    # No machine puts these together in the time between two looks at the interrupt: a minute is not enough.
+    blocks = _cut_up(1_000, random.Random(0))
     asked = 0
 
     def second() -> bool:
