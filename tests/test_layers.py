@@ -60,6 +60,7 @@ ROOMS = {
     "commands/pipeline": {"commands/batch", "commands/distribute", "commands/relay"},
     "commands/distribute": {"commands/batch", "commands/pipeline", "commands/relay"},
     "commands/relay": {"commands/batch", "commands/pipeline", "commands/distribute"},
+    "commands/decoder": {"commands/batch", "commands/pipeline", "commands/distribute", "commands/relay"},
     "commands/optimize": {"commands/batch", "commands/pipeline", "commands/distribute", "commands/relay"},
     "schedule": {"allocate"},
     "allocate": {"schedule"},

@@ -57,6 +57,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Two models for two accelerators", "memsched pipeline model.tflite --stages 2"),
         ("Cut here", "memsched pipeline model.tflite --stages 2 --cut-at add_7"),
     ),
+    "decoder": (
+        ("Texts of 2,048 tokens, in place", "memsched decoder decoder.onnx --tokens 2048"),
+        ("How long a text fits", "memsched decoder decoder.onnx --tokens 1024 --budget 2GB"),
+    ),
     "relay": (
         ("As many files as help, and C++ that runs them", "memsched relay model.tflite -o firmware"),
         ("Fit 48 KB with the fewest files", "memsched relay model.tflite -o firmware --allow all --budget 48KB"),
@@ -86,6 +90,7 @@ _OTHER_EXIT_CODES = {
 _POSSIBLE_EXIT_CODES = {
     "analyze": ("0", "1", "2", "3", "130"),
     "batch": ("0", "1", "2", "3", "130"),
+    "decoder": ("0", "1", "2", "3", "4", "130"),
     "diff": ("0", "1", "2", "3"),
     "doctor": ("0", "1", "2", "130"),
     "report": ("0", "1", "2"),

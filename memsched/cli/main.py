@@ -34,6 +34,7 @@ _COMMANDS = {
     "allocate": ("memsched.cli.allocate", "Addresses alone, for buffers from a CSV file."),
     "pipeline": ("memsched.cli.pipeline", "Cut a model into one model per accelerator of a row."),
     "relay": ("memsched.cli.relay", "Cut a model into files that run in turn in one arena, with a C++ runner."),
+    "decoder": ("memsched.cli.decoder", "Keep a language model's keys and values in place; what its texts take."),
     "report": ("memsched.cli.report", "A report as a page with pictures, for a browser."),
     "distribute": ("memsched.cli.distribute", "Share the work on every operator out to the devices of a cluster."),
     "batch": ("memsched.cli.batch", "A whole zoo: many models, and one summary."),

@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
+from memsched.commands.declared import shown
 from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
-from memsched.commands.options import shown
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from memsched.commands.declared import REQUIRED, CommandOptions, option, said
 from memsched.commands.levels import BY_DEFAULT, BY_NAME, LEVELS
 from memsched.schedule.solvers import SOLVERS
 
@@ -14,117 +15,19 @@ __all__ = [
     "AllocateOptions",
     "AnalyzeOptions",
     "BatchOptions",
+    "DecoderOptions",
     "DiffOptions",
     "DistributeOptions",
     "DoctorOptions",
     "OptimizeOptions",
     "PipelineOptions",
     "RelayOptions",
-    "Shown",
     "VerifyOptions",
-    "option",
-    "shown",
 ]
 
 
-Kind = Literal[
-    "text",
-    "texts",
-    "size",
-    "budget",
-    "percentage",
-    "slowdown",
-    "allow",
-    "allow_io",
-    "allow_more",
-    "partitions",
-    "shapes",
-    "dims",
-    "ranges",
-    "number",
-    "count",
-    "flag",
-    "switch",
-]
-"""How the command line writes a value; "texts": several of them, "count": a whole number or none, "slowdown": a
-percentage or none, "switch": a flag with its opposite; "allow_io" and "allow_more": an "allow" that may name
-`BY_CALLERS` or `BY_NAME`, too."""
-
-_REQUIRED: Final = dataclasses.MISSING
-"""The default of an option that must be given."""
-
-
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How the command line shows an option.
-
-    Attributes:
-        flag: With its dashes; None for the name of the field.
-        choices: The only values that there are; empty for any.
-        least: The smallest number that there is; None for any.
-        most: The largest one; None for any.
-    """
-
-    help: str
-    kind: Kind = "text"
-    flag: str | None = None
-    metavar: str | None = None
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-
-
-def option(
-    default: Any,
-    text: str,
-    kind: Kind = "text",
-    *,
-    flag: str | None = None,
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-) -> Any:
-    """Return a field with its default, and with what the command line says about it."""
-    known = {"option": Shown(text, kind, flag, metavar, choices, least, most)}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata=known)
-    return dataclasses.field(default=default, metadata=known)
-
-
-def _said(of: type[Any], name: str, text: str | None = None, **values: Any) -> Any:
-    """Return the option ``name`` of one command for another one, described by ``text`` if that is given."""
-    known: dataclasses.Field[Any] = of.__dataclass_fields__[name]
-    default = values.pop("default", known.default)
-    metadata = {"option": dataclasses.replace(shown(known), help=text or shown(known).help, **values)}
-    if known.default_factory is not dataclasses.MISSING:
-        return dataclasses.field(default_factory=known.default_factory, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def shown(field: dataclasses.Field[Any]) -> Shown:
-    """Return what the command line says about an option."""
-    one: Shown = field.metadata["option"]
-    return one
-
-
-@dataclass(frozen=True, slots=True)
-class _CommandOptions:
-    """The arguments of the function of a command."""
-
-    def keywords(self) -> dict[str, Any]:
-        """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
-        values = dataclasses.asdict(self)
-        values.pop("memory_limit", None)
-        if "allow" in values:
-            allow = values.pop("allow")
-            values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
-            values |= {name: name in allow for name in ("tile", "remat")}
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class _ModelOptions(_CommandOptions):
+class _ModelOptions(CommandOptions):
     """How a model is read and for which target, and what may be done to it."""
 
     target: str | None = option(
@@ -157,7 +60,7 @@ class _ModelOptions(_CommandOptions):
 
 
 def _dims_or_ranges(text: str) -> Any:
-    return _said(_ModelOptions, "dims", text, kind="ranges", metavar="NAME=8|1..8192|64..1024:64")
+    return said(_ModelOptions, "dims", text, kind="ranges", metavar="NAME=8|1..8192|64..1024:64")
 
 
 _IO: Final = (
@@ -190,7 +93,7 @@ class BatchOptions(_ModelOptions):
         least=0,
         most=3,
     )
-    allow: tuple[str, ...] | None = _said(  # type: ignore[assignment]  # None: as the level has it
+    allow: tuple[str, ...] | None = said(  # type: ignore[assignment]  # None: as the level has it
         _ModelOptions,
         "allow",
         f"In place of what -O permits: {_WITH_MORE[0].lower()}{_WITH_MORE[1:]}",
@@ -240,7 +143,7 @@ class BatchOptions(_ModelOptions):
     def keywords(self) -> dict[str, Any]:
         """Return them as `memsched.optimize` takes them."""
         allow = self.permitted
-        values = _CommandOptions.keywords(dataclasses.replace(self, allow=allow))
+        values = CommandOptions.keywords(dataclasses.replace(self, allow=allow))
         values |= {name: name in allow for name in BY_NAME}
         values["free_pieces"] = self.allow is None and values.pop("level") > 0
         values.pop("level", None)
@@ -258,23 +161,23 @@ class BatchOptions(_ModelOptions):
 class OptimizeOptions(BatchOptions):
     """The arguments of `memsched.optimize`: those that a batch gives for each model, and those for one model alone."""
 
-    budget: int | str | None = _said(
+    budget: int | str | None = said(
         BatchOptions,
         "budget",
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when that is not enough.",
     )
-    time_limit: float | None = _said(BatchOptions, "time_limit", "Limit of the search.")
-    effort: float | None = _said(
+    time_limit: float | None = said(BatchOptions, "time_limit", "Limit of the search.")
+    effort: float | None = said(
         BatchOptions,
         "effort",
         "Limit the search by work instead, about N seconds of an idle machine: the same result on every machine.",
     )
-    memory_limit: int | None = _said(
+    memory_limit: int | None = said(
         BatchOptions,
         "memory_limit",
         "Memory that memsched and its workers may hold, such as 2GB: a search ends there with the best so far.",
     )
-    tflm_plan: bool | None = _said(
+    tflm_plan: bool | None = said(
         BatchOptions,
         "tflm_plan",
         "Targets tflm and tflm-...: write the tensors' offsets into the model, or do not; by default where that saves "
@@ -302,12 +205,12 @@ class OptimizeOptions(BatchOptions):
 class AnalyzeOptions(_ModelOptions):
     """The arguments of `memsched.analyze`; all but the model's options are for ``frontier``."""
 
-    budget: int | str | None = _said(
+    budget: int | str | None = said(
         _ModelOptions,
         "budget",
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more.",
     )
-    shapes_from_run: str | None = _said(OptimizeOptions, "shapes_from_run")
+    shapes_from_run: str | None = said(OptimizeOptions, "shapes_from_run")
     dims: Mapping[str, int | tuple[int, ...]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
         "Value of a symbolic dimension; or a range: memory at sizes in it, and with --budget the largest that fits."
     )
@@ -316,27 +219,27 @@ class AnalyzeOptions(_ModelOptions):
         "Show what less memory costs: peaks by extra work, with all that --allow may name unless it is given.",
         "flag",
     )
-    max_extra_macs: float = _said(
+    max_extra_macs: float = said(
         BatchOptions,
         "max_extra_macs",
         "With --frontier: multiply-accumulates that may be added, in percent; for remat bytes moved count as well.",
         default=50.0,
     )
-    time_limit: float | None = _said(BatchOptions, "time_limit", "With --frontier: limit of the search.")
-    effort: float | None = _said(
+    time_limit: float | None = said(BatchOptions, "time_limit", "With --frontier: limit of the search.")
+    effort: float | None = said(
         BatchOptions,
         "effort",
         "With --frontier: limit the search by work instead, about N seconds of an idle machine: the same result on "
         "every machine.",
     )
-    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
+    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineOptions(_CommandOptions):
+class PipelineOptions(CommandOptions):
     """The arguments of `memsched.commands.pipeline.pipeline.pipeline`."""
 
-    stages: int = option(_REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
+    stages: int = option(REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
     scheduler: Literal["exact", "respect", "heuristic"] = option(
         "exact",
         "exact proves its stages; respect is a learned policy; heuristic splits parameters evenly along the order.",
@@ -356,58 +259,80 @@ class PipelineOptions(_CommandOptions):
         choices=("once", "through"),
     )
     annotate: bool = option(True, "ONNX: write the whole model with the stage of every node, too.", "switch")
-    target: str | None = _said(OptimizeOptions, "target")
-    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
-    allow: tuple[str, ...] = _said(_ModelOptions, "allow")
-    max_extra_macs: float = _said(OptimizeOptions, "max_extra_macs")
-    time_limit: float | None = _said(OptimizeOptions, "time_limit")
-    effort: float | None = _said(OptimizeOptions, "effort")
-    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
-    verify: bool = _said(OptimizeOptions, "verify", "Run the segments and compare the outputs.")
-    seed: int = _said(OptimizeOptions, "seed")
-    workers: int = _said(OptimizeOptions, "workers", "Processes that search.")
+    target: str | None = said(OptimizeOptions, "target")
+    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
+    allow: tuple[str, ...] = said(_ModelOptions, "allow")
+    max_extra_macs: float = said(OptimizeOptions, "max_extra_macs")
+    time_limit: float | None = said(OptimizeOptions, "time_limit")
+    effort: float | None = said(OptimizeOptions, "effort")
+    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    verify: bool = said(OptimizeOptions, "verify", "Run the segments and compare the outputs.")
+    seed: int = said(OptimizeOptions, "seed")
+    workers: int = said(OptimizeOptions, "workers", "Processes that search.")
 
 
 @dataclass(frozen=True, slots=True)
-class RelayOptions(_CommandOptions):
+class RelayOptions(CommandOptions):
     """The arguments of `memsched.commands.relay.relay.relay`."""
 
-    target: str | None = _said(
+    target: str | None = said(
         _ModelOptions, "target", "Memory rules of a runtime that is given one block of memory.", default="tflm"
     )
-    input_shapes: Mapping[str, tuple[int, ...]] = _said(_ModelOptions, "input_shapes")
-    dims: Mapping[str, int] = _said(_ModelOptions, "dims")
-    allow: tuple[str, ...] = _said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
+    input_shapes: Mapping[str, tuple[int, ...]] = said(_ModelOptions, "input_shapes")
+    dims: Mapping[str, int] = said(_ModelOptions, "dims")
+    allow: tuple[str, ...] = said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
     stages: int | None = option(None, "Most files; by default as many as help.", "count", metavar="N", least=1)
-    budget: int | str | None = _said(
+    budget: int | str | None = said(
         _ModelOptions,
         "budget",
         "What the block may take, such as 64KB, or 50% of what MODEL requires: the fewest files that fit, with the "
         "least extra work; exit code 3 when that is not enough.",
     )
-    max_extra_macs: float = _said(
+    max_extra_macs: float = said(
         BatchOptions,
         "max_extra_macs",
         "With tile or remat in --allow: multiply-accumulates that may be added to each stage, in percent of its own.",
     )
-    time_limit: float | None = _said(
+    time_limit: float | None = said(
         OptimizeOptions, "time_limit", "Limit of the whole command: the search leaves time to run the stages."
     )
-    effort: float | None = _said(OptimizeOptions, "effort")
-    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
-    tflm_plan: bool | None = _said(
+    effort: float | None = said(OptimizeOptions, "effort")
+    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    tflm_plan: bool | None = said(
         OptimizeOptions, "tflm_plan", "Write the tensors' offsets into each stage's file; by default where that helps."
     )
-    verify: bool = _said(BatchOptions, "verify", "Run the stages one after the other and compare the outputs.")
-    seed: int = _said(BatchOptions, "seed")
+    verify: bool = said(BatchOptions, "verify", "Run the stages one after the other and compare the outputs.")
+    seed: int = said(BatchOptions, "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions(CommandOptions):
+    """The arguments of `memsched.commands.decoder.decoder.decode_in_place`."""
+
+    tokens: int = option(
+        1024, "Length of a text, that of its prompt included: of the buffers.", "number", metavar="N", least=16
+    )
+    chunk: int = option(128, "Tokens of a prompt that are computed at a time.", "number", metavar="N", least=1)
+    length: str | None = option(
+        None, "The dimension that is the number of new tokens, where it can't be seen which.", metavar="NAME"
+    )
+    dims: Mapping[str, int] = said(_ModelOptions, "dims", "Value of another dimension, such as a batch; else 1.")
+    budget: int | str | None = option(
+        None,
+        "What the process may take beyond what it has before, such as 2GB; exit code 3 when a text of --tokens takes "
+        "more.",
+        "size",
+        metavar="SIZE",
+    )
+    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistributeOptions(_CommandOptions):
+class DistributeOptions(CommandOptions):
     """The arguments of `memsched.commands.distribute.distribute.distribute`."""
 
-    cluster: str = option(_REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml")
+    cluster: str = option(REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml")
     method: Literal["auto", "genetic", "exact", "even", "single"] = option(
         "auto",
         "How to find a plan; even: equal shares; single: the fastest device alone.",
@@ -422,17 +347,17 @@ class DistributeOptions(_CommandOptions):
         (), "A device that has dropped out, by name.", "texts", flag="--without", metavar="DEVICE"
     )
     home: str = option("0", "The device that gets the outputs, by name or number.", metavar="DEVICE")
-    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
-    time_limit: float | None = _said(OptimizeOptions, "time_limit")
-    effort: float | None = _said(OptimizeOptions, "effort")
-    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
-    seed: int = _said(OptimizeOptions, "seed")
-    workers: int = _said(OptimizeOptions, "workers", "Processes that search.")
+    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
+    time_limit: float | None = said(OptimizeOptions, "time_limit")
+    effort: float | None = said(OptimizeOptions, "effort")
+    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    seed: int = said(OptimizeOptions, "seed")
+    workers: int = said(OptimizeOptions, "workers", "Processes that search.")
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateOptions(_CommandOptions):
+class AllocateOptions(CommandOptions):
     """The arguments of `memsched.allocate_buffers`."""
 
     capacity: int | str | None = option(
@@ -443,23 +368,23 @@ class AllocateOptions(_CommandOptions):
     )
     minimize: bool = option(False, "Go on to the smallest height; without --capacity it is always sought.", "flag")
     alignment: int = option(1, "Alignment in bytes of buffers that state none.", "number", metavar="N", least=1)
-    time_limit: float | None = _said(OptimizeOptions, "time_limit")
-    effort: float | None = _said(OptimizeOptions, "effort")
-    memory_limit: int | None = _said(OptimizeOptions, "memory_limit")
-    seed: int = _said(OptimizeOptions, "seed")
-    workers: int = _said(OptimizeOptions, "workers", "Processes that search side by side.")
+    time_limit: float | None = said(OptimizeOptions, "time_limit")
+    effort: float | None = said(OptimizeOptions, "effort")
+    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    seed: int = said(OptimizeOptions, "seed")
+    workers: int = said(OptimizeOptions, "workers", "Processes that search side by side.")
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyOptions(_CommandOptions):
+class VerifyOptions(CommandOptions):
     """The arguments of `memsched.verify`."""
 
     runs: int = option(3, "Random inputs to compare on.", "number", metavar="N", least=1)
     rtol: float = option(0.0, "Relative tolerance of outputs.", "number", least=0)
     atol: float = option(0.0, "Absolute tolerance of outputs.", "number", least=0)
-    seed: int = _said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
-    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
+    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
+    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
     runtime: Literal["onnxruntime", "litert", "tflm"] | None = option(
         None,
         "Where to run both; by default ONNX Runtime or LiteRT. tflm: TensorFlow Lite Micro, which measures arenas.",
@@ -468,7 +393,7 @@ class VerifyOptions(_CommandOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class DiffOptions(_CommandOptions):
+class DiffOptions(CommandOptions):
     """The arguments of `memsched.compare_reports`."""
 
     fail_percent: float | None = option(
@@ -482,12 +407,12 @@ class DiffOptions(_CommandOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions(_CommandOptions):
+class DoctorOptions(CommandOptions):
     """The arguments of `memsched.commands.doctor.diagnose`."""
 
-    input_shapes: Mapping[str, tuple[int, ...]] = _said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = _said(OptimizeOptions, "dims")
-    time_limit: float | None = _said(
+    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
+    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
+    time_limit: float | None = said(
         OptimizeOptions, "time_limit", "No further session is opened after it; the best so far is shown."
     )
     effort: int | None = option(None, "Number of sessions to open, instead.", "count", metavar="N", least=1)
@@ -497,4 +422,4 @@ class DoctorOptions(_CommandOptions):
         "percentage",
         metavar="PCT",
     )
-    seed: int = _said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
+    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)

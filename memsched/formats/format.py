@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.decoders import Decoder
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment, SegmentModel
 from memsched.graph.border import Borders, Interface
@@ -105,6 +106,17 @@ class Format(Protocol):
         Raises:
             UsageError: The model has no such open dimension.
             ModelError: It contradicts itself at some size.
+        """
+
+    def open_decoder(self, data: bytes, path: str, dims: Mapping[str, int], length: str | None) -> Decoder:
+        """Return what a model's caches of keys and values are, and how it appends to them in place.
+
+        Args:
+            dims: Dimensions that are fixed.
+            length: The dimension that is the number of new tokens; None to find it.
+
+        Raises:
+            UsageError: It has none, or it can't be seen what lies along its dimensions.
         """
 
     def interface(self, module: Module) -> Interface:

@@ -20,6 +20,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "report": ("memsched.report.values.optimize", "OptimizeReport"),
     "allocate": ("memsched.report.values.allocate", "AllocateReport"),
     "batch": ("memsched.report.values.batch", "BatchReport"),
+    "decoder": ("memsched.report.values.decoder", "DecoderReport"),
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "doctor": ("memsched.report.values.doctor", "DoctorReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),

@@ -10,6 +10,7 @@ from memsched.errors import OutputError
 from memsched.formats.staging import StagedFiles, check_writable, staged_files
 from tests import small_models
 from tests.cli.conftest import Run
+from tests.formats.onnx.decoders.nets import decoder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPEECH = ROOT / "models" / "micro_speech_quantized.tflite"
@@ -37,6 +38,10 @@ COMMANDS = {
         "relay net.tflite --target tflm-reference --no-verify -o a/b --report c/d/out.json",
         "a/b/net_relay.h a/b/net_relay.cc c/d/out.json",
     ),
+    "decoder": (
+        "decoder words.onnx --tokens 20 --chunk 5 -o a/b/net.onnx --report c/d/out.json",
+        "a/b/net.onnx c/d/out.json",
+    ),
     "distribute": ("distribute net.onnx --cluster pi4x4 --effort 0.1 --no-run -o a/b", "a/b/plan.json"),
     "batch": ("batch net.onnx --no-verify -o a/b", "a/b/batch.json"),
     "doctor": ("doctor net.onnx --effort 1 --report a/b/out.json", "a/b/out.json"),
@@ -49,6 +54,7 @@ def test_they_are_made(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.chdir(model.parent)
     Path("a.csv").write_text(CSV)
     Path("net.tflite").write_bytes(SPEECH.read_bytes())
+    Path("words.onnx").write_bytes(decoder().SerializeToString())
     arguments, files = COMMANDS[command]
     done = run(*arguments.split(), "-q")
     assert (done.code, done.err) == (0, "")

@@ -13,18 +13,19 @@ import pytest
 
 import memsched
 from memsched.cli.options import options_of, taken
+from memsched.commands.declared import shown
 from memsched.commands.distribute.distribute import distribute
 from memsched.commands.options import (
     AllocateOptions,
     AnalyzeOptions,
     BatchOptions,
+    DecoderOptions,
     DiffOptions,
     DistributeOptions,
     OptimizeOptions,
     PipelineOptions,
     RelayOptions,
     VerifyOptions,
-    shown,
 )
 from memsched.commands.pipeline.pipeline import pipeline
 
@@ -35,6 +36,7 @@ COMMANDS = {
     "pipeline": PipelineOptions,
     "distribute": DistributeOptions,
     "relay": RelayOptions,
+    "decoder": DecoderOptions,
     "allocate": AllocateOptions,
     "verify": VerifyOptions,
     "diff": DiffOptions,

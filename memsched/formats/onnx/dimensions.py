@@ -15,7 +15,7 @@ from memsched.graph.model import Graph
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-__all__ = ["OpenDimension", "fix", "fixed", "has_open", "open_inputs", "sizes_follow_from_inputs"]
+__all__ = ["OpenDimension", "fix", "fix_named", "fixed", "has_open", "open_inputs", "sizes_follow_from_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,14 @@ def fix(model: ModelProto, graph: Graph) -> None:
     for value in declared_inside:
         for declared in _shapes(value.type):
             _replace(declared, symbols)
+
+
+def fix_named(model: ModelProto, dims: Mapping[str, int]) -> None:
+    """Fix in place the dimensions with these names, wherever the main graph declares them."""
+    for value in values_of(model.graph):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in dims:
+                dim.dim_value = dims[dim.dim_param]
 
 
 def sizes_follow_from_inputs(module: Module, options: LoadOptions) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 
 from memsched.errors import ModelError
 from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.decoders import Decoder
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -87,6 +88,12 @@ class OnnxFormat:
         from memsched.formats.onnx.blocks.model import open_model
 
         return open_model(data, path, dims, ranges)
+
+    def open_decoder(self, data: bytes, path: str, dims: Mapping[str, int], length: str | None) -> Decoder:
+        """Return what the caches are, and how they are appended to; see `Format.open_decoder`."""
+        from memsched.formats.onnx.decoder import open_decoder
+
+        return open_decoder(data, path, dims, length)
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph; ONNX states no scale of theirs."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from memsched.errors import UsageError
 from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.decoders import Decoder
 from memsched.formats.format import Cutter, PartWriter
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.formats.segment import Segment
@@ -80,6 +81,15 @@ class TfliteFormat:
         """
         del data, dims
         raise UsageError(f"{path}: --dim: a TFLite file states every size, so {next(iter(ranges))} has no range")
+
+    def open_decoder(self, data: bytes, path: str, dims: Mapping[str, int], length: str | None) -> Decoder:
+        """Refuse: every size is stated, also that of what it keeps.
+
+        Raises:
+            UsageError: Always.
+        """
+        del data, dims, length
+        raise UsageError(f"{path}: a TFLite file states every size, and its runtime keeps variables in place already")
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph."""

@@ -22,13 +22,10 @@ from memsched.formats.onnx.stated import values_of
 from memsched.formats.onnx.structure import graphs_of, initializers
 from memsched.formats.onnx.types import element_bits
 
-__all__ = ["LEAST_OPSET", "names_of", "regenerated", "write"]
+__all__ = ["names_of", "regenerated", "write"]
 
 _REST: Final = Polynomial((((), Fraction(-1)),))
 """What a reshape is told of the axis that follows from the others."""
-
-LEAST_OPSET: Final = 13
-"""Loops over sequences need this version of the operator set."""
 
 _LEAST_BLOCK: Final = 16
 _QUICK_BLOCK: Final = 256

@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from onnx import ModelProto, TensorProto, TensorShapeProto
+from onnx import ModelProto, TensorProto
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.blocks.accurate import accurate
-from memsched.formats.onnx.blocks.body import LEAST_OPSET
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.rows.points import row_points
 from memsched.formats.onnx.blocks.tokens import token_points
-from memsched.formats.onnx.dimensions import open_inputs
+from memsched.formats.onnx.dimensions import fix_named, open_inputs
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
-from memsched.formats.onnx.stated import values_of
+from memsched.formats.onnx.raised import raised
 from memsched.formats.onnx.types import element_bits
 
 __all__ = ["open_model"]
@@ -52,8 +51,8 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
         if name not in names:
             known = ", ".join(f"'{one}'" for one in sorted(names)) or "none"
             raise UsageError(f"{path}: --dim: no input has an open dimension '{name}'; there are: {known}")
-    _fix(model, dims)
-    model = _raised(model)
+    fix_named(model, dims)
+    model = raised(model)
     every = {one.name: ranges.get(one.name, _UNSTATED) for one in open_inputs(model)}
     light = ModelProto()
     light.CopyFrom(model)
@@ -122,30 +121,6 @@ def _of_multiple(span: Range, multiple: int) -> Range:
     """Return the lengths of a range that are multiples of a number; all of it where there is none."""
     fits = span.multiple == 1 and -(-span.least // multiple) * multiple <= span.most
     return dataclasses.replace(span, multiple=multiple) if fits else span
-
-
-def _raised(model: ModelProto) -> ModelProto:
-    """Return a model in an operator set that has loops over sequences; as it is where it can't be translated."""
-    from onnx import version_converter
-
-    version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), LEAST_OPSET)
-    if version >= LEAST_OPSET or any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
-        return model
-    try:
-        return version_converter.convert_version(model, LEAST_OPSET)
-    except Exception:  # the converter raises whatever its C++ does
-        return model
-
-
-def _fix(model: ModelProto, dims: Mapping[str, int]) -> None:
-    for value in values_of(model.graph):
-        for dim in value.type.tensor_type.shape.dim:
-            _fix_one(dim, dims)
-
-
-def _fix_one(dim: TensorShapeProto.Dimension, dims: Mapping[str, int]) -> None:
-    if dim.dim_param in dims:
-        dim.dim_value = dims[dim.dim_param]
 
 
 def _largest(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> int:

@@ -24,7 +24,7 @@ from memsched.formats.onnx.types import SHAPE_ELEMENTS
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["OpenValues", "probe"]
+__all__ = ["InferredValues", "OpenValues", "infer_at", "probe"]
 
 _MOST_COMPUTED: Final = 2
 """Lengths that follow from no polynomial and are looked up at run time."""
@@ -83,10 +83,9 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
             f"{len(ranges)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim"
         )
     places = {one.name: one.places[0] for one in open_inputs(light)}
-    symbolic = {one.name for one in open_inputs(light) if "[" not in one.name}
     count = len(monomials([str(number) for number in range(len(ranges) + _MOST_COMPUTED)])) + 2
     given = [*_ends(ranges), *_probes(ranges, count)]
-    seen = [_inferred(light, sizes, places, symbolic) for sizes in given]
+    seen = [infer_at(light, sizes) for sizes in given]
     columns = _columns(seen)
     computed = _computed(columns, given, ranges)
     probes = [
@@ -102,7 +101,7 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
     return OpenValues(everything, places, shapes, seen[0].elements, integers, scalars)
 
 
-def _columns(seen: Sequence[_Seen]) -> dict[str, list[tuple[int, ...]]]:
+def _columns(seen: Sequence[InferredValues]) -> dict[str, list[tuple[int, ...]]]:
     """Return per value, and per axis, its lengths in every inference; values of unknown or changing rank are absent."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for name in seen[0].shapes:
@@ -135,7 +134,7 @@ def _computed(
 
 
 def _integers(
-    seen: Sequence[_Seen], probes: Sequence[Mapping[str, int]]
+    seen: Sequence[InferredValues], probes: Sequence[Mapping[str, int]]
 ) -> tuple[dict[str, tuple[Polynomial, ...]], frozenset[str]]:
     """Return what small integers are that follow from lengths, and which of them have no axis."""
     integers: dict[str, tuple[Polynomial, ...]] = {}
@@ -173,7 +172,7 @@ def _probes(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class InferredValues:
     """What one inference told."""
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -181,18 +180,22 @@ class _Seen:
     integers: Mapping[str, Any]
 
 
-def _inferred(
-    light: ModelProto, sizes: Mapping[str, int], places: Mapping[str, tuple[str, int]], symbolic: set[str]
-) -> _Seen:
+def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
+    """Return what inference tells at the lengths of all open dimensions, by the names of `open_inputs`.
+
+    Raises:
+        ModelError: The model contradicts itself there.
+    """
     from onnx import ModelProto, numpy_helper
 
     model = ModelProto()
     model.CopyFrom(light)
+    unnamed = {one.places[0]: sizes[one.name] for one in open_inputs(light) if "[" in one.name}
+    symbolic = {one.name for one in open_inputs(light)} - {f"{name}[{axis}]" for name, axis in unnamed}
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            for name, place in places.items():
-                if place == (value.name, axis) and name not in symbolic:
-                    dim.dim_value = sizes[name]
+            if (value.name, axis) in unnamed:
+                dim.dim_value = unnamed[value.name, axis]
     scopes = analyse(model.graph)
     shapes = infer(model, scopes, LoadOptions(dims={name: sizes[name] for name in symbolic}))
     folding.fold(model, scopes, shapes.types, set(shapes.idle))
@@ -204,7 +207,7 @@ def _inferred(
         for tensor in model.graph.initializer
         if tensor.data_type in SHAPE_ELEMENTS and not is_stripped(tensor)
     }
-    return _Seen(known, elements, integers)
+    return InferredValues(known, elements, integers)
 
 
 def _refuse_conflicts(model: ModelProto, known: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.blocks import BlockPoint, BlockRow
-from memsched.formats.onnx.blocks.body import LEAST_OPSET, write
+from memsched.formats.onnx.blocks.body import write
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
+from memsched.formats.onnx.raised import LEAST_OPSET
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.blocks import BlockPoint, BlockRow
-from memsched.formats.onnx.blocks.body import LEAST_OPSET
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.rows.field import RowField
@@ -15,6 +14,7 @@ from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, RowPlan, choose
 from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.blocks.tokens import token_points, typical
+from memsched.formats.onnx.raised import LEAST_OPSET
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -1,0 +1,105 @@
+"""How an option is declared once: its default, and what the command line says about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+__all__ = ["REQUIRED", "CommandOptions", "Shown", "option", "said", "shown"]
+
+
+Kind = Literal[
+    "text",
+    "texts",
+    "size",
+    "budget",
+    "percentage",
+    "slowdown",
+    "allow",
+    "allow_io",
+    "allow_more",
+    "partitions",
+    "shapes",
+    "dims",
+    "ranges",
+    "number",
+    "count",
+    "flag",
+    "switch",
+]
+"""How the command line writes a value; "texts": several of them, "count": a whole number or none, "slowdown": a
+percentage or none, "switch": a flag with its opposite; "allow_io" and "allow_more": an "allow" that may name
+`BY_CALLERS` or `BY_NAME`, too."""
+
+REQUIRED: Final = dataclasses.MISSING
+"""The default of an option that must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How the command line shows an option.
+
+    Attributes:
+        flag: With its dashes; None for the name of the field.
+        choices: The only values that there are; empty for any.
+        least: The smallest number that there is; None for any.
+        most: The largest one; None for any.
+    """
+
+    help: str
+    kind: Kind = "text"
+    flag: str | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+
+
+def option(
+    default: Any,
+    text: str,
+    kind: Kind = "text",
+    *,
+    flag: str | None = None,
+    metavar: str | None = None,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Return a field with its default, and with what the command line says about it."""
+    known = {"option": Shown(text, kind, flag, metavar, choices, least, most)}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=known)
+    return dataclasses.field(default=default, metadata=known)
+
+
+def said(of: type[Any], name: str, text: str | None = None, **values: Any) -> Any:
+    """Return the option ``name`` of one command for another one, described by ``text`` if that is given."""
+    known: dataclasses.Field[Any] = of.__dataclass_fields__[name]
+    default = values.pop("default", known.default)
+    metadata = {"option": dataclasses.replace(shown(known), help=text or shown(known).help, **values)}
+    if known.default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=known.default_factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def shown(field: dataclasses.Field[Any]) -> Shown:
+    """Return what the command line says about an option."""
+    one: Shown = field.metadata["option"]
+    return one
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """The arguments of the function of a command."""
+
+    def keywords(self) -> dict[str, Any]:
+        """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
+        values = dataclasses.asdict(self)
+        values.pop("memory_limit", None)
+        if "allow" in values:
+            allow = values.pop("allow")
+            values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
+            values |= {name: name in allow for name in ("tile", "remat")}
+        return values

@@ -1,0 +1,1 @@
+"""``memsched decoder``."""

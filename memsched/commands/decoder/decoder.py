@@ -1,0 +1,203 @@
+"""The pipeline behind ``memsched decoder``: a model whose caches are written in place, and what its texts take."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from memsched.commands.options import DecoderOptions
+from memsched.errors import UsageError, VerificationError
+from memsched.formats.decoders import Decoder
+from memsched.formats.files import load_module, read_source
+from memsched.formats.known import format_in, format_of
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.onnxruntime.generation import (
+    DecoderFile,
+    GenerationRun,
+    TextComparison,
+    compare_texts,
+    race_texts,
+    run_text,
+)
+from memsched.units import parse_size
+
+__all__ = ["FURTHER", "DecoderModel", "DecoderPhase", "decode_in_place"]
+
+FURTHER: Final = 8
+"""Tokens that are computed one at a time behind a prompt."""
+
+_PROMPTS: Final = (1, 2, 7, 31, 97, 257)
+"""At which outputs are compared, beside what needs several chunks; primes among them."""
+
+_PARTS: Final = (4, 2, 1)
+"""By which the longest text is divided for others."""
+
+_COMPARED: Final = 3
+_LONGEST: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderPhase:
+    """A prompt, or tokens behind one, in both files.
+
+    Attributes:
+        tokens: Of the prompt.
+        seconds: Both; of all further tokens where these are the phase. None: not timed.
+    """
+
+    tokens: int
+    given: GenerationRun
+    written: GenerationRun
+    seconds: tuple[float, float] | None = None
+
+    def run(self, *, given: bool) -> GenerationRun:
+        """Return what one of both took."""
+        return self.given if given else self.written
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderModel:
+    """A decoder whose caches are written in place.
+
+    Attributes:
+        data: The file.
+        prompts: Computed at once as given, in chunks in place: rising.
+        tokens: Behind as many.
+        texts: How outputs compare.
+    """
+
+    source: Module
+    decoder: Decoder
+    options: DecoderOptions
+    data: bytes
+    prompts: tuple[DecoderPhase, ...]
+    tokens: tuple[DecoderPhase, ...]
+    runtime: str
+    texts: tuple[TextComparison, ...]
+    budget: int | None
+    seconds: float
+
+    def required(self, *, given: bool) -> int:
+        """Return what a text of the length that was asked for takes, bytes."""
+        return self._at(self.prompts[-1].tokens, given=given)
+
+    def largest(self, *, given: bool) -> int | None:
+        """Return the tokens of the longest text that fits into the budget, by what was measured; None: none does."""
+        low, high = 0, 1
+        while high < _LONGEST and self._at(high, given=given) <= (self.budget or 0):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._at(middle, given=given) <= (self.budget or 0) else (low, middle)
+        return low or None
+
+    def _at(self, tokens: int, *, given: bool) -> int:
+        runs = [
+            [(one.tokens, one.given if given else one.written) for one in row] for row in (self.prompts, self.tokens)
+        ]
+        opened = max(run.opened for row in runs for _, run in row)
+        return max(opened, *(_through([(at, run.process) for at, run in row], tokens) for row in runs))
+
+
+def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
+    """Make a decoder whose caches are written in place, and measure texts as given and in place.
+
+    Raises:
+        MemschedError: The subclass and its message say which file or option is at fault.
+        VerificationError: Outputs differ.
+    """
+    started = time.monotonic()
+    if source == STANDARD_STREAM:
+        raise UsageError("a decoder is run in processes of its own: give a file, not standard input")
+    if options.tokens <= FURTHER:
+        raise UsageError(f"--tokens must be above {FURTHER}")
+    budget = parse_size(options.budget) if isinstance(options.budget, str) else options.budget
+    data, path = read_source(source)
+    decoder = format_in(data).open_decoder(data, path, options.dims, options.length)
+    prompt = options.tokens - FURTHER
+    sizes = decoder.sizes_at(0, 1 if decoder.single else prompt)
+    module = load_module(data, path, LoadOptions(dims={**options.dims, **sizes}))
+    written = decoder.build()
+    folder = Path(path).parent if format_of(module).external_files(module) else None
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        file = Path(held, "in_place.onnx")
+        file.write_bytes(written)
+        both = (
+            DecoderFile(Path(path), decoder, folder),
+            DecoderFile(file, decoder, folder, capacity=options.tokens),
+        )
+        runtime, texts = compare_texts(*both, _compared(options, prompt), options.chunk, _COMPARED, seed=options.seed)
+        _refuse_wrong(texts)
+        lengths = list(dict.fromkeys(max(1, prompt // part) for part in _PARTS))
+        prompts = tuple(_prompt(both, length, options, timed=length == prompt) for length in lengths)
+        tokens = tuple(_tokens(both, length, options, timed=length == prompt) for length in lengths)
+    return DecoderModel(
+        source=module,
+        decoder=decoder,
+        options=options,
+        data=written,
+        prompts=prompts,
+        tokens=tokens,
+        runtime=runtime,
+        texts=texts,
+        budget=budget,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _compared(options: DecoderOptions, prompt: int) -> list[int]:
+    """Return the tokens of the prompts on which outputs are compared."""
+    most = prompt - _COMPARED
+    return sorted({one for one in (*_PROMPTS, 2 * options.chunk + 1) if one <= most} | {1})
+
+
+def _refuse_wrong(texts: Sequence[TextComparison]) -> None:
+    for one in texts:
+        if one.message is not None:
+            raise VerificationError(f"in place it does not run a prompt of {one.tokens} tokens: {one.message}")
+        if not one.equal and not (one.error is not None and one.error <= TOLERANCE):
+            raise VerificationError(
+                f"outputs of a prompt of {one.tokens} tokens differ by {one.error} in place; nothing was written"
+            )
+
+
+def _prompt(
+    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+) -> DecoderPhase:
+    """Return what a prompt takes: at once as given, in chunks in place."""
+    single = both[0].decoder.single
+    chunk = 1 if single else options.chunk
+    whole = [1] * length if single else [length]
+    chunks = [min(chunk, length - begin) for begin in range(0, length, chunk)]
+    given = run_text(both[0], 0, whole, seed=options.seed)
+    written = run_text(both[1], 0, chunks, seed=options.seed)
+    times = race_texts(*both, 0, (whole, chunks), seed=options.seed) if timed else None
+    return DecoderPhase(length, given, written, times)
+
+
+def _tokens(
+    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+) -> DecoderPhase:
+    """Return what further tokens take behind so many."""
+    steps = [1] * FURTHER
+    given, written = (run_text(file, length, steps, seed=options.seed) for file in both)
+    times = race_texts(*both, length, (steps, steps), seed=options.seed) if timed else None
+    return DecoderPhase(length, given, written, times)
+
+
+def _through(points: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the value of the curve of least degree through points; it never falls below the first."""
+    total = 0.0
+    for place, (x, y) in enumerate(points):
+        part = float(y)
+        for other, (known, _) in enumerate(points):
+            if other != place:
+                part *= (at - known) / (x - known)
+        total += part
+    return max(round(total), min(y for _, y in points)) if at >= points[0][0] else points[0][1]

@@ -1,0 +1,320 @@
+"""Decoders that compute prompts and further tokens. The child process's side.
+
+Called through ``run_in_child``; requests and answers are plain values. Sessions have no options. A file is a dict of
+"path", "folder" (where weights lie that it names; None: beside it), "caches" and "others" (its inputs, as `Cache` and
+`TokenInput` have them), "past_length" and "capacity": tokens that its buffers hold, or None where it gives back longer
+caches than it was given.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.inputs import random_values
+from memsched.runtimes.onnxruntime.inputs import dtype_of
+from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
+from memsched.runtimes.onnxruntime.sessions import find_data
+
+__all__ = ["compare_files", "measure", "race"]
+
+_ROUNDS: Final = 3
+_PAUSE: Final = 0.05
+_BOUND: Final = 2
+"""Random integers are below this: ids, and positions."""
+
+
+def measure(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Put tokens behind random ones in steps, and say what the process and each step took.
+
+    Args:
+        request: "file"; "past": random tokens before; "steps": how many are put behind them in each; "seed".
+
+    Returns:
+        "opened": the highest memory while the session was opened, "idle": what it takes then, "process": the highest
+        while it ran, all above what the process had before that, bytes; "seconds": of each step.
+    """
+    past, steps = request["past"], request["steps"]
+    text = _TokenFeeds(request["file"], past + sum(steps), request["seed"])
+    gc.collect()
+    forget_highest()
+    before = process_bytes("VmRSS:")
+    model = _model(request["file"])
+    opened, idle = process_bytes("VmHWM:"), process_bytes("VmRSS:")
+    model.start(past, request["seed"])
+    text.know(model.session)
+    gc.collect()
+    forget_highest()
+    seconds = []
+    for begin, count in _steps(past, steps):
+        feed = text.feed(begin, count)
+        started = time.perf_counter()
+        model.step(feed, begin, count)
+        seconds.append(time.perf_counter() - started)
+    taken = {"opened": opened, "idle": idle, "process": process_bytes("VmHWM:")}
+    return {name: max(0, size - before) for name, size in taken.items()} | {"seconds": seconds}
+
+
+def race(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run two models in turns, so that what else the machine does meets both alike.
+
+    Args:
+        request: "files": both; "past"; "steps": of each; "seed".
+
+    Returns:
+        "seconds": that each takes for all its steps, in the quickest of several rounds.
+    """
+    past = request["past"]
+    models = [_model(file) for file in request["files"]]
+    text = _TokenFeeds(request["files"][0], past + sum(request["steps"][0]), request["seed"])
+    text.know(models[0].session)
+    best = [float("inf")] * 2
+    for _ in range(_ROUNDS):
+        for place, model in enumerate(models):
+            model.start(past, request["seed"])
+            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
+            started = time.perf_counter()
+            for begin, count in _steps(past, request["steps"][place]):
+                model.step(text.feed(begin, count), begin, count)
+            best[place] = min(best[place], time.perf_counter() - started)
+    return {"seconds": best}
+
+
+def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model beside the first one on texts of several lengths.
+
+    Args:
+        request: "files": both; "prompts": tokens of each; "chunk": that the second computes at a time; "further":
+            tokens behind each prompt; "seed".
+
+    Returns:
+        "version"; "rows": per text "tokens", "equal", "error" and "message".
+
+    Raises:
+        Exception: The first does not run, in the runtime's words.
+    """
+    import onnxruntime
+
+    first, second = (_model(file) for file in request["files"])
+    rows = []
+    for number, prompt in enumerate(request["prompts"]):
+        seed, further = request["seed"] + number, [1] * request["further"]
+        text = _TokenFeeds(request["files"][0], prompt + len(further), seed)
+        text.know(first.session)
+        single = request["files"][0]["single"]
+        chunks, whole = ([1] * prompt,) * 2 if single else (_chunks(prompt, request["chunk"]), [prompt])
+        expected = _outputs(first, text, whole, further, seed)
+        row = {"tokens": prompt, "equal": False, "error": None, "message": None}
+        try:
+            found = _outputs(second, text, chunks, further, seed)
+            pairs = [_aligned(one, other) for one, other in zip(expected, found, strict=True)]
+        except Exception as error:  # the runtime raises classes of its own
+            rows.append({**row, "message": " ".join(str(error).split())})
+            continue
+        known, others = [one for one, _ in pairs], [other for _, other in pairs]
+        equal, _ = compare(known, others)
+        rows.append({**row, "equal": equal, "error": relative_error(known, others)})
+    return {"version": onnxruntime.__version__, "rows": rows}
+
+
+def _outputs(
+    model: _AsGiven | _Buffered, text: _TokenFeeds, prompt: Sequence[int], further: Sequence[int], seed: int
+) -> Any:
+    """Return what a model gives for a prompt in some steps, then token by token, and what its caches hold then."""
+    model.start(0, seed)
+    parts = [model.step(text.feed(begin, count), begin, count) for begin, count in _steps(0, prompt)]
+    outputs = [_joined(list(values), list(prompt)) for values in zip(*parts, strict=True)]
+    done = sum(prompt)
+    for begin, count in _steps(done, further):
+        outputs += model.step(text.feed(begin, count), begin, count)
+    return outputs + model.filled(done + len(further))
+
+
+def _joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
+    """Return the outputs of several steps as one: behind each other where an axis has the tokens, or the last."""
+    import numpy as np
+
+    first = values[0]
+    for axis in range(first.ndim):
+        if any(count > 1 for count in counts) and all(
+            one.shape[axis] == count for one, count in zip(values, counts, strict=True)
+        ):
+            return np.concatenate(values, axis=axis)
+    return values[-1]
+
+
+def _aligned(expected: Any, found: Any) -> tuple[Any, Any]:
+    """Return two outputs with as many tokens: the last ones of the longer, where only a few were computed at once."""
+    if expected.shape == found.shape or expected.ndim != found.ndim:
+        return expected, found
+    axis = next(axis for axis in range(expected.ndim) if expected.shape[axis] != found.shape[axis])
+    length = min(expected.shape[axis], found.shape[axis])
+    last = tuple(slice(-length, None) if place == axis else slice(None) for place in range(expected.ndim))
+    return expected[last], found[last]
+
+
+def _chunks(tokens: int, chunk: int) -> list[int]:
+    return [min(chunk, tokens - begin) for begin in range(0, tokens, chunk)]
+
+
+def _steps(past: int, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where each step begins, and its tokens."""
+    for count in counts:
+        yield past, count
+        past += count
+
+
+class _TokenFeeds:
+    """Random inputs of a text, cut for each step.
+
+    Args:
+        file: Whose inputs they are.
+        tokens: Of the whole text.
+    """
+
+    def __init__(self, file: Mapping[str, Any], tokens: int, seed: int) -> None:
+        self._others = file["others"]
+        self._tokens, self._seed = tokens, seed
+        self._whole: dict[str, Any] = {}
+
+    def know(self, session: Any) -> None:
+        """Draw all values, of the types that a session takes."""
+        import numpy as np
+
+        types = {one.name: one.type for one in session.get_inputs()}
+        rng = np.random.default_rng(self._seed)
+        for one in self._others:
+            shape = [size if isinstance(size, int) else self._tokens for size in one["axes"]]
+            dtype = dtype_of(types[one["name"]][7:-1])
+            drawn = random_values(dtype, shape, rng, high=_BOUND)
+            # Of a mask every token counts.
+            masks = "all" in one["axes"] and np.issubdtype(drawn.dtype, np.integer)
+            self._whole[one["name"]] = np.ones_like(drawn) if masks else drawn
+
+    def feed(self, begin: int, count: int) -> dict[str, Any]:
+        """Return the inputs of ``count`` tokens behind ``begin`` ones."""
+        import numpy as np
+
+        found = {}
+        for one in self._others:
+            spans = {"new": slice(begin, begin + count), "all": slice(0, begin + count)}
+            cut = tuple(spans.get(size, slice(None)) for size in one["axes"])
+            found[one["name"]] = np.ascontiguousarray(self._whole[one["name"]][cut])
+        return found
+
+
+class _Caches:
+    """A session, and its caches.
+
+    Attributes:
+        session: Without options.
+        names: Of the outputs that are no caches.
+    """
+
+    def __init__(self, file: Mapping[str, Any], session: Any) -> None:
+        self.session = session
+        self._caches = file["caches"]
+        kept = {one["present"] for one in self._caches}
+        self.names = [one.name for one in session.get_outputs() if one.name not in kept]
+
+    def drawn(self, tokens: int, seed: int) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        """Yield random values for so many tokens of each cache."""
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+        for one in self._caches:
+            shape = [tokens if size is None else size for size in one["shape"]]
+            numbers = rng.random(shape, np.float32)
+            numbers -= 0.5
+            yield one, numbers.astype(one["dtype"], copy=False)
+
+
+class _AsGiven(_Caches):
+    """A model that gives back caches which are longer by what is new; those before are freed."""
+
+    def start(self, past: int, seed: int) -> None:
+        """Begin with ``past`` random tokens."""
+        self._held = {one["past"]: values for one, values in self.drawn(past, seed)}
+
+    def step(self, feed: Mapping[str, Any], begin: int, count: int) -> list[Any]:
+        """Return the outputs for further tokens."""
+        del begin, count
+        names = [one["present"] for one in self._caches]
+        outputs = self.session.run([*self.names, *names], {**feed, **self._held})
+        self._held = {one["past"]: values for one, values in zip(self._caches, outputs[len(self.names) :], strict=True)}
+        return list(outputs[: len(self.names)])
+
+    def filled(self, tokens: int) -> list[Any]:
+        """Return what the caches hold."""
+        del tokens
+        return list(self._held.values())
+
+
+class _Buffered(_Caches):
+    """A model whose caches are buffers, each bound as input and output."""
+
+    def __init__(self, file: Mapping[str, Any], session: Any) -> None:
+        super().__init__(file, session)
+        self._past_length, self._capacity = file["past_length"], file["capacity"]
+        self._binding: Any = None
+        self._buffers: dict[str, Any] = {}
+
+    def start(self, past: int, seed: int) -> None:
+        """Begin with ``past`` random tokens."""
+        import numpy as np
+        import onnxruntime
+
+        if self._binding is None:
+            self._binding = self.session.io_binding()
+            for one in self._caches:
+                shape = [self._capacity if size is None else size for size in one["shape"]]
+                buffer = onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, np.dtype(one["dtype"]).type)
+                self._buffers[one["past"]] = buffer
+                self._binding.bind_ortvalue_input(one["past"], buffer)
+                self._binding.bind_ortvalue_output(one["present"], buffer)
+        for one, values in self.drawn(past, seed):
+            if past:
+                self._filled(one, past)[...] = values
+
+    def step(self, feed: Mapping[str, Any], begin: int, count: int) -> list[Any]:
+        """Return the outputs for further tokens."""
+        import numpy as np
+
+        del count
+        for name, values in feed.items():
+            self._binding.bind_cpu_input(name, values)
+        if self._past_length is not None:
+            self._binding.bind_cpu_input(self._past_length, np.array([begin], np.int64))
+        for name in self.names:
+            self._binding.bind_output(name)
+        self.session.run_with_iobinding(self._binding)
+        bound = self._binding.get_outputs()
+        return [one.numpy() for one in bound[-len(self.names) :]] if self.names else []
+
+    def filled(self, tokens: int) -> list[Any]:
+        """Return what the caches hold."""
+        return [self._filled(one, tokens) for one in self._caches]
+
+    def _filled(self, one: Mapping[str, Any], tokens: int) -> Any:
+        whole = self._buffers[one["past"]].numpy()
+        return whole[tuple(slice(tokens) if size is None else slice(None) for size in one["shape"])]
+
+
+def _model(file: Mapping[str, Any]) -> _AsGiven | _Buffered:
+    """Open a session without options."""
+    from pathlib import Path
+
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    source: str | bytes = file["path"]
+    if file["folder"] is not None and Path(file["path"]).parent != Path(file["folder"]):
+        find_data(options, file["folder"])
+        source = Path(file["path"]).read_bytes()
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return _AsGiven(file, session) if file["capacity"] is None else _Buffered(file, session)

@@ -1,0 +1,78 @@
+"""``memsched decoder`` on the command line: the file, the report, what fits, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import onnx
+import pytest
+
+from memsched.report.schema import json_schema
+from tests.cli.conftest import Run
+from tests.cli.written import names
+from tests.formats.onnx.decoders.nets import decoder
+
+SCHEMA = jsonschema.Draft202012Validator(json_schema("decoder"))
+SHORT = ("--tokens", "24", "--chunk", "5")
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.onnx"
+    onnx.save(decoder(mask="past + length"), path)
+    return path
+
+
+def test_model_report_and_code(run: Run, words: Path) -> None:
+    done = run("decoder", words, *SHORT, "--budget", "1GB", "-v")
+    assert done.code == 0, done.err
+    assert names(words.parent) == ["words.onnx", "words_in_place.json", "words_in_place.onnx"]
+    report = json.loads((words.parent / "words_in_place.json").read_text())
+    SCHEMA.validate(report)
+    assert [one["bytes_per_token"] for one in report["caches"]] == [32] * 4
+    assert [(one["phase"], one["tokens"]) for one in report["phases"]] == [
+        *(("prompt", count) for count in (4, 8, 16)),
+        *(("token", count) for count in (4, 8, 16)),
+    ]
+    assert report["budget"]["met"]
+    for line in ("4 caches of keys and values", "a prompt of 16, in chunks of 5", "it fits in"):
+        assert line in done.out
+    for line in report["code"]:
+        assert line in done.out
+
+
+def test_what_does_not_fit_is_exit_code_3(run: Run, words: Path) -> None:
+    done = run("decoder", words, *SHORT, "--budget", "1KB", "-q")
+    assert done.code == 3
+    assert "a text of 24 tokens needs" in done.err
+    assert "hold no text as given, no text in place" in run("decoder", words, *SHORT, "--budget", "1KB", "--force").out
+
+
+def test_the_report_alone_to_a_program(run: Run, words: Path) -> None:
+    done = run("decoder", words, *SHORT, "--json", "-q")
+    SCHEMA.validate(json.loads(done.out))
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--length", "tokens_in"), "there are: 'length'"),
+        (("--tokens", "8"), "--tokens"),
+        (("--dim", "batch"), "write NAME=8"),
+    ],
+)
+def test_refusals_write_nothing(run: Run, words: Path, more: tuple[str, ...], told: str) -> None:
+    done = run("decoder", words, *SHORT, *more)
+    assert done.code in {1, 2}
+    assert told in done.err
+    assert names(words.parent) == ["words.onnx"]
+
+
+def test_a_model_without_caches_is_told_so(run: Run, model: Path) -> None:
+    done = run("decoder", model)
+    assert done.code == 2
+    assert "keeps no keys and values" in done.err
+    assert done.err.count("\n") == 1
