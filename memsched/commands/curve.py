@@ -1,12 +1,12 @@
 """``analyze --dim NAME=64..8192``: how much memory a model takes at which size, and the largest size that fits.
 
-What a session without options requests follows from the model at every size. What its process takes is measured at
-three sizes that are small enough, in fresh processes: the rest lies on the lines through these.
+What a session without options requests follows from the model at every size. What its process takes is measured, in
+fresh processes, at every size that is shown and can be run here; the rest lies on the lines through these.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,15 +27,27 @@ from memsched.units import Percentage
 
 __all__ = ["Curve", "find_curve"]
 
-_POINTS: Final = 9
+_POINTS: Final = 10
 _REFINED: Final = 7
 """Sizes that are looked at, and those that are tried between the last that fits and the first that does not."""
 
-_MOST_RUN: Final = 256 << 20
+_MOST_RUN: Final = 2 << 30
 """Bytes that a session requests at the largest size that is run."""
 
-_LEAST_APART: Final = 3
-"""Sizes that are run differ by so much in what is requested, at least."""
+_MOST_SHARE: Final = 2
+"""Of the machine's memory, processes that are run take at most one part in so many."""
+
+_FACTOR: Final = 3
+"""By which a process is at most larger than what its session requests, as long as none was measured."""
+
+_APART: Final = 1.5
+"""Two points between which a line begins that goes on beyond them differ by so much in what is requested, at least."""
+
+_LARGE: Final = 16
+"""Of what is requested at the largest size that was run, a part in so many is large enough to tell of larger sizes."""
+
+_CHANCES: Final = 4
+"""Sizes that are measured until one fits, from the one that seems to be the largest downwards."""
 
 _LISTED: Final = 5
 
@@ -54,23 +66,74 @@ class Curve:
     section: CurveSection
 
 
-@dataclass(frozen=True, slots=True)
-class _ProcessLine:
-    """What a process takes, as a function of what its session requests: straight between measured points, and beyond.
+class _Processes:
+    """What processes take at sizes: measured where that is possible, else on the lines through what was measured.
+
+    Args:
+        path: The model's file; None where nothing can be run.
+        requested: Returns the bytes that a session requests at a size.
 
     Attributes:
-        points: Bytes requested, rising, and of the process; none where it is what is requested.
+        measured: By size, in the order in which they were run.
     """
 
-    points: tuple[tuple[int, int], ...] = ()
+    def __init__(self, path: Path | None, requested: Callable[[Mapping[str, int]], int], seed: int) -> None:
+        self._path, self._requested, self._seed = path, requested, seed
+        self.measured: dict[tuple[int, ...], int] = {}
+        self._points: dict[int, int] = {}
+
+    def measure(self, sizes: Mapping[str, int]) -> int | None:
+        """Run the model at a size and return what its process takes; None where that would take too much.
+
+        Raises:
+            UsageError: It does not run there.
+        """
+        key, bytes_requested = tuple(sizes.values()), self._requested(sizes)
+        if self._path is None or key in self.measured:
+            return self.measured.get(key)
+        foreseen = self.at(bytes_requested) if self._points else _FACTOR * bytes_requested
+        if bytes_requested > _MOST_RUN or foreseen > _memory() // _MOST_SHARE:
+            return None
+        found = run_at(self._path, sizes, seed=self._seed)
+        if isinstance(found, str):
+            raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
+        self.measured[key] = self._points[bytes_requested] = found.process
+        return found.process
+
+    def take(self, sizes: Mapping[str, int]) -> int:
+        """Return the bytes at a size, measured or not."""
+        known = self.measured.get(tuple(sizes.values()))
+        return self.at(self._requested(sizes)) if known is None else known
 
     def at(self, requested: int) -> int:
-        """Return the bytes of the process."""
-        if len(self.points) < 2:
-            return requested + sum(process - known for known, process in self.points)
-        pairs = list(itertools.pairwise(self.points))
-        (low, less), (high, more) = next((pair for pair in pairs if requested <= pair[1][0]), pairs[-1])
-        return round(less + (requested - low) * max(0, more - less) / (high - low))
+        """Return the bytes where so many are requested: straight between measured points, and beyond them."""
+        points = sorted(self._points.items())
+        if len(points) < 2:
+            return requested + sum(process - known for known, process in points)
+        place = next((place for place, (known, _) in enumerate(points) if known >= requested), None)
+        if place is None:
+            return self._beyond(points, requested)
+        if not place:
+            return points[0][1]
+        (low, less), (high, more) = points[place - 1], points[place]
+        return round(less + (requested - low) * (more - less) / (high - low))
+
+    @staticmethod
+    def _beyond(points: Sequence[tuple[int, int]], requested: int) -> int:
+        """Return the bytes beyond the last point: on the line to it, or as much for each byte requested as any took.
+
+        Arenas grow to powers of two, so that sizes below one take up to twice as much as their neighbours.
+        """
+        (first, least), (high, more) = points[0], points[-1]
+        low, less = next((one for one in reversed(points) if _APART * one[0] <= high), points[0])
+        line = more + (requested - high) * max(0, more - less) / max(1, high - low)
+        steepest = max((taken - least) / (known - first) for known, taken in points[1:] if _LARGE * known >= high)
+        return round(max(line, least + steepest * (requested - first)))
+
+
+def _memory() -> int:
+    """Return the bytes of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def find_curve(
@@ -111,18 +174,23 @@ def find_curve(
         return known[key]
 
     points = _distinct(_sizes(opened, part / (_POINTS - 1)) for part in range(_POINTS))
-    line, ran = _fitted(Path(path), path, points, requested, rules, seed)
+    runs = rules.default_order == "onnxruntime" and path != STANDARD_STREAM
+    processes = _Processes(Path(path) if runs else None, requested, seed)
+    for sizes in sorted(points, key=requested):
+        processes.measure(sizes)
+    if runs and not processes.measured:
+        raise UsageError(f"the model cannot be run here even at {dict(points[0])}: it would take too much memory")
     fitting: Mapping[str, int] | None = points[-1]
     if budget is not None:
-        fitting = _largest(opened, points, lambda sizes: line.at(requested(sizes)) <= budget)
+        fitting = _largest_measured(opened, points, processes, budget)
     shown = _distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
     at = fitting or points[0]
     rows = [
         CurveRow(
             sizes=dict(sizes),
             requested_bytes=requested(sizes),
-            process_bytes=line.at(requested(sizes)) if ran else None,
-            measured_bytes=ran.get(tuple(sizes.values())),
+            process_bytes=processes.take(sizes) if runs else None,
+            measured_bytes=processes.measured.get(tuple(sizes.values())),
         )
         for sizes in shown
     ]
@@ -133,7 +201,7 @@ def find_curve(
     section = CurveSection(
         rows=tuple(rows), largest_sizes=None if fitting is None else dict(fitting), growth=tuple(growth)
     )
-    return Curve({**options.dims, **at}, Requirement(line.at(requested(at))), section)
+    return Curve({**options.dims, **at}, Requirement(processes.take(at)), section)
 
 
 def _sizes(opened: OpenModel, part: float) -> dict[str, int]:
@@ -148,28 +216,20 @@ def _distinct(sizes: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
     return list({tuple(one.values()): one for one in sizes}.values())
 
 
-def _fitted(
-    file: Path,
-    path: str,
-    points: Sequence[Mapping[str, int]],
-    requested: Callable[[Mapping[str, int]], int],
-    rules: Target,
-    seed: int,
-) -> tuple[_ProcessLine, dict[tuple[int, ...], int]]:
-    """Return the line, and what was measured at which size; the one of activations alone where nothing can be run."""
-    if rules.default_order != "onnxruntime" or path == STANDARD_STREAM:
-        return _ProcessLine(), {}
-    small = [one for one in points if requested(one) <= _MOST_RUN] or [points[0]]
-    last = small[-1]
-    middle = next((one for one in reversed(small) if _LEAST_APART * requested(one) <= requested(last)), last)
-    measured: dict[int, int] = {}
-    ran: dict[tuple[int, ...], int] = {}
-    for sizes in _distinct([points[0], middle, last]):
-        found = run_at(file, sizes, seed=seed)
-        if isinstance(found, str):
-            raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
-        measured[requested(sizes)] = ran[tuple(sizes.values())] = found.process
-    return _ProcessLine(tuple(sorted(measured.items()))), ran
+def _largest_measured(
+    opened: OpenModel, points: Sequence[Mapping[str, int]], processes: _Processes, budget: int
+) -> Mapping[str, int] | None:
+    """Return the largest size that fits, measured where it can be run; None where not even the least fits."""
+    fitting: Mapping[str, int] | None = None
+    for _ in range(_CHANCES):
+        fitting = _largest(opened, points, lambda sizes: processes.take(sizes) <= budget)
+        if fitting is None:
+            return None
+        known = len(processes.measured)
+        processes.measure(fitting)
+        if len(processes.measured) == known:
+            break
+    return fitting if fitting is not None and processes.take(fitting) <= budget else None
 
 
 def _largest(

@@ -10,6 +10,7 @@ import pytest
 
 import memsched
 from memsched.cli.main import main
+from memsched.commands import curve
 from memsched.commands.optimize.place import prepare, required_as_given
 from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
 from memsched.runtimes.runtime import Opening
@@ -37,10 +38,10 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
     report = net.with_name("report.json")
     assert main(["analyze", str(net), "--dim", "length=16..4096", "--budget", "200MB", "--report", str(report)]) == 0
     printed = capsys.readouterr().out
-    curve = json.loads(report.read_text())["curve"]
-    largest = curve["largest_sizes"]["length"]
+    found_curve = json.loads(report.read_text())["curve"]
+    largest = found_curve["largest_sizes"]["length"]
     assert f"fits up to batch = 1, length = {largest:,} in 200.0 MB" in printed
-    rows = {row["sizes"]["length"]: row for row in curve["rows"]}
+    rows = {row["sizes"]["length"]: row for row in found_curve["rows"]}
     assert {16, largest, 4096} <= rows.keys()
     assert all(
         row["requested_bytes"] == _requested(net, length) for length, row in rows.items() if length in {16, largest}
@@ -50,12 +51,29 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
         <= 200 << 20
         < min(row["process_bytes"] for length, row in rows.items() if length > largest)
     )
-    assert sum(row["measured_bytes"] is not None for row in curve["rows"]) == 3
-    assert curve["growth"][0]["expression"] == "4 x batch x 8 x length x length"
-    # What was run was smaller.
-    found = run_at(net, {"batch": 1, "length": 4096}, seed=0)
+    # Scores of 8 heads take 512 MiB at 4,096: all of it can be run.
+    assert all(row["measured_bytes"] == row["process_bytes"] for row in found_curve["rows"])
+    assert found_curve["growth"][0]["expression"] == "4 x batch x 8 x length x length"
+    found = run_at(net, {"batch": 1, "length": 4096}, seed=1)
     assert isinstance(found, RangedRun)
-    assert rows[4096]["process_bytes"] == pytest.approx(found.process, rel=0.15)
+    assert rows[4096]["process_bytes"] == pytest.approx(found.process, rel=0.05)
+
+
+def test_what_cannot_be_run_follows_from_what_was(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "_MOST_RUN", 300 << 20)
+    rows = memsched.analyze(net, dims={"length": (16, 4000)}, budget="10GB").report["curve"]["rows"]
+    assert [row["measured_bytes"] is None for row in rows] == [False] * (len(rows) - 1) + [True]
+    found = run_at(net, rows[-1]["sizes"], seed=1)
+    assert isinstance(found, RangedRun)
+    assert rows[-1]["process_bytes"] == pytest.approx(found.process, rel=0.15)
+
+
+def test_a_machine_that_is_too_small_is_told_so(
+    net: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(curve, "_memory", lambda: 1 << 10)
+    assert main(["analyze", str(net), "--dim", "length=64..128"]) == 2
+    assert "cannot be run here even at" in capsys.readouterr().err
 
 
 def test_where_not_even_the_least_fits_the_exit_code_says_so(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
