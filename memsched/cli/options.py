@@ -128,8 +128,8 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, int | tuple[int, ...]]:
             numbers = []
         if not name or len(numbers) not in {1, 2, 3} or len(ends) > 2 or (colon and len(ends) < 2):
             raise UsageError(f"--dim '{text}' is not understood: write NAME=8, or NAME=1..8192")
-        if len(numbers) > 1 and not 1 <= numbers[0] <= numbers[1]:
-            raise UsageError(f"--dim '{text}' is no range: write the least length, at least 1, then the largest")
+        if len(numbers) > 1 and (numbers[0] > numbers[1] or not numbers[1]):
+            raise UsageError(f"--dim '{text}' is no range: write the least length, then the largest, at least 1")
         if name in found:
             raise UsageError(f"--dim names '{name}' twice")
         found[name] = numbers[0] if len(numbers) == 1 else tuple(numbers)

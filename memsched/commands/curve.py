@@ -207,9 +207,15 @@ def find_curve(
 def _sizes(opened: OpenModel, part: float) -> dict[str, int]:
     """Return a size between the least (0) and the largest (1), along a geometric row."""
     return {
-        name: span.nearest(round(span.least * (span.most / span.least) ** part) if span.named else span.least)
+        name: span.nearest(round(_between(span, part)) if span.named else span.least)
         for name, span in opened.ranges.items()
     }
+
+
+def _between(span: Range, part: float) -> float:
+    """Return a length of a geometric row; one that begins at 0 goes on with 1."""
+    least = max(1, span.least)
+    return least * (span.most / least) ** part if part else span.least
 
 
 def _distinct(sizes: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:

@@ -13,7 +13,7 @@ class Range:
     """The lengths that a dimension may have.
 
     Attributes:
-        least: At least 1.
+        least: At least 0, as of past tokens.
         most: The largest length.
         multiple: Lengths are multiples of this, as convolutions that halve an image want it.
         named: Somebody stated it, so that other lengths are to be refused.

@@ -43,8 +43,8 @@ def split_ranges(dims: Mapping[str, int | tuple[int, ...]] | None) -> tuple[dict
     for name, said in (dims or {}).items():
         if isinstance(said, int):
             fixed[name] = said
-        elif len(said) not in {2, 3} or not 1 <= said[0] <= said[1]:
-            raise UsageError(f"dims: {name}: a range is the least length, at least 1, and the largest")
+        elif len(said) not in {2, 3} or not 0 <= said[0] <= said[1] or not said[1]:
+            raise UsageError(f"dims: {name}: a range is the least length and the largest, at least 1")
         elif len(said) == 3 and not 1 <= said[2] <= said[1] // said[2] * said[2]:
             raise UsageError(f"dims: {name}: no length up to {said[1]} is a multiple of {said[2]}")
         else:

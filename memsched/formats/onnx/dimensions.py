@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.stated import values_of
 from memsched.formats.onnx.structure import analyse
-from memsched.formats.onnx.types import is_symbol
+from memsched.formats.onnx.types import is_symbol, length_of
 from memsched.graph.model import Graph
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-__all__ = ["OpenDimension", "fix", "fix_named", "fixed", "has_open", "open_inputs", "sizes_follow_from_inputs"]
+__all__ = [
+    "OpenDimension",
+    "fix",
+    "fix_named",
+    "fixed",
+    "free_inputs",
+    "has_open",
+    "open_inputs",
+    "sizes_follow_from_inputs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,13 @@ def open_inputs(model: ModelProto) -> tuple[OpenDimension, ...]:
                 symbol = dim.dim_param if is_symbol(dim.dim_param) else f"{value.name}[{axis}]"
                 found.setdefault(symbol, []).append((value.name, axis))
     return tuple(OpenDimension(name, tuple(places)) for name, places in found.items())
+
+
+def free_inputs(model: ModelProto) -> tuple[OpenDimension, ...]:
+    """Return the open dimensions of the main graph's inputs but for sums of others."""
+    every = open_inputs(model)
+    names = {one.name: 1 for one in every if "+" not in one.name}
+    return tuple(one for one in every if one.name in names or length_of(one.name, names) is None)
 
 
 def has_open(model: ModelProto) -> bool:

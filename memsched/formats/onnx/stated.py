@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import Scope
-from memsched.formats.onnx.types import ValueType, element_bits, is_symbol, value_type
+from memsched.formats.onnx.types import ValueType, element_bits, is_symbol, length_of, value_type
 from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -114,8 +114,9 @@ class Statements:
                     dim.ClearField("dim_param")
                     continue
                 self._symbols[dim.dim_param] = None
-                if dim.dim_param in self._dims:
-                    dim.dim_value = self._dims[dim.dim_param]
+                length = length_of(dim.dim_param, self._dims)
+                if length is not None:
+                    dim.dim_value = length
                     changed = True
             elif dim.dim_value < 0:
                 if dim.dim_value < -1:

@@ -128,6 +128,19 @@ def is_symbol(name: str) -> bool:
     return any(character.isalnum() for character in str(name))
 
 
+def length_of(name: str, known: Mapping[str, int]) -> int | None:
+    """Return the length of a dimension by its name, or by those in a sum, as exporters write "past + 1"; or None."""
+    if name in known:
+        return known[name]
+    total = 0
+    for part in name.split("+") if "+" in name else ():
+        word = part.strip()
+        if word not in known and not (word.isascii() and word.isdigit()):
+            return None
+        total += known[word] if word in known else int(word)
+    return total or None
+
+
 def merge(first: ValueType, second: ValueType) -> ValueType:
     """Return ``first`` with what it leaves open filled in from ``second``; where they differ ``first`` holds."""
     if first.kind != "tensor" or first.known():

@@ -16,7 +16,7 @@ class RangeRow(Section, frozen=True, kw_only=True):
     """
 
     dimension: str
-    least: Positive
+    least: Count
     most: Positive | None
     multiple: Positive
 

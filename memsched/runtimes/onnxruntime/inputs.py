@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memsched.formats.onnx.structure import graphs_of
-from memsched.formats.onnx.types import SHAPE_ELEMENTS
+from memsched.formats.onnx.types import SHAPE_ELEMENTS, length_of
 from memsched.runtimes.inputs import Draw, random_values
 
 __all__ = ["compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds"]
@@ -149,7 +149,8 @@ def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | No
         raise ValueError(f"input '{name}' has no shape: state it with --input-shape {name}:...")
     shape = []
     for dim in tensor.shape.dim:
-        size = dim.dim_value if dim.HasField("dim_value") else request["dims"].get(dim.dim_param, unknown)
+        size: int | None = dim.dim_value if dim.HasField("dim_value") else length_of(dim.dim_param, request["dims"])
+        size = unknown if size is None else size
         if size is None or size < 0:
             raise ValueError(f"input '{name}' has a dimension of unknown size: state it with --input-shape {name}:...")
         shape.append(size)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
@@ -192,11 +193,16 @@ def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any) -> dict[
     shapes: dict[str, list[int]] = {}
     for value in session.get_inputs():
         dims = [
-            one if isinstance(one, int) else sizes.get(one, sizes.get(f"{value.name}[{axis}]", 1))
+            one if isinstance(one, int) else _length(one, sizes, f"{value.name}[{axis}]")
             for axis, one in enumerate(value.shape)
         ]
         shapes[value.name] = dims
     return random_feed(session, proto, {"input_shapes": shapes, "dims": {}}, rng, _BOUND)
+
+
+def _length(name: str | None, sizes: Mapping[str, int], place: str) -> int:
+    known = None if name is None else length_of(name, sizes)
+    return sizes.get(place, 1) if known is None else known
 
 
 def _one_line(error: Exception) -> str:

@@ -22,6 +22,7 @@ from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, draw_at,
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.rows.compare import differences
 from tests.formats.onnx.blocks.rows.images import Images
+from tests.formats.onnx.decoders.nets import decoder
 
 
 def _transformer() -> ModelProto:
@@ -162,7 +163,7 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--dim", "length=5..2"], "is no range"),
-        (["--dim", "length=0..2"], "is no range"),
+        (["--dim", "length=0..0"], "is no range"),
         (["--dim", "length=1..2..3"], "is not understood"),
         (["--dim", "length=8:2"], "is not understood"),
         (["--dim", "length=1..8:16"], "no length up to 8 is a multiple of 16"),
@@ -180,8 +181,21 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert not out.exists()
 
 
+def test_past_tokens_may_be_none_and_a_mask_is_as_long_as_both() -> None:
+    model = decoder(mask="past + length")
+    opened = OnnxFormat().open_model(
+        model.SerializeToString(),
+        "net.onnx",
+        {},
+        {"past": Range(0, 64, named=True), "length": Range(1, 64, named=True)},
+    )
+    assert list(opened.ranges) == ["batch", "length", "past"]
+    assert opened.largest({"batch": 1, "length": 64, "past": 0}) == 4 * 2 * 64 * 64
+    assert opened.largest({"batch": 1, "length": 64, "past": 64}) == 4 * 2 * 64 * 128
+
+
 def test_python_takes_a_pair(written: Path) -> None:
     with pytest.raises(UsageError, match="a range is the least length"):
-        memsched.optimize(written / "net.onnx", dims={"length": (0, 5)})
+        memsched.optimize(written / "net.onnx", dims={"length": (0, 0)})
     with pytest.raises(MemschedError, match="states every size"):
         memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target="onnxruntime")

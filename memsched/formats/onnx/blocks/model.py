@@ -16,7 +16,7 @@ from memsched.formats.onnx.blocks.accurate import accurate
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.rows.points import row_points
 from memsched.formats.onnx.blocks.tokens import token_points
-from memsched.formats.onnx.dimensions import fix_named, open_inputs
+from memsched.formats.onnx.dimensions import fix_named, free_inputs
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
@@ -46,14 +46,14 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
     model = ModelProto.FromString(data)
     if functions.calls_functions(model):
         model = functions.inline(model)
-    names = {one.name for one in open_inputs(model)}
+    names = {one.name for one in free_inputs(model)}
     for name in (*dims, *ranges):
         if name not in names:
             known = ", ".join(f"'{one}'" for one in sorted(names)) or "none"
             raise UsageError(f"{path}: --dim: no input has an open dimension '{name}'; there are: {known}")
     fix_named(model, dims)
     model = raised(model)
-    every = {one.name: ranges.get(one.name, _UNSTATED) for one in open_inputs(model)}
+    every = {one.name: ranges.get(one.name, _UNSTATED) for one in free_inputs(model)}
     light = ModelProto()
     light.CopyFrom(model)
     lighten(light, folder_of(path))
@@ -124,8 +124,12 @@ def _of_multiple(span: Range, multiple: int) -> Range:
 
 
 def _largest(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """Return the bytes of the largest value that a node makes."""
-    return max((_bytes(values, name, sizes) for name in made), default=0)
+    """Return the bytes of the largest value that a node makes, of those that depend on open dimensions."""
+    return max((_bytes(values, name, sizes) for name in made if _grows(values, name)), default=0)
+
+
+def _grows(values: OpenValues, name: str) -> bool:
+    return any(one is None or one.symbols() for one in values.shapes.get(name, ()))
 
 
 def _growth(values: OpenValues, made: Sequence[str], sizes: Mapping[str, int]) -> list[tuple[str, str, int]]:

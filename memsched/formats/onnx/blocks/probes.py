@@ -15,7 +15,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import folding
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.sizes import Polynomial, fit, monomials
-from memsched.formats.onnx.dimensions import open_inputs
+from memsched.formats.onnx.dimensions import free_inputs
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse, op_type
@@ -72,7 +72,7 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
 
     Args:
         light: The model without its weights, of which nothing is changed. Its functions are inlined.
-        ranges: Every open dimension of its inputs, by the names of `open_inputs`.
+        ranges: Every open dimension of its inputs, by the names of `free_inputs`.
 
     Raises:
         UsageError: There are too many open dimensions.
@@ -82,7 +82,7 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
         raise UsageError(
             f"{len(ranges)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim"
         )
-    places = {one.name: one.places[0] for one in open_inputs(light)}
+    places = {one.name: one.places[0] for one in free_inputs(light)}
     count = len(monomials([str(number) for number in range(len(ranges) + _MOST_COMPUTED)])) + 2
     given = [*_ends(ranges), *_probes(ranges, count)]
     seen = [infer_at(light, sizes) for sizes in given]
@@ -181,7 +181,7 @@ class InferredValues:
 
 
 def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
-    """Return what inference tells at the lengths of all open dimensions, by the names of `open_inputs`.
+    """Return what inference tells at the lengths of all open dimensions, by the names of `free_inputs`.
 
     Raises:
         ModelError: The model contradicts itself there.
@@ -190,14 +190,13 @@ def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
 
     model = ModelProto()
     model.CopyFrom(light)
-    unnamed = {one.places[0]: sizes[one.name] for one in open_inputs(light) if "[" in one.name}
-    symbolic = {one.name for one in open_inputs(light)} - {f"{name}[{axis}]" for name, axis in unnamed}
+    unnamed = {one.places[0]: sizes[one.name] for one in free_inputs(light) if "[" in one.name}
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if (value.name, axis) in unnamed:
                 dim.dim_value = unnamed[value.name, axis]
     scopes = analyse(model.graph)
-    shapes = infer(model, scopes, LoadOptions(dims={name: sizes[name] for name in symbolic}))
+    shapes = infer(model, scopes, LoadOptions(dims={name: size for name, size in sizes.items() if "[" not in name}))
     folding.fold(model, scopes, shapes.types, set(shapes.idle))
     known = {name: lengths for name, one in shapes.types[0].items() if (lengths := one.lengths()) is not None}
     _refuse_conflicts(model, known, sizes)
