@@ -267,7 +267,7 @@ def _measure(
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds = Path(held, "large.npz"), Path(held, "small.npz")
         first = _ran(given.path, large_sizes, feeds[0], asked.seed)
-        second = _ran(given.path, small_sizes, feeds[1], asked.seed)
+        second = _ran(given.path, small_sizes, feeds[1], asked.seed, usual=True)
         files = [Path(held, f"{number}.onnx") for number in range(len(points))]
         models = [point.build() for point in points]
         for file, model in zip(files, models, strict=True):
@@ -283,7 +283,7 @@ def _measure(
         )
         tried: list[_BlockFile] = []
         for number, (file, point) in enumerate(zip(files, points, strict=True)):
-            block_file = _tried(given, file, feeds, asked.slowdown, _most_small(second))
+            block_file = _tried(given, file, feeds, asked.slowdown)
             if isinstance(block_file, str):
                 notes.append(f"not written {point.name}: {block_file}")
                 continue
@@ -305,10 +305,10 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 
 def _tried(
-    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None, enough: float
+    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None
 ) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
     """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
-    runs = run_on(file, feeds[0], folder=given.folder), _least_run(given, file, feeds[1], enough)
+    runs = run_on(file, feeds[0], folder=given.folder), _usual_run(file, given.folder, feeds[1])
     limits = _most_times(slowdown)
     large = _raced(given, file, feeds[0], _LARGE_ROUNDS, limits[0])
     small = _raced(given, file, feeds[1], _SMALL_ROUNDS, limits[1])
@@ -319,17 +319,15 @@ def _tried(
     return runs[0], runs[1], (large, small)
 
 
-def _least_run(given: _GivenFile, file: Path, feeds: Path, enough: float) -> RangedRun | str:
-    """Return what a file takes at least: what opening a session takes is partly chance."""
+def _usual_run(path: Path, folder: Path | None, feeds: Path) -> RangedRun | str:
+    """Return the run of several whose process takes the middle: what opening a session takes is partly chance."""
     found: list[RangedRun] = []
     for _ in range(_CHANCES):
-        one = run_on(file, feeds, folder=given.folder)
+        one = run_on(path, feeds, folder=folder)
         if isinstance(one, str):
             return one
         found.append(one)
-        if one.process <= enough:
-            break
-    return min(found, key=lambda one: one.process)
+    return sorted(found, key=lambda one: one.process)[len(found) // 2]
 
 
 def _raced(given: _GivenFile, file: Path, feeds: Path, rounds: int, most: float) -> TimeRatio | str:
@@ -355,10 +353,14 @@ def _most_times(slowdown: float | None) -> tuple[float, float]:
     return most, max(2 * most - _MOST_TIME, _MOST_TIME)
 
 
-def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> RangedRun:
-    """Store inputs in ``feeds``, and return what the model as given takes on them."""
+def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int, *, usual: bool = False) -> RangedRun:
+    """Store inputs in ``feeds``, and return what the model as given takes on them.
+
+    Args:
+        usual: By several runs.
+    """
     draw_at(path, sizes, feeds, seed=seed)
-    found = run_on(path, feeds)
+    found = _usual_run(path, None, feeds) if usual else run_on(path, feeds)
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise UsageError(f"the model as given does not run at {told}: {found}")

@@ -14,6 +14,7 @@ from typing import Final
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from memsched.formats.onnx.blocks.cuts import SHAPED
+from memsched.formats.onnx.blocks.held import held_once
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, rows_of
@@ -35,13 +36,16 @@ _LIVE: Final = 2
 """Large values that a block holds at once."""
 
 
-def write(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block_bytes: int) -> ModelProto:
+def write(
+    model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block_bytes: int, *, once: bool = False
+) -> ModelProto:
     """Return a copy of ``model`` with groups of its nodes as loops.
 
     Args:
         graph: Its main graph.
         nests: Groups that have no value in common that is made.
         block_bytes: What the large values of a block may take together.
+        once: Weights of products in loops are held once, and are not packed.
     """
     written = ModelProto()
     written.CopyFrom(model)
@@ -62,6 +66,11 @@ def write(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block_byte
         nodes.extend(loops.get(place, ()))
     written.graph.initializer.extend(lengths.initializers)
     replace_nodes(written.graph, [*lengths.nodes, *nodes])
+    if once:
+        known = len(lengths.nodes), len(lengths.initializers)
+        held_once(written.graph, list(written.graph.node), lengths)
+        written.graph.initializer.extend(lengths.initializers[known[1] :])
+        replace_nodes(written.graph, [*lengths.nodes[known[0] :], *written.graph.node])
     return written
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.blocks import BlockPoint, BlockRow
 from memsched.formats.onnx.blocks.body import write
+from memsched.formats.onnx.blocks.held import weights_of_products
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
 from memsched.formats.onnx.raised import LEAST_OPSET
@@ -29,6 +31,9 @@ _LEAST: Final = 1.5
 
 _TRIED: Final = 64
 
+_WORTH_HOLDING: Final = 4 << 20
+"""Bytes of weights that a file is tried for in which they are not packed."""
+
 
 def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
     """Return ways to compute large values of a model in loops, least effort first.
@@ -40,14 +45,17 @@ def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
     if not nests:
         return ()
     rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
-    return [
-        BlockPoint(f"in blocks of {block >> 20} MB", rows, partial(_written, model, graph, nests, block))
-        for block in _BLOCKS
-    ]
+    inside = {place for nest in nests for place in rows_of(nest).nodes}
+    packed = weights_of_products(model.graph, [graph.nodes[place] for place in sorted(inside)])
+    points = []
+    for block, once in itertools.product(_BLOCKS, (False, True) if packed >= _WORTH_HOLDING else (False,)):
+        name = f"in blocks of {block >> 20} MB{', weights unpacked' if once else ''}"
+        points.append(BlockPoint(name, rows, partial(_written, model, graph, nests, block, once)))
+    return points
 
 
-def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: int) -> bytes:
-    data: bytes = write(model, graph, nests, block).SerializeToString(deterministic=True)
+def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: int, once: bool) -> bytes:
+    data: bytes = write(model, graph, nests, block, once=once).SerializeToString(deterministic=True)
     return data
 
 

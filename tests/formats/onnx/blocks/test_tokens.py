@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 from onnx import GraphProto, ModelProto, NodeProto
 
 from memsched.formats.blocks import Range
+from memsched.formats.onnx.blocks import held
 from memsched.formats.onnx.blocks.body import write
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.tokens import groups, token_points
 from memsched.formats.onnx.light import lighten
+from memsched.formats.onnx.structure import graphs_of
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.random_layers import compare
 
@@ -78,6 +81,30 @@ def test_blocks_compute_the_same_bits_at_every_length(make: Callable[[], ModelPr
         # Products of other heights may be added up in another order.
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
         assert found.shape == expected.shape
+
+
+@pytest.mark.parametrize("make", [_plain, _masked, _causal])
+def test_weights_that_are_held_once_give_the_same(
+    make: Callable[[], ModelProto], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_LEAST", 1)
+    model = make()
+    values = dataclasses.replace(_values(model), ranges={"batch": Range(1, 8), "length": Range(1, 8192, named=True)})
+    graph, nests = groups(model, values)
+    written = write(model, graph, nests, 3000, once=True)
+    onnx.checker.check_model(written)
+    views = {node.output[0]: node.input[0] for node in written.graph.node if node.name.endswith("_held_node")}
+    weights = {tensor.name for tensor in model.graph.initializer if tensor.name in views.values()}
+    read = {name for scope in graphs_of(written.graph)[1:] for node in scope.graph.node for name in node.input}
+    assert weights
+    assert views.keys() <= read
+    assert not weights & read
+    plain = onnxruntime.InferenceSession(model.SerializeToString())
+    blocks = onnxruntime.InferenceSession(written.SerializeToString())
+    for length in _LENGTHS:
+        feeds = _feeds(model, 1 + length % 3, length)
+        expected, found = plain.run(None, feeds)[0], blocks.run(None, feeds)[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("make", [_plain, _masked, _causal])
