@@ -19,20 +19,20 @@ from scripts.networks.catalogue import OPEN, OPEN_IMAGES, build
 
 __all__ = ["BENCH", "tables"]
 
-_RANGES: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = MappingProxyType(
+_RANGES: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = MappingProxyType(
     {
         "whisper_open": {"frames": (16, 16_384)},
         "conformer_open": {"frames": (16, 32_768)},
         "vit_open": {"height": (32, 1440), "width": (32, 1440)},
         "sd_vae_decoder_open": {"height": (1, 64), "width": (1, 64)},
-        "sd_unet_open": {"height": (8, 64), "width": (8, 64)},
-        "unet_open": {"height": (16, 512), "width": (16, 512)},
-        "unet_transposed_open": {"height": (16, 512), "width": (16, 512)},
+        "sd_unet_open": {"height": (8, 64, 8), "width": (8, 64, 8)},
+        "unet_open": {"height": (16, 512, 16), "width": (16, 512, 16)},
+        "unet_transposed_open": {"height": (16, 512, 16), "width": (16, 512, 16)},
         "superres_open": {"height": (1, 512), "width": (1, 512)},
         "esrgan_open": {"height": (1, 256), "width": (1, 256)},
     }
 )
-_TOKENS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({"length": (1, 8192)})
+_TOKENS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType({"length": (1, 8192)})
 _LONG: Final = 1024
 _PARTS: Final = (64, 16, 4, 2)
 """By which the largest size is divided."""
@@ -61,7 +61,7 @@ def tables(models: Sequence[str], parts: Sequence[int] | None) -> Iterator[Part]
 
 
 def _rows(
-    model: str, files: tuple[Path, Path], ranges: Mapping[str, tuple[int, int]], parts: Sequence[int]
+    model: str, files: tuple[Path, Path], ranges: Mapping[str, tuple[int, ...]], parts: Sequence[int]
 ) -> Iterator[Part]:
     least = {name: ends[0] for name, ends in ranges.items()}
     rest = [_ran(file, least) for file in files]

@@ -41,6 +41,9 @@ _LARGEST_VALUE: Final = 768 << 20
 _SMALL: Final = 512
 """The length at which a file must be no worse than the one given, where no value is larger than `_SMALL_VALUE` then."""
 
+_SHORT: Final = 64
+"""The length at which a file must be no slower, too: what is spent on each block, or on each weight, shows there."""
+
 _SMALL_VALUE: Final = 32 << 20
 _SPARE_WORK: Final = 1.1
 """Files whose arithmetic is more than permitted by this factor are not tried."""
@@ -51,7 +54,7 @@ _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 _COMPARED_VALUE: Final = 64 << 20
 """Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
-_LARGE_ROUNDS, _SMALL_ROUNDS = 2, 10
+_LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
 _CHANCES: Final = 3
 _SLOW: Final = 2.0
 """Seconds of a run that what else a machine does disturbs little."""
@@ -115,7 +118,7 @@ class _BlockFile:
     model: bytes
     large: RangedRun
     small: RangedRun
-    times: tuple[TimeRatio, TimeRatio]
+    times: tuple[TimeRatio, ...]
     compared: tuple[AtSize | None, ...]
     leeway: float
 
@@ -265,9 +268,13 @@ def _measure(
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
     sizes = _sizes(opened, large_sizes)
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds = Path(held, "large.npz"), Path(held, "small.npz")
+        feeds = [Path(held, "large.npz"), Path(held, "small.npz")]
         first = _ran(given.path, large_sizes, feeds[0], asked.seed)
         second = _ran(given.path, small_sizes, feeds[1], asked.seed, usual=True)
+        short_sizes = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small_sizes.items()}
+        if short_sizes != small_sizes:
+            feeds.append(Path(held, "short.npz"))
+            draw_at(given.path, short_sizes, feeds[2], seed=asked.seed)
         files = [Path(held, f"{number}.onnx") for number in range(len(points))]
         models = [point.build() for point in points]
         for file, model in zip(files, models, strict=True):
@@ -305,18 +312,26 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 
 def _tried(
-    given: _GivenFile, file: Path, feeds: tuple[Path, Path], slowdown: float | None
-) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, TimeRatio]] | str:
-    """Return what a file takes at the large and the small size, and its time beside the model as given; or why not."""
+    given: _GivenFile, file: Path, feeds: Sequence[Path], slowdown: float | None
+) -> tuple[RangedRun, RangedRun, tuple[TimeRatio, ...]] | str:
+    """Return what a file takes at the large and the small size, and its times beside the model as given; or why not.
+
+    Args:
+        feeds: Of the large size, the small one, and of one that is timed alone if there is one.
+    """
     runs = run_on(file, feeds[0], folder=given.folder), _usual_run(file, given.folder, feeds[1])
     limits = _most_times(slowdown)
-    large = _raced(given, file, feeds[0], _LARGE_ROUNDS, limits[0])
-    small = _raced(given, file, feeds[1], _SMALL_ROUNDS, limits[1])
+    times: list[TimeRatio] = []
+    for size, rounds, most in zip(
+        feeds, (_LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS), (*limits, limits[1]), strict=False
+    ):
+        found = _raced(given, file, size, rounds, most)
+        if isinstance(found, str):
+            return found
+        times.append(found)
     if isinstance(runs[0], str) or isinstance(runs[1], str):
         return runs[0] if isinstance(runs[0], str) else str(runs[1])
-    if isinstance(large, str) or isinstance(small, str):
-        return large if isinstance(large, str) else str(small)
-    return runs[0], runs[1], (large, small)
+    return runs[0], runs[1], tuple(times)
 
 
 def _usual_run(path: Path, folder: Path | None, feeds: Path) -> RangedRun | str:
@@ -374,7 +389,7 @@ def _is_better(one: _BlockFile, large: RangedRun, small: RangedRun, slowdown: fl
         one.large.process < large.process
         and one.times[0].ratio <= most[0]
         and one.small.process <= _most_small(small)
-        and one.times[1].ratio <= most[1]
+        and all(times.ratio <= most[1] for times in one.times[1:])
     )
 
 
@@ -382,6 +397,7 @@ def _refused(one: _BlockFile, large: RangedRun) -> str:
     """Return why a file that is right is not written."""
     took = f"{one.large.process / 1e6:,.0f} MB at {one.times[0].ratio:.2f} x the time"
     small = f"{one.times[1].ratio:.2f} x and {one.small.process / 1e6:,.0f} MB at the small size"
+    small += "".join(f", {times.ratio:.2f} x at a short one" for times in one.times[2:])
     if one.large.process >= large.process:
         return f"not written {one.point.name}: needs no less ({took})"
     return f"not written {one.point.name}: takes longer than --max-slowdown permits, or more memory ({took}; {small})"
