@@ -35,7 +35,7 @@ _MOST_RUN: Final = 2 << 30
 """Bytes that a session requests at the largest size that is run."""
 
 _MOST_SHARE: Final = 2
-"""Of the machine's memory, processes that are run take at most one part in so many."""
+"""Divisor of the machine's memory that gives the most a process that is run may take."""
 
 _FACTOR: Final = 3
 """By which a process is at most larger than what its session requests, as long as none was measured."""
@@ -44,7 +44,7 @@ _APART: Final = 1.5
 """Two points between which a line begins that goes on beyond them differ by so much in what is requested, at least."""
 
 _LARGE: Final = 16
-"""Of what is requested at the largest size that was run, a part in so many is large enough to tell of larger sizes."""
+"""Divisor of what is requested at the largest size that was run: a tensor of that many bytes tells of larger sizes."""
 
 _CHANCES: Final = 4
 """Sizes that are measured until one fits, from the one that seems to be the largest downwards."""
@@ -66,7 +66,7 @@ class Curve:
     section: CurveSection
 
 
-class _Processes:
+class _ProcessSizes:
     """What processes take at sizes: measured where that is possible, else on the lines through what was measured.
 
     Args:
@@ -175,7 +175,7 @@ def find_curve(
 
     points = _distinct(_sizes(opened, part / (_POINTS - 1)) for part in range(_POINTS))
     runs = rules.default_order == "onnxruntime" and path != STANDARD_STREAM
-    processes = _Processes(Path(path) if runs else None, requested, seed)
+    processes = _ProcessSizes(Path(path) if runs else None, requested, seed)
     for sizes in sorted(points, key=requested):
         processes.measure(sizes)
     if runs and not processes.measured:
@@ -223,7 +223,7 @@ def _distinct(sizes: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
 
 
 def _largest_measured(
-    opened: OpenModel, points: Sequence[Mapping[str, int]], processes: _Processes, budget: int
+    opened: OpenModel, points: Sequence[Mapping[str, int]], processes: _ProcessSizes, budget: int
 ) -> Mapping[str, int] | None:
     """Return the largest size that fits, measured where it can be run; None where not even the least fits."""
     fitting: Mapping[str, int] | None = None

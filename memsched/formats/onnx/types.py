@@ -122,20 +122,27 @@ def _dim(dim: Any) -> int | str:
     return value
 
 
+_MOST_DIGITS: Final = 18
+"""Digits of a number in a dimension's name; longer ones are no lengths."""
+
+
 def is_symbol(name: str) -> bool:
     """Return whether a dimension's name stands for one length; exporters write "?" for each that they do not know."""
     # protobuf gives bytes where a damaged file's name is no UTF-8.
     return any(character.isalnum() for character in str(name))
 
 
-def length_of(name: str, known: Mapping[str, int]) -> int | None:
+def length_of(name: object, known: Mapping[str, int]) -> int | None:
     """Return the length of a dimension by its name, or by those in a sum, as exporters write "past + 1"; or None."""
+    # protobuf gives bytes where a damaged file's name is no UTF-8.
+    if not isinstance(name, str):
+        return None
     if name in known:
         return known[name]
     total = 0
     for part in name.split("+") if "+" in name else ():
         word = part.strip()
-        if word not in known and not (word.isascii() and word.isdigit()):
+        if word not in known and not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
             return None
         total += known[word] if word in known else int(word)
     return total or None

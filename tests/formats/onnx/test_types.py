@@ -19,3 +19,4 @@ def test_sums_of_dimensions_have_a_length() -> None:
     known = {"past": 3, "length": 4, "a + b": 9}
     assert [length_of(name, known) for name in ("past", "past + length", "past+1", "a + b")] == [3, 7, 4, 9]
     assert [length_of(name, known) for name in ("", "+", "past + other", "2 * past", "past - 1")] == [None] * 5
+    assert [length_of(name, known) for name in (b"past + 1", "past + " + "9" * 5000)] == [None, None]
