@@ -74,6 +74,7 @@ def _worlds(base: Path) -> list[World]:
         # Not even root can write into /proc.
         World("folder, umask, home", {"HOME": "/proc/nobody", "XDG_CACHE_HOME": ""}, "a folder ü", 1, 0o077),
         World("random hash seed, two workers", {"PYTHONHASHSEED": "random"}, workers=2),
+        World("without the compiled core", {"MEMSCHED_CORE": "0"}),
     ]
     german = _german(base)
     if german:

@@ -85,7 +85,7 @@ def _one(number: int) -> list[str]:
     extra = result.report["result"]["extra_macs_percent"]
     pieces = result.report["tiling"] is not None and result.report["tiling"]["applied"]
     again = result.report["remat"] is not None and result.report["remat"]["applied"]
-    close = _compare(run(data, number), run(result.model, number), exact=not pieces)
+    close = compare(run(data, number), run(result.model, number), exact=not pieces)
     done = [kind, "executed" if close else "executed, verification would refuse it"]
     done += ["in pieces"] * bool(pieces) + ["computed again"] * bool(again) + ["with extra work"] * bool(extra)
     return [*done, *(["unchanged"] if result.model == data else [])]
@@ -122,7 +122,7 @@ def _cut(kind: str, data: bytes, number: int, rng: random.Random, run: Callable[
     values: dict[str, np.ndarray[Any, Any]] = {}
     for segment in staged.segments:
         values.update(run(segment.model, number, values))
-    _compare(whole, {name: values[name] for name in whole}, exact=True)
+    compare(whole, {name: values[name] for name in whole}, exact=True)
     return [kind, "executed", "in segments"]
 
 
@@ -171,7 +171,7 @@ def _run_tflite(data: bytes, number: int, given: Values | None = None) -> Values
     return {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
 
 
-def _compare(first: Values, second: Values, *, exact: bool) -> bool:
+def compare(first: Values, second: Values, *, exact: bool) -> bool:
     """Return whether outputs are as near as verification demands; raise where they differ by more than rounding."""
     close = True
     if first.keys() != second.keys():
