@@ -65,10 +65,13 @@ def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
         if not 0 <= op < len(graph.ops) or steps[op] >= 0:
             raise InternalError(f"the order names op {op} twice or it does not exist")
         steps[op] = step
-    produced_at = {t: steps[index] for index, op in enumerate(graph.ops) for t in op.outputs}
-    for index, reader in enumerate(graph.ops):
+    produced_at = [-1] * len(graph.tensors)
+    for step, maker in zip(steps, graph.ops, strict=True):
+        for tensor in maker.outputs:
+            produced_at[tensor] = step
+    for step, reader in zip(steps, graph.ops, strict=True):
         for tensor in reader.inputs:
-            if produced_at.get(tensor, -1) >= steps[index]:
+            if produced_at[tensor] >= step:
                 name = graph.tensors[tensor].name
                 raise InternalError(f"op '{reader.name}' is ordered before its input '{name}' is produced")
     for before, after in graph.dependencies:
@@ -179,14 +182,19 @@ def _single(sources: tuple[int, ...]) -> int | None:
     return sources[0] if len(sources) == 1 else None
 
 
-def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -> None:
+def check_allocation(
+    graph: Graph, schedule: Schedule, allocation: Allocation, checked: CheckedSchedule | None = None
+) -> None:
     """Check that every counted byte of ``schedule`` has an address while it is live and shares it with nothing.
+
+    Args:
+        checked: What `check_schedule` returned for this very schedule, where the caller has it already.
 
     Raises:
         InternalError: Overlap, misalignment, a missing tensor or workspace, a lifetime that is too short, a wrong
             arena size or bound.
     """
-    checked = check_schedule(graph, schedule)
+    checked = checked or check_schedule(graph, schedule)
     if allocation.alignment < 1:
         raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes")
     viewed = any(op.views for op in graph.ops)
@@ -196,13 +204,14 @@ def check_allocation(graph: Graph, schedule: Schedule, allocation: Allocation) -
     merged = {choice.output: (step_of[choice.op], sources[choice.input]) for choice in schedule.in_place}
     placed: set[int] = set()
     for placement in allocation.placements:
-        tied = not pieces.isdisjoint(placement.tensors)
+        tied = bool(pieces) and not pieces.isdisjoint(placement.tensors)
         _check_placement(graph, checked, placement, 1 if tied else allocation.alignment)
         for tensor in placement.tensors:
             if tensor in placed:
                 raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
             placed.add(tensor)
-        _check_sharing(graph, merged, checked, placement.tensors)
+        if len(placement.tensors) > 1:
+            _check_sharing(graph, merged, checked, placement.tensors)
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
@@ -223,13 +232,14 @@ def _check_placement(graph: Graph, checked: CheckedSchedule, placement: Placemen
         raise InternalError(f"offset {placement.offset} is no multiple of {alignment}")
     if placement.size < 0 or placement.first_step > placement.last_step:
         raise InternalError(f"the buffer at offset {placement.offset} has a negative size or lifetime")
+    begin, last, size = placement.first_step, placement.last_step, placement.size
     for tensor in placement.tensors:
         if not 0 <= tensor < len(graph.tensors):
             raise InternalError(f"the buffer at offset {placement.offset} holds tensor {tensor}, which does not exist")
-        if not checked.bytes_of[tensor]:
+        held = checked.bytes_of[tensor]
+        if not held:
             continue
-        start, end = checked.first_step[tensor], checked.last_step[tensor]
-        if start < placement.first_step or end > placement.last_step or checked.bytes_of[tensor] > placement.size:
+        if checked.first_step[tensor] < begin or checked.last_step[tensor] > last or held > size:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
 
 

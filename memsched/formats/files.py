@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM, describe, reason
+from memsched.search.heap import give_back
 
 __all__ = [
     "load_module",
     "read_source",
 ]
+
+_LARGE: Final = 1 << 20
+"""Bytes of a file whose reading takes far more memory than what is read."""
 
 
 def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
@@ -57,4 +62,7 @@ def load_module(data: bytes, path: str, options: LoadOptions) -> Module:
         ModelError: It is no model of any format, truncated or contradictory.
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
-    return format_in(data).read(data, path, options)
+    module = format_in(data).read(data, path, options)
+    if len(data) > _LARGE:
+        give_back()
+    return module

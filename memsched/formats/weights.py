@@ -43,5 +43,5 @@ def weights(module: Module) -> Weights:
     return Weights(
         names=tuple(names),
         sizes=tuple(sizes[name] for name in names),
-        per_op=tuple(tuple(sorted(number[name] for name in set(read))) for read in per_op),
+        per_op=tuple(tuple(sorted([number[name] for name in set(read)])) if read else () for read in per_op),
     )

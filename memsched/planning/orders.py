@@ -117,10 +117,10 @@ def _in_reverse_post_order(_: Graph, storage: Storage) -> _Order:
     return reverse_post_order(storage)
 
 
-def _in_default_order(graph: Graph, _: Storage) -> _Order:
-    from memsched.runtimes.onnxruntime.orders import default_order
+def _in_default_order(_: Graph, storage: Storage) -> _Order:
+    from memsched.runtimes.onnxruntime.orders import walk_backwards
 
-    return tuple(default_order(graph))
+    return walk_backwards(storage.preds, storage.succs, range(len(storage.preds)))
 
 
 BASELINES = ("file_order", "reverse_post_order", "runtime_default_order")
@@ -200,7 +200,7 @@ def plan_allocation(
             rounds = dataclasses.replace(run.limits, rounds=_ALLOCATION_ROUNDS)
             run = dataclasses.replace(run, limits=QUICK if run.late() or run.effort() == 0 else rounds).quiet()
         allocation = allocate(plan.graph, plan.schedule, alignment=alignment, run=run)
-    check_allocation(plan.graph, plan.schedule, allocation)
+    check_allocation(plan.graph, plan.schedule, allocation, plan.checked)
     return allocation
 
 

@@ -38,12 +38,14 @@ def layer_rows(given: LayeredModel, written: LayeredModel, groups: Sequence[Grou
     Args:
         groups: Layers that are computed in pieces.
     """
-    names = {op.name for op in given.graph.ops}
     before = _by_layer(given, frozenset())
-    after = _by_layer(written, names)
     read_before = _weights(given)
-    read_after = read_before if written.module is given.module else _weights(written)
-    figures_before, figures_after = _figures(given, before, read_before), _figures(written, after, read_after)
+    figures_before = _figures(given, before, read_before)
+    after, figures_after = before, figures_before
+    if not _same(given, written):
+        after = _by_layer(written, {op.name for op in given.graph.ops})
+        read_after = read_before if written.module is given.module else _weights(written)
+        figures_after = _figures(written, after, read_after)
     bodies = _bodies(written, groups)
     types = {op.name: op.type for op in (*written.graph.ops, *given.graph.ops)}
     return tuple(
@@ -56,6 +58,14 @@ def layer_rows(given: LayeredModel, written: LayeredModel, groups: Sequence[Grou
         )
         for name in dict.fromkeys((*before, *after))
     )
+
+
+def _same(given: LayeredModel, written: LayeredModel) -> bool:
+    """Return whether both are one model in one order, every op of which is a layer."""
+    alike = given.module is written.module and given.graph is written.graph and given.kept == written.kept
+    alike = alike and tuple(given.order) == tuple(written.order)
+    alike = alike and tuple(given.footprints) == tuple(written.footprints)
+    return alike and all(op.origin is None for op in given.graph.ops)
 
 
 def _by_layer(model: LayeredModel, layers: frozenset[str] | set[str]) -> dict[str, list[int]]:
@@ -82,6 +92,9 @@ def _bodies(model: LayeredModel, groups: Sequence[GroupRow]) -> dict[str, str]:
 def _figures(model: LayeredModel, layers: Mapping[str, Sequence[int]], read: Weights | None) -> dict[str, LayerFigures]:
     found = {}
     for name, steps in layers.items():
+        if len(steps) == 1:
+            found[name] = _figure(model, steps[0], read)
+            continue
         ops = [model.order[step] for step in steps]
         constants = None if read is None else {constant for op in ops for constant in read.per_op[op]}
         found[name] = LayerFigures(
@@ -94,6 +107,18 @@ def _figures(model: LayeredModel, layers: Mapping[str, Sequence[int]], read: Wei
             persistent_bytes=None if model.kept is None else sum(model.kept[op] for op in ops),
         )
     return found
+
+
+def _figure(model: LayeredModel, step: int, read: Weights | None) -> LayerFigures:
+    """Return what a layer takes that one step computes, as nearly all are."""
+    op = model.order[step]
+    return LayerFigures(
+        steps=1,
+        footprint_bytes=model.footprints[step],
+        macs=model.graph.ops[op].macs,
+        weights_bytes=None if read is None else sum([read.sizes[constant] for constant in read.per_op[op]]),
+        persistent_bytes=None if model.kept is None else model.kept[op],
+    )
 
 
 def _weights(model: LayeredModel) -> Weights | None:

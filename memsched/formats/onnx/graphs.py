@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import Body
 from memsched.formats.onnx import macs as onnx_macs
-from memsched.formats.onnx.attributes import ConstantValues, Values, attributes_of, constant_shapes
+from memsched.formats.onnx.attributes import CONSTANT_INPUTS, ConstantValues, Values, attributes_of, constant_shapes
 from memsched.formats.onnx.open_dimensions import OpenValue, open_sizes
 from memsched.formats.onnx.shapes import Shapes
 from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, op_type, unique_names
 from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
-from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -24,6 +25,8 @@ __all__ = ["ParsedGraphs", "build"]
 
 CAPTURED: Final = -1
 """`Op.positions` of a tensor that a body of the op captures."""
+
+_NO_ATTRIBUTES: Final[Mapping[str, AttributeValue]] = {}
 
 
 @dataclass(slots=True)
@@ -89,9 +92,10 @@ class _GraphBuilder:
         self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
-        self.read = self._read_names()
         # Dimensions, bytes and element name of the types met so far: large models have few.
         self.sizes: dict[ValueType, tuple[tuple[int, ...], int, str]] = {}
+        # Positions of inputs: nearly all ops have those of one before.
+        self.places: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def graph(self, names: Sequence[str]) -> Graph:
         scope = self.scope
@@ -105,7 +109,7 @@ class _GraphBuilder:
         ops = []
         for position in self.nodes:
             node = protos[position]
-            for name in node.output:
+            for name in scope.writes[position]:
                 if name:
                     self._add(name, external=False, producer=(node, names[position]))
             ops.append(self._op(node, position, names[position]))
@@ -126,9 +130,11 @@ class _GraphBuilder:
 
     def handed(self) -> list[int]:
         """Return the tensors of a branch that become outputs of its If where it makes them."""
-        made = {name for node in self.nodes for name in self.scope.graph.node[node].output}
+        if self.scope.attribute not in BRANCHES:
+            return []
+        made = {name for node in self.nodes for name in self.scope.writes[node]}
         outputs = {value.name for value in self.scope.graph.output} & made
-        return sorted(self.index_of[name] for name in outputs) if self.scope.attribute in BRANCHES else []
+        return sorted(self.index_of[name] for name in outputs)
 
     def _name(self) -> str:
         if self.scope.parent < 0:
@@ -137,25 +143,29 @@ class _GraphBuilder:
         owner = node.name or next((name for name in node.output if name), node.op_type)
         return f"{owner}.{self.scope.attribute}"
 
-    def _read_names(self) -> set[str]:
+    @cached_property
+    def _read(self) -> set[str]:
         """The names that a step, or the graph's result, needs."""
-        protos, bodies = self.scope.graph.node, self.scope.bodies
-        read = {name for node in self.nodes for name in protos[node].input}
+        bodies = self.scope.bodies
+        read = {name for node in self.nodes for name in self.scope.reads[node]}
         read.update(name for node in bodies for body in bodies[node] for name in self.scopes[body].free)
         read.update(value.name for value in self.scope.graph.output)
         return read
 
     def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
-        own = None if external else self.shapes.types[self.index].get(name)  # captures are of graphs around
-        found = own or self.shapes.of(self.scopes, self.index, name)
-        if self.index in self.shapes.idle:
+        shapes = self.shapes
+        own = None if external else shapes.types[self.index].get(name)  # captures are of graphs around
+        found = own or shapes.of(self.scopes, self.index, name)
+        if shapes.idle and self.index in shapes.idle:
             self.index_of[name] = len(self.tensors)
             self.tensors.append(Tensor(name, 0, None, "", False, external))
             return
         known = self.sizes.get(found)
         if known is not None:
             self.index_of[name] = len(self.tensors)
-            stated = None if external else self.shapes.unstated(self.index, name, len(known[0]))
+            stated = None
+            if not external and self.shapes.stated:
+                stated = self.shapes.unstated(self.index, name, len(known[0]))
             self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
             return
         dims = found.lengths()
@@ -170,7 +180,7 @@ class _GraphBuilder:
             except ModelError as error:
                 raise ModelError(f"tensor '{name}': {error}") from error
             self.sizes[found] = dims, size, element_name(found.element)
-        elif name not in self.read:
+        elif name not in self._read:
             sized = False
             self.built.unread.append(f"'{name}'")
         else:
@@ -183,7 +193,7 @@ class _GraphBuilder:
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
         constants = self.scope.constants
-        reads, written = list(node.input), list(node.output)
+        reads, written = self.scope.reads[position], self.scope.writes[position]
         places = [place for place, read in enumerate(reads) if read and read not in constants]
         inputs = [self.index_of[reads[place]] for place in places]
         reads_constants = len(places) < len(reads)
@@ -193,9 +203,11 @@ class _GraphBuilder:
             inputs.extend(tensor for tensor in captured if tensor not in explicit)
             places.extend([CAPTURED] * (len(inputs) - len(places)))
         kind = op_type(node)
-        attributes = attributes_of(node, self._value)
+        attributes = _NO_ATTRIBUTES
+        if kind in CONSTANT_INPUTS or node.attribute:
+            attributes = attributes_of(node, self._value)
         if reads_constants:
-            attributes.update(constant_shapes(node, self._constant_shape, attributes))
+            attributes = {**attributes, **constant_shapes(node, self._constant_shape, attributes)}
         macs = 0
         if kind in onnx_macs.COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index
@@ -208,7 +220,7 @@ class _GraphBuilder:
             inputs=tuple(inputs),
             outputs=tuple([self.index_of[output] for output in written if output]),
             attributes=attributes,
-            positions=tuple(places),
+            positions=self.places.setdefault(tuple(places), tuple(places)),
             macs=macs,
         )
 

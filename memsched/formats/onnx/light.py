@@ -38,9 +38,14 @@ _DATA_FIELDS: Final = (
 
 @dataclass(slots=True)
 class ExternalData:
-    """The external data that a model refers to: locations in order of first use, and what is wrong with them."""
+    """The external data that a model refers to: locations in order of first use, and what is wrong with them.
+
+    Attributes:
+        stripped: Constants whose values were removed.
+    """
 
     locations: dict[str, None] = field(default_factory=dict)
+    stripped: int = 0
     missing: dict[str, None] = field(default_factory=dict)
     short: dict[str, None] = field(default_factory=dict)
 
@@ -69,6 +74,7 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
         if tensor.data_location == _EXTERNAL:
             _look_up(tensor, folder, external, sizes)
         elif is_stripped(tensor):
+            external.stripped += 1
             for name in _DATA_FIELDS:
                 tensor.ClearField(name)
     return external

@@ -24,6 +24,7 @@ class OnnxNative:
         constant_nodes: Per graph the indices of the nodes that compute constants.
         external: Locations of external data, in order of first use.
         computed_bytes: Name and size of constants of the main graph that nodes compute, where it is known.
+        constants: Whether any graph has a constant, stored or computed.
     """
 
     data: bytes
@@ -32,6 +33,7 @@ class OnnxNative:
     constant_nodes: tuple[tuple[int, ...], ...]
     external: tuple[str, ...]
     computed_bytes: tuple[tuple[str, int], ...] = ()
+    constants: bool = True
 
     def parse(self) -> ModelProto:
         """Return the model as in the file."""

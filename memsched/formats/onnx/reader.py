@@ -66,7 +66,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     checks.check_header(model)
     inlined = onnx_functions.calls_functions(model)
     external = onnx_light.lighten(model, onnx_external.folder_of(path))
-    light = _compact(model)
+    light = _compact(model) if external.stripped else model
     del model
     if inlined:
         light = onnx_functions.inline(light)
@@ -102,14 +102,15 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
             ),
             external=tuple(external.locations),
             computed_bytes=tuple(_computed_bytes(scopes, shapes)),
+            constants=any(scope.constants for scope in scopes),
         ),
     )
 
 
 def _computed_bytes(scopes: Sequence[Scope], shapes: onnx_shapes.Shapes) -> Iterator[tuple[str, int]]:
     """Yield the constants that nodes of the main graph compute, with their sizes."""
-    for node, constant in zip(scopes[0].graph.node, scopes[0].constant_node, strict=True):
-        for name in node.output if constant else ():
+    for names, constant in zip(scopes[0].writes, scopes[0].constant_node, strict=True):
+        for name in names if constant else ():
             value = shapes.of(scopes, 0, name)
             lengths = value.lengths()
             if name and value.kind == "tensor" and value.element and lengths is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -275,12 +275,7 @@ class _Inference:
         """Return whether more could be found: the main inputs are known, but something computed is not."""
         scopes, types = self.scopes, self.shapes.types
         unknown = any(
-            not _enough(types[index].get(name))
-            for index, scope in enumerate(scopes)
-            if index not in self.shapes.idle
-            for node in scope.graph.node
-            for name in node.output
-            if name and name not in scope.constants
+            _unknown(scope, types[index]) for index, scope in enumerate(scopes) if index not in self.shapes.idle
         )
         return unknown and all(
             value.name in scopes[0].constants or _enough(types[0].get(value.name)) for value in scopes[0].graph.input
@@ -321,6 +316,18 @@ class _Inference:
     def _chosen(self, scope: Scope) -> set[int]:
         """Return the nodes that execute one branch always: the types of their outputs follow from it."""
         return {node for node, bodies in scope.bodies.items() if self.shapes.idle.intersection(bodies)}
+
+
+def _unknown(scope: Scope, types: Mapping[str, ValueType]) -> bool:
+    """Return whether something that a graph computes is not known."""
+    # Large models have few types.
+    enough = {id(value): _enough(value) for value in {id(value): value for value in types.values()}.values()}
+    constants = scope.constants
+    return any(
+        not enough.get(id(types.get(name))) and name and name not in constants
+        for names in scope.writes
+        for name in names
+    )
 
 
 def _computed(graph: GraphProto, chosen: Collection[int]) -> list[ValueInfoProto]:

@@ -6,6 +6,7 @@ around it. Everything is done with explicit stacks, in linear time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -58,6 +59,8 @@ class Scope:
         free: The names that it takes from the graphs around it, in an order that does not depend on that of its nodes.
         constants: The names of its own that are constants.
         constant_node: Per node whether it computes constants from constants alone.
+        reads: Per node its input names, as `analyse` found them: asking a node makes its names anew each time.
+        writes: Per node its output names.
     """
 
     graph: GraphProto
@@ -69,6 +72,8 @@ class Scope:
     free: dict[str, None] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
     constant_node: bytearray = field(default_factory=bytearray)
+    reads: list[tuple[str, ...]] = field(default_factory=list)
+    writes: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def graphs_of(main: GraphProto) -> list[Scope]:
@@ -100,7 +105,11 @@ def analyse(main: GraphProto) -> list[Scope]:
         GraphError: A name has two producers, or a node reads a name that nothing or only a later node defines.
     """
     scopes = graphs_of(main)
+    known: dict[str, str] = {}
     for scope in scopes:
+        for node in scope.graph.node:
+            scope.reads.append(tuple([known.setdefault(name, name) for name in node.input]))
+            scope.writes.append(tuple([known.setdefault(name, name) for name in node.output]))
         _define(scope)
     for index in range(len(scopes) - 1, -1, -1):
         _find_free(scopes, index)
@@ -155,12 +164,13 @@ def _define(scope: Scope) -> None:
             raise GraphError(f"two initializers of graph '{graph.name}' are called '{name}'")
         scope.constants.add(name)
     defined |= scope.constants
-    for node in graph.node:
-        for name in node.output:
+    for position, names in enumerate(scope.writes):
+        for name in names:
             if not name:
                 continue
             if name in defined:
-                raise GraphError(f"tensor '{name}' has more than one producer; the second is op '{_shown(node)}'")
+                op = _shown(graph.node[position])
+                raise GraphError(f"tensor '{name}' has more than one producer; the second is op '{op}'")
             defined.add(name)
 
 
@@ -171,14 +181,13 @@ def _shown(node: NodeProto) -> str:
 def _find_free(scopes: list[Scope], index: int) -> None:
     scope = scopes[index]
     free, defined = scope.free, scope.defined
-    for position, node in enumerate(scope.graph.node):
-        for name in node.input:
-            if name and name not in defined:
+    for name in itertools.chain.from_iterable(scope.reads):
+        if name not in defined and name:
+            free[name] = None
+    for body in itertools.chain.from_iterable(scope.bodies.values()):
+        for name in scopes[body].free:
+            if name not in defined:
                 free[name] = None
-        for body in scope.bodies.get(position, ()):
-            for name in scopes[body].free:
-                if name not in defined:
-                    free[name] = None
     for value in scope.graph.output:
         if value.name not in defined:
             free[value.name] = None
@@ -188,15 +197,16 @@ def _find_free(scopes: list[Scope], index: int) -> None:
 def _refuse_unordered(scopes: list[Scope], index: int) -> None:
     """Refuse a read of what a later node produces, before shapes are looked at: they cannot be known there."""
     scope = scopes[index]
-    producer = {name: position for position, node in enumerate(scope.graph.node) for name in node.output if name}
-    for position, node in enumerate(scope.graph.node):
-        captured = [name for body in scope.bodies.get(position, ()) for name in scopes[body].free]
-        for name in (*node.input, *captured):
-            if producer.get(name, -1) >= position:
+    waiting = {name for names in scope.writes for name in names if name}
+    for position, names in enumerate(scope.reads):
+        captured = [scopes[body].free for body in scope.bodies.get(position, ())]
+        for name in itertools.chain(names, *captured) if captured else names:
+            if name in waiting:
                 raise GraphError(
-                    f"op '{_shown(node)}' reads tensor '{name}' before any op has produced it: "
+                    f"op '{_shown(scope.graph.node[position])}' reads tensor '{name}' before any op has produced it: "
                     "the graph has a cycle or is not stored in execution order"
                 )
+        waiting.difference_update(scope.writes[position])
 
 
 def _refuse_undefined(scopes: list[Scope]) -> None:
@@ -217,12 +227,16 @@ def _find_constants(scopes: list[Scope], index: int) -> None:
     if scope.parent >= 0:
         outer = scopes[scope.parent].constants
         constants.update(name for name in scope.free if name in outer)
-    scope.constant_node = bytearray(len(scope.graph.node))
-    for position, node in enumerate(scope.graph.node):
-        inputs = [name for name in node.input if name]
-        if all(name in constants for name in inputs) and position not in scope.bodies and _is_pure(node, bool(inputs)):
-            scope.constant_node[position] = 1
-            constants.update(name for name in node.output if name)
+    scope.constant_node = bytearray(len(scope.reads))
+    nodes = scope.graph.node
+    for position, names in enumerate(scope.reads):
+        for name in names:
+            if name not in constants and name:
+                break
+        else:
+            if position not in scope.bodies and _is_pure(nodes[position], any(names)):
+                scope.constant_node[position] = 1
+                constants.update(name for name in scope.writes[position] if name)
 
 
 def _is_pure(node: NodeProto, has_inputs: bool) -> bool:
@@ -243,20 +257,24 @@ def unique_names(scopes: list[Scope]) -> list[list[str]]:
     A node keeps its own name unless it has none or an earlier node of its graph has the same; then it takes the name
     of its first output, with a number where that is taken too.
     """
-    taken = {node.name for scope in scopes for node in scope.graph.node}
+    given = [[str(node.name) for node in scope.graph.node] for scope in scopes]
+    taken = set(itertools.chain.from_iterable(given))
     result = []
-    for scope in scopes:
+    for scope, own in zip(scopes, given, strict=True):
         seen: set[str] = set()
         names = []
-        for node in scope.graph.node:
-            name = str(node.name)
-            if not name or name in seen:
-                base = next((output for output in node.output if output), str(node.op_type) or "op")
-                name, number = base, 1
-                while name in taken:
-                    name, number = f"{base}#{number}", number + 1
-                taken.add(name)
-            seen.add(name)
-            names.append(name)
+        for position, name in enumerate(own):
+            found = name if name and name not in seen else _new_name(scope.graph.node[position], taken)
+            taken.add(found)
+            seen.add(found)
+            names.append(found)
         result.append(names)
     return result
+
+
+def _new_name(node: NodeProto, taken: set[str]) -> str:
+    base = next((output for output in node.output if output), str(node.op_type) or "op")
+    name, number = base, 1
+    while name in taken:
+        name, number = f"{base}#{number}", number + 1
+    return name

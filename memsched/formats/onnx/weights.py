@@ -19,6 +19,8 @@ def read_constants(module: Module) -> tuple[list[list[str]], dict[str, int]]:
         ModelError: A constant's shape is negative or absurd.
     """
     native: OnnxNative = module.native
+    if not native.constants:
+        return [[] for _ in native.nodes[0]], {}
     scopes = analyse(native.scheduled().graph)
     folded = dict(native.computed_bytes)
     stored = [light.constant_sizes(scope.graph) for scope in scopes]
@@ -44,7 +46,7 @@ def read_constants(module: Module) -> tuple[list[list[str]], dict[str, int]]:
 
 
 def _reads(scopes: Sequence[Scope], node: int) -> Iterable[str]:
-    yield from (name for name in scopes[0].graph.node[node].input if name)
+    yield from filter(None, scopes[0].reads[node])
     for body in scopes[0].bodies.get(node, ()):
         yield from scopes[body].free
 
