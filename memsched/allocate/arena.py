@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Sequence
 
 from memsched.allocate.buffers import Buffer, blocks, buffers
+from memsched.allocate.columns import PlacedColumns, columns_of
 from memsched.allocate.greedy import MOST_SCANNED, near_enough, sweep
 from memsched.allocate.portfolio import pack
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
-from memsched.graph.packing import Packing, PackStatus
+from memsched.graph.packing import Packing
+from memsched.graph.uses import sums
 from memsched.search.run import Run
 
 __all__ = ["allocate", "place"]
@@ -33,8 +34,13 @@ def allocate(
         storage: Of ``graph``, where the caller has it already.
         run: When to end, with the smallest arena so far; None for no exact search.
     """
-    wanted = buffers(graph, schedule, storage)
-    return place(wanted, alignment=alignment, run=run)
+    storage = storage or Storage.of(graph)
+    if storage.uses is not None:
+        spans = columns_of(graph, schedule, storage, storage.uses)
+        found = None if spans is None or len(spans.tensors) <= MOST_SCANNED else _swept(spans, alignment)
+        if found is not None:
+            return found
+    return place(buffers(graph, schedule, storage), alignment=alignment, run=run)
 
 
 def place(
@@ -44,36 +50,34 @@ def place(
     run: Run | None = None,
 ) -> Allocation:
     """Return addresses for ``wanted``; see `allocate`."""
-    if len(wanted) > MOST_SCANNED and all(buffer.group is None for buffer in wanted):
-        swept = _swept(wanted, alignment)
-        if swept is not None:
-            return swept
     packed = blocks(wanted, alignment)
     packing = pack(packed.blocks, run)
     offsets = [packing.offsets[block] + buffer.distance for block, buffer in zip(packed.block_of, wanted, strict=True)]
     return _allocation(wanted, offsets, packed.sizes, packing, alignment)
 
 
-def _swept(wanted: Sequence[Buffer], alignment: int) -> Allocation | None:
+def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
     """Return what one sweep over very many buffers finds, where that is near enough to the bound; else None."""
-    sizes = [-(-buffer.size // alignment) * alignment for buffer in wanted]
-    spans = [(buffer.first_step, buffer.last_step + 1) for buffer in wanted]
-    bound = _live_bound(spans, sizes)
-    offsets = sweep(spans, sizes, tight=True)
+    import numpy as np
+
+    rounded = -(-spans.sizes // alignment) * alignment
+    steps = int(spans.ends.max()) + 2
+    change = sums(spans.begins, rounded, steps) - sums(spans.ends + 1, rounded, steps)
+    bound = int(np.cumsum(change).max())
+    begins, ends, sizes = spans.begins.tolist(), spans.ends.tolist(), rounded.tolist()
+    offsets = sweep(list(zip(begins, (spans.ends + 1).tolist(), strict=True)), sizes, tight=True)
     height = max(map(operator.add, offsets, sizes))
     if not near_enough(height, bound):
         return None
-    status: PackStatus = "optimal" if height == bound else "feasible"
-    packing = Packing((), height, bound, status, "bytes in use at once", "best fit by time")
-    return _allocation(wanted, offsets, sizes, packing, alignment)
-
-
-def _live_bound(spans: Sequence[tuple[int, int]], sizes: Sequence[int]) -> int:
-    change = [0] * (max([end for _, end in spans]) + 1)
-    for (begin, end), size in zip(spans, sizes, strict=True):
-        change[begin] += size
-        change[end] -= size
-    return max(itertools.accumulate(change))
+    rows = zip(spans.tensors, offsets, sizes, begins, ends, strict=True)
+    return Allocation(
+        placements=tuple([Placement(*row) for row in rows]),
+        arena=height,
+        lower_bound=bound,
+        alignment=alignment,
+        status="optimal" if height == bound else "feasible",
+        method="best fit by time",
+    )
 
 
 def _allocation(

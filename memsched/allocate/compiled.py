@@ -13,7 +13,7 @@ from memsched.allocate.conflicts import Conflicts
 from memsched.allocate.preprocess import PackingProblem
 from memsched.graph.packing import Block
 
-__all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at"]
+__all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at", "swept"]
 
 _STATUSES = ("found", "infeasible", "unknown", "stopped", "no memory")
 
@@ -108,6 +108,24 @@ class CompiledOrders:
         if self._core.memsched_greedy_order(blocks, numbers, count, ctypes.c_int32(tight), offsets):
             raise MemoryError
         return list(offsets)
+
+
+def swept(core: ctypes.CDLL, times: Sequence[Sequence[int]], sizes: Sequence[int], *, tight: bool) -> list[int]:
+    """Return what `memsched.allocate.greedy.sweep` does; ``times`` are the begins and the ends.
+
+    Raises:
+        MemoryError: There is no room for it.
+    """
+    import numpy as np
+
+    arrays = [np.ascontiguousarray(one, dtype=np.int64) for one in (*times, sizes)]
+    offsets = np.zeros(len(sizes), dtype=np.int64)
+    pointers = [ctypes.c_void_p(one.ctypes.data) for one in (*arrays, offsets)]
+    count = ctypes.c_int64(len(sizes))
+    if core.memsched_sweep(*pointers[:3], count, ctypes.c_int32(tight), pointers[3]):
+        raise MemoryError
+    found: list[int] = offsets.tolist()
+    return found
 
 
 class CompiledAttempts:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from memsched.allocate.compiled import CompiledOrders
+from memsched.allocate.compiled import CompiledOrders, swept
 from memsched.allocate.conflicts import Conflicts, conflicts_of, overlapping_pairs
 from memsched.core.library import library
 from memsched.graph.packing import Block, height_of
@@ -32,6 +32,9 @@ _ENOUGH = 200
 
 _MOST_HEIGHT = 1 << 61
 """The most bytes of all blocks together, with the largest alignment, for the compiled core: it counts in 64 bits."""
+
+_FEW = 200
+"""Ranges up to which a sweep takes no longer than handing them to the compiled core."""
 
 _Offsets = list[int]
 
@@ -207,6 +210,9 @@ def _largest_live(blocks: Sequence[Block]) -> list[int]:
 
 def sweep(times: Sequence[tuple[int, int]], sizes: Sequence[int], *, tight: bool) -> _Offsets:
     """Place ranges as they begin, in the lowest or the tightest free gap, looking at gaps only."""
+    core = library() if len(sizes) > _FEW and sum(sizes) < _MOST_HEIGHT else None
+    if core is not None:
+        return swept(core, tuple(zip(*times, strict=True)), sizes, tight=tight)
     offsets = [0] * len(sizes)
     gaps = _Gaps()
     ending: list[tuple[int, int]] = []

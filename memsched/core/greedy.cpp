@@ -1,8 +1,15 @@
-// Blocks placed one by one in an order, as GreedyPlanner.in_order of allocate/greedy.py places them.
+// Blocks placed one by one in an order, as GreedyPlanner.in_order of allocate/greedy.py places them, and ranges placed
+// as they begin, as its sweep does.
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
 #include <new>
+#include <numeric>
+#include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +55,72 @@ int64_t address_between(const Taken& taken, int64_t alignment, bool tight) {
   return chosen >= 0 ? chosen : address;
 }
 
+// The free ranges of an arena without end: below the top as listed, above it all.
+class Gaps {
+ public:
+  int64_t take(int64_t size, bool tight) {
+    auto found = tight ? tightest(size) : lowest(size);
+    if (found == ends_.end()) {
+      // The last gap may reach the top: the buffer then starts inside it.
+      int64_t begin = top_;
+      if (!ends_.empty() && ends_.rbegin()->second == top_) {
+        begin = ends_.rbegin()->first;
+        remove(std::prev(ends_.end()));
+      }
+      top_ = begin + size;
+      return begin;
+    }
+    auto [begin, end] = *found;
+    remove(found);
+    if (begin + size < end) add(begin + size, end);
+    return begin;
+  }
+
+  void give(int64_t begin, int64_t size) {
+    if (!size) return;
+    int64_t end = begin + size;
+    auto after = ends_.lower_bound(begin);
+    if (after != ends_.end() && after->first == end) {
+      end = after->second;
+      after = remove(after);
+    }
+    if (after != ends_.begin()) {
+      auto before = std::prev(after);
+      if (before->second == begin) {
+        begin = before->first;
+        remove(before);
+      }
+    }
+    add(begin, end);
+  }
+
+ private:
+  using Ends = std::map<int64_t, int64_t>;
+
+  Ends::iterator tightest(int64_t size) {
+    auto found = by_size_.lower_bound({size, -1});
+    return found == by_size_.end() ? ends_.end() : ends_.find(found->second);
+  }
+
+  Ends::iterator lowest(int64_t size) {
+    return std::find_if(ends_.begin(), ends_.end(), [size](const auto& gap) { return gap.second - gap.first >= size; });
+  }
+
+  void add(int64_t begin, int64_t end) {
+    ends_.emplace(begin, end);
+    by_size_.emplace(end - begin, begin);
+  }
+
+  Ends::iterator remove(Ends::iterator gap) {
+    by_size_.erase({gap->second - gap->first, gap->first});
+    return ends_.erase(gap);
+  }
+
+  Ends ends_;
+  std::set<std::pair<int64_t, int64_t>> by_size_;
+  int64_t top_ = 0;
+};
+
 }  // namespace
 
 // `offsets` holds the addresses that are taken already, -1 for none, and gets those of the blocks in `order`.
@@ -59,6 +132,35 @@ extern "C" int32_t memsched_greedy_order(const Blocks* blocks, const int32_t* or
       int32_t block = order[at];
       find_taken(*blocks, block, offsets, &taken);
       offsets[block] = address_between(taken, blocks->alignments[block], tight != 0);
+    }
+    return kPlaced;
+  } catch (const std::bad_alloc&) {
+    return kNoMemory;
+  }
+}
+
+// Half-open ranges of time and their bytes; `offsets` gets an address for each.
+extern "C" int32_t memsched_sweep(const int64_t* begins, const int64_t* ends, const int64_t* sizes, int64_t count,
+                                  int32_t tight, int64_t* offsets) {
+  try {
+    std::vector<int64_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      if (begins[a] != begins[b]) return begins[a] < begins[b];
+      if (ends[a] != ends[b]) return ends[a] > ends[b];
+      return sizes[a] > sizes[b];
+    });
+    using Ending = std::pair<int64_t, int64_t>;
+    std::priority_queue<Ending, std::vector<Ending>, std::greater<Ending>> ending;
+    Gaps gaps;
+    for (int64_t index : order) {
+      while (!ending.empty() && ending.top().first <= begins[index]) {
+        int64_t gone = ending.top().second;
+        ending.pop();
+        gaps.give(offsets[gone], sizes[gone]);
+      }
+      offsets[index] = gaps.take(sizes[index], tight != 0);
+      ending.emplace(ends[index], index);
     }
     return kPlaced;
   } catch (const std::bad_alloc&) {

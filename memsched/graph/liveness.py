@@ -20,10 +20,11 @@ the exact search's safe move rests on that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memsched.graph import dag
 from memsched.graph.model import Graph, InPlace
+from memsched.graph.uses import MANY_OPS, Uses, sums, uses_of
 
 __all__ = ["Profile", "Storage", "evaluate", "simulate"]
 
@@ -46,6 +47,7 @@ class Storage:
         tensor_of: Per buffer the tensor that it was created for.
         buffers_of: Per tensor the buffers that it lies in.
         variables: Bytes that are always live.
+        uses: The same in arrays, for graphs of very many ops.
     """
 
     sizes: tuple[int, ...]
@@ -61,6 +63,7 @@ class Storage:
     tensor_of: tuple[int, ...]
     buffers_of: tuple[tuple[int, ...], ...]
     variables: int
+    uses: Uses | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of(graph: Graph) -> Storage:
@@ -130,6 +133,8 @@ def _lower(graph: Graph) -> Storage:
         for buffer in buffers_of[tensor]:
             kept[buffer] = True
     preds = dag.predecessors(graph)
+    workspace = tuple([op.workspace for op in graph.ops])
+    many = max(len(graph.ops), len(sizes)) >= MANY_OPS
     return Storage(
         sizes=tuple(sizes),
         creator=tuple(creator),
@@ -138,12 +143,13 @@ def _lower(graph: Graph) -> Storage:
         creates=tuple(creates),
         reads=tuple(reads),
         takes=tuple(takes),
-        workspace=tuple(op.workspace for op in graph.ops),
+        workspace=workspace,
         preds=tuple(preds),
         succs=tuple(dag.successors_of(preds)),
         tensor_of=tuple(tensor_of),
         buffers_of=tuple(buffers_of),
         variables=sum(graph.tensors[tensor].size for tensor in variables if not graph.tensors[tensor].external),
+        uses=uses_of(sizes, creator, users, kept, workspace, takes) if many else None,
     )
 
 
@@ -201,9 +207,39 @@ class Profile:
 
 def evaluate(storage: Storage, order: Sequence[int]) -> Profile:
     """Return the profile of ``order``, a topological order of all ops, in linear time."""
+    if storage.uses is not None:
+        return _evaluate_at_once(storage, storage.uses, order)
     start = storage.initial_residue()
     footprints, residues, taken = simulate(storage, order, storage.remaining_uses(), start)
     return Profile(tuple(footprints), (start, *residues), tuple(taken), max(footprints, default=start))
+
+
+def _evaluate_at_once(storage: Storage, uses: Uses, order: Sequence[int]) -> Profile:
+    """Return what `evaluate` does by arrays: lifetimes first, then what each step creates and releases."""
+    import numpy as np
+
+    count, sizes = len(order), uses.sizes
+    first, last = uses.lifetimes(order)
+    made, ended = first >= 0, (last >= 0) & (last < count)
+    created, released = sums(first[made], sizes[made], count), sums(last[ended], sizes[ended], count)
+    start = storage.initial_residue()
+    residues = start + np.cumsum(created - released)
+    footprints = residues + released + uses.workspace[np.array(order, dtype=np.int64)]
+    taken: list[tuple[tuple[int, int], ...]] = [()] * count
+    ends, releases = last.tolist(), released.tolist()
+    steps = [0] * count
+    for step, op in enumerate(order):
+        steps[op] = step
+    for op in uses.takers:
+        step = steps[op]
+        if releases[step]:
+            taken[step] = pairs = match_in_place(
+                [pair for pair in storage.takes[op] if ends[pair[1]] == step], storage.sizes
+            )
+            if pairs:
+                footprints[step] -= sum([storage.sizes[buffer] for buffer, _ in pairs])
+    peak = int(footprints.max()) if count else start
+    return Profile(tuple(footprints.tolist()), (start, *residues.tolist()), tuple(taken), peak)
 
 
 def simulate(

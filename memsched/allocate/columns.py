@@ -1,0 +1,109 @@
+"""The buffers of a schedule as arrays, where they are very many and each lies where it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsched.graph.liveness import Storage
+from memsched.graph.model import Graph, Schedule
+from memsched.graph.uses import Uses
+
+if TYPE_CHECKING:
+    from memsched.graph.uses import Numbers
+
+__all__ = ["PlacedColumns", "columns_of"]
+
+_Rows = list[tuple[int, int, int, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedColumns:
+    """What `memsched.allocate.buffers.buffers` returns, column by column, in the same order.
+
+    Attributes:
+        begins: Per buffer the first step that needs it.
+        ends: Per buffer the last step that needs it, included.
+        sizes: Bytes, not rounded.
+        tensors: The tensors that share it.
+    """
+
+    begins: Numbers
+    ends: Numbers
+    sizes: Numbers
+    tensors: Sequence[tuple[int, ...]]
+
+
+def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -> PlacedColumns | None:
+    """Return the buffers of ``schedule``; None where a tensor consists of several, whose distances are then fixed."""
+    import numpy as np
+
+    if any(len(places) > 1 for places in storage.buffers_of):
+        return None
+    first, last = uses.lifetimes(schedule.order)
+    begins, own_ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
+    chained = _chains(storage, schedule)
+    ends = own_ends.copy()
+    for head, members in chained.items():
+        ends[head] = max(own_ends[members])
+    placed = (uses.sizes > 0) & (last >= 0)
+    placed[[buffer for head, members in chained.items() for buffer in members if buffer != head]] = False
+    tensors: list[tuple[int, ...]] = [(tensor,) for tensor in storage.tensor_of]
+    for buffer, inside in _shown(graph, schedule, storage).items():
+        tensors[buffer] = inside
+    for head, members in chained.items():
+        by_use = sorted(members, key=lambda buffer: (begins[buffer], own_ends[buffer], buffer))
+        tensors[head] = tuple([tensor for buffer in by_use for tensor in tensors[buffer]])
+    heads = np.flatnonzero(placed)
+    rows = _beside(graph, schedule)
+    more = [np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)]
+    columns = [np.concatenate((one[heads], added)) for one, added in zip((begins, ends, uses.sizes), more, strict=True)]
+    named = [tensors[head] for head in heads.tolist()] + [row[3] for row in rows]
+    order = np.lexsort((np.array([one[0] if one else -1 for one in named], dtype=np.int64), columns[1], columns[0]))
+    begins, ends, sizes = (column[order] for column in columns)
+    return PlacedColumns(begins, ends, sizes, [named[place] for place in order.tolist()])
+
+
+def _chains(storage: Storage, schedule: Schedule) -> dict[int, list[int]]:
+    """Return the buffers of each in-place chain by its first one."""
+    steps = [0] * len(schedule.order)
+    for step, op in enumerate(schedule.order):
+        steps[op] = step
+    head: dict[int, int] = {}
+    found: dict[int, list[int]] = {}
+    for choice in sorted(schedule.in_place, key=lambda choice: steps[choice.op]):
+        (created,), (read,) = storage.buffers_of[choice.output], storage.buffers_of[choice.input]
+        head[created] = head.get(read, read)
+        found.setdefault(head[created], [head[created]]).append(created)
+    return found
+
+
+def _shown(graph: Graph, schedule: Schedule, storage: Storage) -> dict[int, tuple[int, ...]]:
+    """Return the tensors of the buffers that views lie in, by the step that makes them."""
+    found: dict[int, tuple[int, ...]] = {}
+    variables = set(graph.variables)
+    for number in schedule.order:
+        op = graph.ops[number]
+        for output in op.outputs if op.views else ():
+            if output in variables:
+                continue
+            (buffer,) = storage.buffers_of[output]
+            made = storage.tensor_of[buffer]
+            if made != output:
+                found[buffer] = (*found.get(buffer, (made,)), output)
+    return found
+
+
+def _beside(graph: Graph, schedule: Schedule) -> _Rows:
+    """Return what needs an address beside the buffers: variables, and what ops need beside their tensors."""
+    rows: _Rows = [
+        (0, max(len(graph.ops) - 1, 0), graph.tensors[tensor].size, (tensor,))
+        for tensor in dict.fromkeys(graph.variables)
+        if graph.tensors[tensor].size and not graph.tensors[tensor].external
+    ]
+    for step, number in enumerate(schedule.order):
+        size = graph.ops[number].workspace
+        if size:
+            rows.append((step, step, size, ()))
+    return rows

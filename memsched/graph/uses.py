@@ -1,0 +1,99 @@
+"""Who makes and who reads each buffer, as arrays: with them an order of very many ops is evaluated at one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
+
+__all__ = ["MANY_OPS", "Uses", "sums", "uses_of"]
+
+MANY_OPS: Final = 4_000
+"""Ops, or buffers, from which on arrays are faster than lists."""
+
+_MOST_BYTES: Final = 1 << 61
+"""All buffers together, above which 64 bits might not hold a sum."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Uses:
+    """The buffers of a `Storage` as arrays.
+
+    Attributes:
+        users: The ops that read buffer 0, then those that read buffer 1, and so on.
+        begins: Per buffer where its users begin in ``users``, and where the last one's end.
+        creator: Per buffer the op that creates it, -1 for what is given.
+        sizes: Bytes per buffer.
+        kept: Per buffer whether it is live to the end.
+        workspace: Bytes per op.
+        takers: The ops that may write in place.
+    """
+
+    users: Numbers
+    begins: Numbers
+    creator: Numbers
+    sizes: Numbers
+    kept: NDArray[np.bool_]
+    workspace: Numbers
+    takers: tuple[int, ...]
+
+    def lifetimes(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Return per buffer the step that creates it and the last one that needs it, in ``order``.
+
+        What is given has the first step -1; what is kept has the number of steps as its last; what is given and never
+        needed has -1 as both.
+        """
+        import numpy as np
+
+        steps = np.empty(len(order), dtype=np.int64)
+        steps[np.array(order, dtype=np.int64)] = np.arange(len(order))
+        given = self.creator < 0
+        first = np.where(given, -1, steps[self.creator]) if len(order) else np.full(len(self.sizes), -1)
+        last = first.copy()
+        used = np.flatnonzero(self.begins[1:] > self.begins[:-1])
+        if len(used):
+            last[used] = np.maximum.reduceat(steps[self.users], self.begins[used])
+        last[self.kept] = len(order)
+        return first, last
+
+
+def uses_of(
+    sizes: Sequence[int],
+    creator: Sequence[int],
+    users: Sequence[Sequence[int]],
+    kept: Sequence[bool],
+    workspace: Sequence[int],
+    takes: Sequence[Sequence[Any]],
+) -> Uses | None:
+    """Return the arrays of a `Storage`; None where its bytes are too many for 64 bits."""
+    import numpy as np
+
+    if sum(sizes) + sum(workspace) > _MOST_BYTES:
+        return None
+    begins = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, users), dtype=np.int64, count=len(sizes)), out=begins[1:])
+    return Uses(
+        users=np.fromiter(chain.from_iterable(users), dtype=np.int64, count=int(begins[-1])),
+        begins=begins,
+        creator=np.array(creator, dtype=np.int64),
+        sizes=np.array(sizes, dtype=np.int64),
+        kept=np.array(kept, dtype=np.bool_),
+        workspace=np.array(workspace, dtype=np.int64),
+        takers=tuple([op for op, pairs in enumerate(takes) if pairs]),
+    )
+
+
+def sums(places: Numbers, amounts: Numbers, count: int) -> Numbers:
+    """Return per place from 0 to ``count`` the sum of its amounts."""
+    import numpy as np
+
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, places, amounts)
+    return total
