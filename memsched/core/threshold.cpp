@@ -95,55 +95,71 @@ struct Bits {
   }
 };
 
-// States with those they came from, in open addressing.
+// States, numbered as they come, each with the number of the one it came from: in blocks that never move, found by open
+// addressing over 32 bits of their hash and their number.
 template <int W>
-class Origins {
+class States {
  public:
-  Origins() { rehash(1 << 10); }
+  States() : slots_(size_t{1} << 10) {}
 
-  bool insert(const Bits<W>& state, const Bits<W>& from) {
-    if (10 * (count_ + 1) > 7 * entries_.size()) rehash(2 * entries_.size());
-    size_t at = place(state);
-    if (used_[at]) return false;
-    entries_[at] = {state, from};
-    used_[at] = 1;
-    ++count_;
-    return true;
+  static constexpr uint32_t kKnown = UINT32_MAX;
+
+  // Returns the number of a new state, kKnown for one that was there.
+  uint32_t insert(const Bits<W>& state, uint32_t from) {
+    if (10 * (uint64_t{count_} + 1) > 7 * slots_.size()) grow();
+    uint64_t hash = hash_of(state);
+    size_t at = place(state, hash);
+    if (slots_[at]) return kKnown;
+    if (count_ == kKnown - 1) throw std::bad_alloc();
+    if (count_ % kBlock == 0) blocks_.emplace_back(new Entry[kBlock]);
+    entry(count_) = {state, from};
+    slots_[at] = (hash >> 32 << 32) | (count_ + 1);
+    return count_++;
   }
-  bool contains(const Bits<W>& state) const { return used_[place(state)]; }
-  Bits<W> from(const Bits<W>& state) const { return entries_[place(state)].from; }
+  const Bits<W>& operator[](uint32_t number) const { return entry(number).state; }
+  uint32_t from(uint32_t number) const { return entry(number).from; }
 
  private:
-  struct Entry {
-    Bits<W> state, from;
-  };
+  static constexpr uint32_t kBlock = 1 << 12;
 
-  size_t place(const Bits<W>& state) const {
+#pragma pack(push, 4)
+  struct Entry {
+    Bits<W> state;
+    uint32_t from;
+  };
+#pragma pack(pop)
+
+  Entry& entry(uint32_t number) const { return blocks_[number / kBlock][number % kBlock]; }
+
+  static uint64_t hash_of(const Bits<W>& state) {
     uint64_t hash = 0x9E3779B97F4A7C15u;
     for (uint64_t word : state.words) {
       hash = (hash ^ word) * 0xD6E8FEB86659FD93u;
       hash ^= hash >> 32;
     }
-    size_t mask = entries_.size() - 1, at = hash & mask;
-    while (used_[at] && !(entries_[at].state == state)) at = (at + 1) & mask;
+    return hash;
+  }
+  size_t place(const Bits<W>& state, uint64_t hash) const {
+    size_t mask = slots_.size() - 1, at = hash & mask;
+    while (slots_[at] && !(slots_[at] >> 32 == hash >> 32 && entry(uint32_t(slots_[at]) - 1).state == state))
+      at = (at + 1) & mask;
     return at;
   }
-  void rehash(size_t size) {
-    std::vector<Entry> entries(size);
-    std::vector<uint8_t> used(size);
-    entries.swap(entries_);
-    used.swap(used_);
-    for (size_t old = 0; old < entries.size(); ++old)
-      if (used[old]) {
-        size_t at = place(entries[old].state);
-        entries_[at] = entries[old];
-        used_[at] = 1;
-      }
+  void grow() {
+    std::vector<uint64_t> slots(2 * slots_.size());
+    size_t mask = slots.size() - 1;
+    for (uint32_t number = 0; number < count_; ++number) {
+      uint64_t hash = hash_of(entry(number).state);
+      size_t at = hash & mask;
+      while (slots[at]) at = (at + 1) & mask;
+      slots[at] = (hash >> 32 << 32) | (number + 1);
+    }
+    slots_.swap(slots);
   }
 
-  std::vector<Entry> entries_;
-  std::vector<uint8_t> used_;
-  size_t count_ = 0;
+  std::vector<uint64_t> slots_;
+  std::vector<std::unique_ptr<Entry[]>> blocks_;
+  uint32_t count_ = 0;
 };
 
 // What the Python side tells at the beginning; sets are arrays of words, lists are cut by where each task's begins.
@@ -189,20 +205,22 @@ class ThresholdSearch final : public Search {
         needed_(read(given.needed, given.tasks, given)),
         meeting_begin_(given.meeting_begin, given.meeting_begin + shared_begin_.back() + 1),
         meeting_(read(given.meeting, meeting_begin_.back(), given)),
+        meets_(given.tasks),
         risers_(read(given.risers, 1, given)[0]),
         direct_(given.tasks),
         rare_(given.tasks) {
-    OpenState first{};
     for (int task = 0; task < tasks_; ++task) {
       full_.set(task);
-      if (!needs_[task].any()) first.ready.set(task);
-      int shared = shared_begin_[task + 1] - shared_begin_[task];
-      if (shared <= kDirectTable) direct_[task].assign(size_t{1} << shared, kUnknown);
+      int begin = shared_begin_[task], end = shared_begin_[task + 1];
+      if (end - begin <= kDirectTable) direct_[task].assign(size_t{1} << (end - begin), kUnknown);
+      int64_t least = change_[task];
+      for (int at = begin; at < end; ++at) {
+        meets_[task] = meets_[task] | others_[at];
+        if (last_reader_) least -= sizes_[at];
+      }
+      if (least <= 0) falling_.set(task);
     }
-    first.residue = given.residue;
-    first.expanded_to = -1;
-    origins_.insert(first.taken, first.taken);
-    stack_.push_back(first);
+    stack_.push_back({origins_.insert(last_, 0), given.residue, -1});
   }
 
   Ending run(int64_t given, int64_t upper_bound, int64_t budget) override {
@@ -217,9 +235,9 @@ class ThresholdSearch final : public Search {
       while (!stack_.empty()) {
         if (states >= end) return kPaused;
         if (states % kPolledEvery == 0 && stop_function_()) return kStopped;
-        OpenState state = stack_.back();
+        Waiting next = stack_.back();
         stack_.pop_back();
-        if (expand(state)) return kFound;
+        if (expand(next)) return kFound;
       }
       if (deferred_.empty()) return kExhausted;
       threshold = deferred_.front().least;
@@ -235,10 +253,9 @@ class ThresholdSearch final : public Search {
       if (words) std::memcpy(words + count * W, state.words.data(), sizeof(uint64_t) * W);
       ++count;
     };
-    Bits<W> state = last_;
-    if (!(state == full_)) put(full_);
-    for (; state.any(); state = origins_.from(state)) put(state);
-    put(state);
+    if (!(last_ == full_)) put(full_);
+    for (uint32_t state = last_number_; state; state = origins_.from(state)) put(origins_[state]);
+    put(origins_[0]);
     return count;
   }
 
@@ -247,9 +264,13 @@ class ThresholdSearch final : public Search {
     Bits<W> taken, ready;
     int64_t residue, expanded_to;
   };
+  struct Waiting {
+    uint32_t state;
+    int64_t residue, expanded_to;
+  };
   struct Deferred {
     int64_t least, number;
-    OpenState state;
+    Waiting state;
   };
   struct Child {
     int64_t residue, need;
@@ -262,7 +283,6 @@ class ThresholdSearch final : public Search {
   };
   struct Look {
     int64_t change, excess;
-    bool pure;
   };
   static bool later(const Deferred& one, const Deferred& other) {
     return one.least != other.least ? one.least > other.least : one.number > other.number;
@@ -283,15 +303,20 @@ class ThresholdSearch final : public Search {
     }
   }
 
-  bool expand(OpenState state) {
+  bool expand(const Waiting& next) {
     ++states;
-    Bits<W> start = state.taken;
-    take_safe(state);
-    if (!(state.taken == start)) {
+    uint32_t number = next.state;
+    OpenState state{origins_[number], {}, next.residue, next.expanded_to};
+    full_.minus(state.taken).each([&](int task) {
+      if (needs_[task].within(state.taken)) state.ready.set(task);
+    });
+    if (take_safe(state)) {
       state.expanded_to = -1;
-      if (!origins_.insert(state.taken, start)) return false;
+      number = origins_.insert(state.taken, number);
+      if (number == States<W>::kKnown) return false;
     }
     last_ = state.taken;
+    last_number_ = number;
     int64_t least = kNever;  // Of the thresholds that are needed and too high.
     Bits<W> rest = full_.minus(state.taken);
     int64_t residue = after_risers(state.residue, rest, full_);
@@ -299,33 +324,37 @@ class ThresholdSearch final : public Search {
       least = need_of(rest, residue);
       if (least <= threshold) return true;
     }
+    // What the caller's bound cuts off need not be known exactly.
+    if (upper_bound_ >= 0) least = std::min(least, upper_bound_);
     children(state, least);
     if (committed_) {
       found_.assign(1, commit_);
     } else if (least != kNever && (upper_bound_ < 0 || least < upper_bound_)) {
-      OpenState again = state;
-      again.expanded_to = threshold;
-      deferred_.push_back({least, states, again});
+      deferred_.push_back({least, states, {number, state.residue, threshold}});
       std::push_heap(deferred_.begin(), deferred_.end(), later);
     }
     std::sort(found_.begin(), found_.end());
-    for (auto child = found_.rbegin(); child != found_.rend(); ++child)
-      if (origins_.insert(child->taken, state.taken))
-        stack_.push_back({child->taken, ready_after(state, child->taken), child->residue, -1});
+    for (auto child = found_.rbegin(); child != found_.rend(); ++child) {
+      uint32_t added = origins_.insert(child->taken, number);
+      if (added != States<W>::kKnown) stack_.push_back({added, child->residue, -1});
+    }
     return false;
   }
 
-  void take_safe(OpenState& state) {
-    while (state.ready.any_of([&](int task) {
+  // Takes all safe moves, whose set does not depend on their order, and returns whether there are any.
+  bool take_safe(OpenState& state) {
+    bool moved = false;
+    while ((state.ready & falling_).any_of([&](int task) {
       Look look = look_at(task, state.taken);
       if (look.change > 0 || state.residue + look.excess > threshold) return false;
       state.taken.set(task);
       state.residue += look.change;
       state.ready.clear(task);
       state.ready = state.ready | unlocked(after_[task], state.taken);
-      return true;
+      return moved = true;
     })) {
     }
+    return moved;
   }
 
   Look look_at(int task, const Bits<W>& taken) {
@@ -339,8 +368,7 @@ class ThresholdSearch final : public Search {
         change += last_reader_ ? -sizes_[begin + place] : sizes_[begin + place];
       }
     }
-    uint64_t pure = last_reader_ || !count ? 0 : ~uint64_t{0} >> (64 - count);
-    return {change, excess(task, dying), dying == pure};
+    return {change, excess(task, dying)};
   }
 
   int64_t excess(int task, uint64_t dying) {
@@ -365,12 +393,6 @@ class ThresholdSearch final : public Search {
       if (needs_[task].within(taken)) result.set(task);
     });
     return result;
-  }
-
-  Bits<W> ready_after(const OpenState& state, const Bits<W>& taken) const {
-    Bits<W> candidates;
-    taken.minus(state.taken).each([&](int task) { candidates = candidates | after_[task]; });
-    return state.ready.minus(taken) | unlocked(candidates, taken);
   }
 
   // Fills firsts_ with what may be taken before an event: what it needs, and what gives it deaths.
@@ -447,7 +469,12 @@ class ThresholdSearch final : public Search {
   void within_risers(const OpenState& state, Bits<W>& risers, Bits<W>& reach) const {
     reach = state.ready;
     Bits<W> latest = state.ready;
-    for (Bits<W> more = latest & risers_; more.any(); more = latest & risers_) {
+    while (true) {
+      Bits<W> more;
+      (latest & risers_).each([&](int task) {
+        if (pure(task, state.taken)) more.set(task);
+      });
+      if (!more.any()) return;
       risers = risers | more;
       Bits<W> candidates;
       more.each([&](int task) { candidates = candidates | after_[task]; });
@@ -456,10 +483,18 @@ class ThresholdSearch final : public Search {
     }
   }
 
+  // Whether nothing about a task depends on what is taken; once it does, it goes on to.
+  bool pure(int task, const Bits<W>& taken) const {
+    if (!last_reader_) return !meets_[task].meets(taken);
+    for (int at = shared_begin_[task]; at < shared_begin_[task + 1]; ++at)
+      if (others_[at].within(taken)) return false;
+    return true;
+  }
+
   bool event(const OpenState& state, int task, const Bits<W>& first, int64_t least, Child& child, int64_t& over) {
     child.taken = state.taken | first;
+    if (risers_.test(task) && pure(task, child.taken)) return false;
     Look look = look_at(task, child.taken);
-    if (risers_.test(task) && look.pure) return false;
     int64_t level = state.residue + look.excess;
     first.each([&](int riser) { level += rise_[riser]; });
     // Whether it is one does not matter then.
@@ -476,12 +511,8 @@ class ThresholdSearch final : public Search {
   int64_t after_risers(int64_t residue, const Bits<W>& risers, const Bits<W>& together) const {
     if (!risers.within(risers_)) return kUnknown;
     bool event = risers.any_of([&](int task) {
-      Bits<W> taken = together;
-      taken.clear(task);
-      for (int at = shared_begin_[task]; at < shared_begin_[task + 1]; ++at)
-        if (last_reader_ ? others_[at].within(taken) : others_[at].meets(taken)) return true;
       residue += rise_[task];
-      return false;
+      return !pure(task, together);
     });
     return event ? kUnknown : residue;
   }
@@ -511,11 +542,13 @@ class ThresholdSearch final : public Search {
   std::vector<Bits<W>> needed_;
   std::vector<int32_t> meeting_begin_;
   std::vector<Bits<W>> meeting_;
-  Bits<W> risers_, full_, last_;
+  std::vector<Bits<W>> meets_;  // Per task all others that read one of its shared buffers.
+  Bits<W> risers_, falling_, full_, last_;  // falling_: tasks that can lower the residue.
+  uint32_t last_number_ = 0;
   std::vector<std::vector<int64_t>> direct_;
   std::vector<std::unordered_map<uint64_t, int64_t>> rare_;
-  Origins<W> origins_;
-  std::vector<OpenState> stack_;
+  States<W> origins_;
+  std::vector<Waiting> stack_;
   std::vector<Deferred> deferred_;
   std::vector<Child> found_;
   std::vector<Bits<W>> firsts_, joined_;
