@@ -116,6 +116,8 @@ class States {
     slots_[at] = (hash >> 32 << 32) | (count_ + 1);
     return count_++;
   }
+  // Fetches what `insert` will look at first.
+  void expect(const Bits<W>& state) const { __builtin_prefetch(&slots_[hash_of(state) & (slots_.size() - 1)]); }
   const Bits<W>& operator[](uint32_t number) const { return entry(number).state; }
   uint32_t from(uint32_t number) const { return entry(number).from; }
 
@@ -333,6 +335,7 @@ class ThresholdSearch final : public Search {
       deferred_.push_back({least, states, {number, state.residue, threshold}});
       std::push_heap(deferred_.begin(), deferred_.end(), later);
     }
+    for (const Child& child : found_) origins_.expect(child.taken);
     std::sort(found_.begin(), found_.end());
     for (auto child = found_.rbegin(); child != found_.rend(); ++child) {
       uint32_t added = origins_.insert(child->taken, number);
