@@ -41,6 +41,10 @@ class InnerCosts:
             result -= sum(self.sizes[created] for created, _ in match_in_place(possible, self.sizes))
         return result
 
+    def depends(self, task: int) -> bool:
+        """Whether the excess of ``task`` depends on what was executed."""
+        return bool(self.pairs[task]) or any(buffer in self.needs for buffer in self.before[task])
+
 
 @dataclass(frozen=True, slots=True)
 class InnerOrder:
@@ -66,41 +70,77 @@ def best_inner_order(group: FusionGroup, costs: InnerCosts, max_states: int) -> 
     """
     count = len(group.preds)
     everything = (1 << count) - 1
-    befores = [sum(1 << before for before in preds) for preds in group.preds]
-    gains, losses = _changes(group)
+    moves = _moves(group, costs)
     parents: dict[int, tuple[int, int]] = {}
-    # Entries: peak, tasks left, executed set, residue, set before, task that led here.
-    heap = [(0, count, 0, 0, 0, -1)]
-    closed: set[int] = set()
+    # Per set what led to it best: a peak, the set before, and the task after that.
+    led: dict[int, tuple[int, int, int]] = {}
+    # Entries: peak, tasks left, executed set, set before, task that led here, residue, tasks that may come next.
+    first = sum(1 << task for task, preds in enumerate(group.preds) if not preds)
+    heap = [(0, count, 0, 0, -1, 0, first)]
     peak = 0
-    while len(closed) < max_states:
-        peak, left, done, residue, parent, last = heapq.heappop(heap)
-        if done in closed:
+    while len(parents) < max_states:
+        peak, left, done, parent, last, residue, ready = heapq.heappop(heap)
+        if done in parents:
             continue
-        closed.add(done)
         parents[done] = (parent, last)
         if done == everything:
-            return InnerOrder(_path(parents, done), peak, len(closed))
-        moves = []
-        for task in range(count):
-            if done >> task & 1 or befores[task] & ~done:
-                continue
-            after = done | 1 << task
-            reached = max(peak, residue + costs.excess(task, after))
-            change = gains[task] - sum(size for size, needs in losses[task] if not needs & ~after)
-            moves.append((reached, left - 1, after, residue + change, done, task))
+            return InnerOrder(_path(parents, done), peak, len(parents))
+        found = []
+        rest = ready
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            move = moves[bit.bit_length() - 1]
+            after = done | bit
+            reached = residue + (costs.excess(move.task, after) if move.excess is None else move.excess)
+            reached = max(reached, peak)
+            change = move.gain
+            for size, needs in move.losses:
+                if not needs & ~after:
+                    change -= size
             if reached == peak and change <= 0:
-                moves = moves[-1:]
+                found = [(reached, after, change, move)]
                 break
-        for move in moves:
-            heapq.heappush(heap, move)
-    return InnerOrder(None, peak, len(closed))
+            found.append((reached, after, change, move))
+        for reached, after, change, move in found:
+            way = reached, done, move.task
+            known = led.get(after)
+            if after not in parents and (known is None or way < known):
+                led[after] = way
+                left_ready = ready & ~(1 << move.task)
+                for bit, befores in move.unlocks:
+                    if not befores & ~after:
+                        left_ready |= bit
+                heapq.heappush(heap, (reached, left - 1, after, done, move.task, residue + change, left_ready))
+    return InnerOrder(None, peak, len(parents))
 
 
-def _changes(group: FusionGroup) -> tuple[list[int], list[list[tuple[int, int]]]]:
-    """Return per task the bytes that it creates, and those it may free with the tasks that must be done by then."""
+@dataclass(frozen=True, slots=True)
+class _InnerMove:
+    """A task of a group.
+
+    Attributes:
+        excess: Bytes; None where it depends on what was executed.
+        gain: Bytes that it creates.
+        losses: (bytes that it may free, tasks that must be done by then as a bitset).
+        unlocks: Per task that may come next: (its bit, what comes before it as a bitset).
+    """
+
+    task: int
+    excess: int | None
+    gain: int
+    losses: tuple[tuple[int, int], ...]
+    unlocks: tuple[tuple[int, int], ...]
+
+
+def _moves(group: FusionGroup, costs: InnerCosts) -> list[_InnerMove]:
     gains = [0] * len(group.preds)
     losses: list[list[tuple[int, int]]] = [[] for _ in group.preds]
+    unlocks: list[list[tuple[int, int]]] = [[] for _ in group.preds]
+    for task, preds in enumerate(group.preds):
+        befores = sum(1 << before for before in preds)
+        for before in preds:
+            unlocks[before].append((1 << task, befores))
     for buffer in group.buffers:
         if buffer.creator >= 0:
             gains[buffer.creator] += buffer.size
@@ -109,7 +149,12 @@ def _changes(group: FusionGroup) -> tuple[list[int], list[list[tuple[int, int]]]
         needs = sum(1 << user for user in buffer.users)
         for user in buffer.users:
             losses[user].append((buffer.size, needs))
-    return gains, losses
+    return [
+        _InnerMove(
+            task, None if costs.depends(task) else costs.top[task], gain, tuple(losses[task]), tuple(unlocks[task])
+        )
+        for task, gain in enumerate(gains)
+    ]
 
 
 def _path(parents: Mapping[int, tuple[int, int]], done: int) -> tuple[int, ...]:
