@@ -16,7 +16,7 @@ from typing import Literal
 from memsched.core.library import library
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
-from memsched.schedule import backtrack, cpsat, exact, windows
+from memsched.schedule import backtrack, cpsat, exact, excerpts, windows
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
 from memsched.schedule.exact import ExactResult, OrderSearch
 from memsched.schedule.parallel import SegmentJob, search_all
@@ -52,6 +52,11 @@ _TASK_STATES_PER_SECOND = 15e6
 """States that an idle machine visits in a second, times the tasks of the segment and a hundred."""
 
 _SEARCH_TASKS = 6_000
+_EXCERPT_TASKS = 600
+"""Tasks up to which a search of a whole segment proves more than excerpts of it do."""
+
+_WORK_PER_EXCERPT = 1e-4
+"""What an op of an excerpt counts as `Limits.effort`: to make one takes longer than to search most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +146,11 @@ def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"])
     if partitions not in {1, "auto"}:
         return [partial(state.partitioned, 1.0, partitions)]
     stages = [partial(state.partitioned, 0.35, partitions)] if solver == "auto" and partitions == "auto" else []
-    improvement = [partial(state.windows, 0.25, _WINDOW_STATES), *stages, partial(state.exact, 0.55)]
+    improvement = [partial(state.windows, 0.25, _WINDOW_STATES), partial(state.excerpts, 0.3)]
+    improvement += [*stages, partial(state.exact, 0.55)]
     improvement.append(partial(state.dive, 0.65))
     more = [partial(state.cpsat, 0.8, 0.15)] if solver == "auto" else []
-    rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.exact, 1.0)]
+    rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.excerpts, 0.95), partial(state.exact, 1.0)]
     return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
 
 
@@ -220,6 +226,25 @@ class _SegmentOrders:
             )
             self.states += result.states
             self._offer(index, result.order, "windows")
+
+    def excerpts(self, share: float) -> None:
+        """Raise the bound of segments that are too large for a search to what windows of them need by themselves."""
+        if max((len(self._parts[index]) for index in self._open_parts()), default=0) <= _EXCERPT_TASKS:
+            return
+        run = self.search.run
+
+        def spend(states: int, ops: int) -> None:
+            run.spend(ops * _WORK_PER_EXCERPT + states * (ops + 100) / _TASK_STATES_PER_SECOND)
+
+        found = excerpts.raise_bound(
+            *(self.search.tasks.storage, self.best.order),
+            lower_bound=self.lower_bound,
+            states_per_window=_WINDOW_STATES,
+            stop=run.until(share).over,
+            on_bound=lambda bound: self._raise(bound, excerpts.EXCERPTS),
+            on_states=spend,
+        )
+        self.states += found.states
 
     def partitioned(self, share: float, partitions: int | Literal["auto"]) -> None:
         """Cut all tasks into stages at moments of low residue, and order the stages that can set the peak."""
