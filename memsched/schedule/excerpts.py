@@ -35,13 +35,13 @@ EXCERPTS = "some of the ops need as much by themselves in every order"
 _REACH = 4_000
 """Ops before and after a window, of which those are looked for that give to it or wait for it."""
 
-_WINDOWS = (96, 192, 384)
+_WINDOWS = (96, 112, 128, 160, 192, 256, 384)
 """Ops of a window: longer ones where shorter ones prove too little."""
 
 _MOST_BESIDE = 2
 """Ops beside those of the window, per op of it; buffers that would need more are left out, the smallest first."""
 
-_TRIED = 24
+_TRIED = 12
 """Windows of each length that are tried, those with the largest footprints first."""
 
 

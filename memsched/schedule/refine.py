@@ -32,6 +32,7 @@ _BACKTRACKED = "backtracking over all states that could need less found no order
 _FIRST_STATES = 100_000
 _PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
+_EXCERPT_STATES = 40_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
 _COMPILED_STATES = {_FIRST_STATES: 6_000_000, _MOST_STATES: 20_000_000}
@@ -239,7 +240,7 @@ class _SegmentOrders:
         found = excerpts.raise_bound(
             *(self.search.tasks.storage, self.best.order),
             lower_bound=self.lower_bound,
-            states_per_window=_WINDOW_STATES,
+            states_per_window=_EXCERPT_STATES,
             stop=run.until(share).over,
             on_bound=lambda bound: self._raise(bound, excerpts.EXCERPTS),
             on_states=spend,
