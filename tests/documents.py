@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests import small_models
-
 __all__ = [
     "PAGES",
     "ROOT",
@@ -247,18 +245,11 @@ def _float_model(folder: Path) -> None:
     (folder / "vww.tflite").write_bytes(mobilenet_v2(0.35, 96, 2, floats=True))
 
 
-def _tiny_model(folder: Path) -> None:
-    """A model whose plan for on-chip memory is found at once."""
-    (folder / "model.onnx").unlink()
-    (folder / "model.onnx").write_bytes(small_models.branches())
-
-
 _BEFORE: dict[str, Callable[[Path], None]] = {
     "docs/batch.md": _damaged_zoo,
     "docs/border.md": _float_model,
     "docs/diff.md": _two_reports,
     "docs/distribute.md": _tiny_cluster,
-    "docs/onchip.md": _tiny_model,
 }
 
 

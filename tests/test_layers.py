@@ -41,6 +41,7 @@ FLOORS = {
     "distribute": 6,
     "formats": 7,
     "runtimes": 8,
+    "emit": 8,
     "planning": 9,
     "report": 10,
     "commands": 11,

@@ -80,6 +80,11 @@ class _Outputs:
     metavar="FILE.c",
     help="A C source to write as well that holds the model written, for firmware; --header declares it.",
 )
+@click.option(
+    "--emit",
+    type=click.Choice(["c"]),
+    help="For a target with on-chip memory: write, in place of a model, C99 that runs it there, into the folder OUT.",
+)
 @html_option
 @options_of(OptimizeOptions)
 @click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster with this scheduler instead.")
@@ -99,13 +104,24 @@ def command(**options: Any) -> int:
     --allow says the same by name. It may name io: inputs and outputs may become what the layers read and make, before
     there are pieces; the caller has to change, and is told how. And fuse: activations of ONNX models that were exported
     as chains of operators become one operator of ONNX Runtime's each.
+
+    With --emit c, for an accelerator with on-chip memory of its own, the model becomes C that moves every piece of its
+    layers in and out of that memory by DMA.
     """
     context = click.get_current_context()
     check_level(context)
     check_extra_work(context)
     check_limits(context)
-    outputs = _outputs(taken(_OptimizeFiles, options))
     display, asked = taken(Display, options), taken(OptimizeOptions, options | {"time_limit": time_by_level(context)})
+    if options["emit"] is not None:
+        from memsched.cli.emit import emit_command
+
+        others = {"--header": options["header"], "--c-array": options["c_array"], "--html": options["html"]}
+        for flag, value in others.items():
+            if value is not None:
+                raise UsageError(f"{flag} is not for --emit c, which writes no model")
+        return emit_command(options["model"], options["output"], options["report"], asked, display)
+    outputs = _outputs(taken(_OptimizeFiles, options))
     return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)
 
 

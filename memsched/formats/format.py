@@ -13,6 +13,7 @@ from memsched.formats.segment import Segment, SegmentModel
 from memsched.graph.border import Borders, Interface
 from memsched.graph.chain import Chain
 from memsched.graph.dialect import Dialect
+from memsched.graph.kernel import KernelRefusal, LayerKernel
 from memsched.graph.model import Graph
 
 __all__ = ["Cutter", "Format", "PartWriter"]
@@ -164,6 +165,9 @@ class Format(Protocol):
 
     def constants_read(self, module: Module) -> tuple[list[list[str]], dict[str, int]]:
         """Return the constants that each op of the main graph reads, and the bytes of each."""
+
+    def layer_kernels(self, module: Module) -> tuple[LayerKernel | KernelRefusal, ...]:
+        """Return per op of the main graph what it computes, with its weights, or why that cannot be said."""
 
     def cutter(self, module: Module) -> Cutter:
         """Return what makes models of parts of ``module``."""

@@ -14,7 +14,7 @@ from memsched.graph.model import Graph, Region
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.onchip.network import OnChipNetwork, Range
 from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Window
+from memsched.regions.rules import Pointwise, Window
 
 __all__ = ["check_plan"]
 
@@ -47,6 +47,8 @@ class _GroupCheck:
                 self._fail(f"'{buffer.name}' ends beyond the memory")
             if buffer.tensor >= 0:
                 self._sizes(buffer)
+            if buffer.kept:
+                self._stays(buffer)
             if buffer.kind == "output":
                 self._covers(buffer)
         for step, op in enumerate(self._group.ops):
@@ -63,6 +65,13 @@ class _GroupCheck:
         rows, columns = (max(map(_length, ranges)) for ranges in (buffer.rows, buffer.columns))
         if tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
             self._fail(f"'{buffer.name}' is larger than its bytes")
+
+    def _stays(self, buffer: OnChipBuffer) -> None:
+        """Check that nothing comes between two pieces of the plane, and that the next has all channels of the rows."""
+        whole = buffer.channels == ((0, self._network.maps[buffer.tensor].channels),)
+        last = len(self._group.ops) - 1
+        if buffer.kind != "input" or len(buffer.columns) > 1 or not whole or (buffer.first, buffer.last) != (0, last):
+            self._fail(f"rows of '{buffer.name}' cannot stay on chip")
 
     def _covers(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
@@ -149,6 +158,7 @@ class _GroupCheck:
         step = made.first
         layer = self._network.layers[self._group.ops[step]]
         meets = given.last == step and given.tensor in layer.reads and layer.writes == (made.tensor,)
+        meets = meets and not given.kept
         sliced = any(b.op == layer.op and b.kind == "weights" and b.size < layer.weights for b in self._group.buffers)
         if not meets or (sliced and layer.channels != "follow"):
             self._fail(f"'{one.name}' and '{other.name}' share bytes")
@@ -203,6 +213,8 @@ class _GroupCheck:
         """Return the first index that a point in the padding alone needs: where its window begins."""
         one, axes = self._network.graph.ops[op], self._network.maps[tensor].axes
         rule = self._network.geometries[op].operands[one.positions[one.inputs.index(tensor)]][axes[axis]].rule
+        if isinstance(rule, Pointwise) and one.inputs.count(tensor) == 1:
+            return point[0]  # the point lies in the padding of the other axis
         if not isinstance(rule, Window) or one.inputs.count(tensor) > 1:
             self._fail(f"'{self._network.layers[op].name}' cannot be computed point by point")
             return 0
@@ -218,13 +230,15 @@ class _GroupCheck:
         read = written = 0
         for buffer in group.buffers:
             if buffer.kind == "weights":
-                again = group.tile.planes if group.tile.weights == "step" else 1
+                parts = group.tile.channels if layers[buffer.op].filters == 1 else 1
+                again = group.tile.planes * parts if group.tile.weights == "step" else 1
                 read += layers[buffer.op].weights * again
             elif buffer.kind == "output":
                 written += self._network.maps[buffer.tensor].size
             elif buffer.kind == "input":
                 tensor = self._network.maps[buffer.tensor]
-                plane = sum(_length(r) * _length(c) for r, c in product(buffer.rows, buffer.columns))
+                rows = _not_kept(buffer.rows) if buffer.kept else buffer.rows
+                plane = sum(_length(r) * _length(c) for r, c in product(rows, buffer.columns))
                 channels = sum(map(_length, buffer.channels))
                 # A head's input is whole in each channel piece, and loaded for each unless it stays.
                 if len(buffer.channels) == 1 and group.tile.weights == "resident":
@@ -236,6 +250,18 @@ class _GroupCheck:
 
 def _length(span: Range | None) -> int:
     return 0 if span is None else span[1] - span[0]
+
+
+def _not_kept(rows: Sequence[Range | None]) -> Iterator[Range | None]:
+    """Yield what of each piece's rows the piece above does not have."""
+    before: Range | None = None
+    for span in rows:
+        low = span[0] if span is not None else 0
+        if span is not None and before is not None and low < before[1]:
+            yield (min(before[1], span[1]), span[1])
+        else:
+            yield span
+        before = span
 
 
 def _crossing(made: OnChipBuffer) -> Iterator[tuple[int, int]]:

@@ -91,14 +91,30 @@ class GroupCandidate:
             return Cost()
         uncut = set(span.uncut) if tile.channels > 1 else set()
         read = 0
+        kept = self.kept()
         for tensor in span.inputs:
             one = maps[tensor]
-            size = self.rows.sizes(tensor)[1] * self.columns.sizes(tensor)[1] * one.batch * one.point
+            rows = self.rows.fresh(tensor) if tensor in kept else self.rows.sizes(tensor)[1]
+            size = rows * self.columns.sizes(tensor)[1] * one.batch * one.point
             # Resident weights put the channel pieces outermost: the plane passes once for each.
             read += size * (tile.channels if tensor in uncut and tile.weights == "resident" else 1)
-        read += span.weights * (1 if tile.weights == "resident" else tile.planes)
+        if tile.weights == "resident":
+            read += span.weights
+        else:
+            # What cannot be loaded a part at a time is loaded whole for each piece of the channels.
+            read += tile.planes * sum(
+                layer.weights * (tile.channels if layer.filters == 1 else 1) for layer in span.layers
+            )
         written = sum(maps[tensor].size for tensor in span.outputs)
         return Cost(read, written, self._flops())
+
+    def kept(self) -> frozenset[int]:
+        """Return the inputs of which each piece leaves rows on chip that the piece below it needs."""
+        span, tile = self.span, self.tile
+        if not tile.kept or tile.columns > 1:
+            return frozenset()
+        whole = span.inputs if tile.channels == 1 else span.uncut
+        return frozenset(tensor for tensor in whole if self.rows.fresh(tensor) < self.rows.sizes(tensor)[1])
 
     def _flops(self) -> int:
         total = 0
@@ -118,11 +134,13 @@ class GroupCandidate:
         """Return a lower bound of every placement with reuse, in bytes."""
         span, cut = self.span, self.tile.channels > 1
         sizes = {tensor: self._size(tensor) for tensor in span.first_use}
-        shared = span.uncut if cut and self.tile.weights == "step" else ()
+        kept = self.kept()
+        shared = (*kept, *(span.uncut if cut and self.tile.weights == "step" else ()))
         resident = self.tile.weights == "resident"
-        live = most = fixed = 0
+        live = sum(sizes[tensor] for tensor in kept)
+        most = fixed = 0
         for step, layer in enumerate(span.layers):
-            live += sum(sizes[tensor] for tensor in span.born[step])
+            live += sum(sizes[tensor] for tensor in span.born[step] if tensor not in kept)
             over = 0
             for tensor, elementwise in span.dying[step]:
                 if (elementwise or not cut) and tensor not in shared:
@@ -152,9 +170,13 @@ class GroupCandidate:
 
     def _placed(self, capacity: int, alignment: int, policy: Policy, parts: bool) -> tuple[OnChipBuffer, ...] | None:
         span, end = self.span, len(self.span.layers) - 1
-        tensors = list(span.first_use)
+        tensors, kept = list(span.first_use), self.kept()
         lives = [
-            Lifetime(-(-self._size(tensor) // alignment) * alignment, span.first_use[tensor], self._last(tensor))
+            Lifetime(
+                -(-self._size(tensor) // alignment) * alignment,
+                0 if tensor in kept else span.first_use[tensor],
+                end if tensor in kept else self._last(tensor),
+            )
             for tensor in tensors
         ]
         held = [(step, self._part(step) if parts else self._slice(step)) for step in range(end + 1)]
@@ -171,7 +193,7 @@ class GroupCandidate:
             fixed = sum(one.size for one in weights) if whole else 0
             if fixed > capacity:
                 return None
-            allowed = self._allowed(tensors, parts)
+            allowed = self._allowed(tensors, parts, kept)
             if whole:
                 # What stays lies below everything else, which has a memory of its own.
                 found = place(lives, allowed, capacity - fixed, alignment)
@@ -192,7 +214,7 @@ class GroupCandidate:
         weights: Sequence[Lifetime],
         offsets: Sequence[int],
     ) -> Iterator[OnChipBuffer]:
-        span, names = self.span, self.span.network.graph
+        span, names, kept = self.span, self.span.network.graph, self.kept()
         for (step, size), life, offset in zip(held, weights, offsets, strict=False):
             op = span.first + step
             yield OnChipBuffer(f"{names.ops[op].name}:weights", "weights", -1, op, offset, size, life.first, life.last)
@@ -211,6 +233,7 @@ class GroupCandidate:
                 tuple(self.rows.ranges[tensor]),
                 tuple(self.columns.ranges[tensor]),
                 self._channel_ranges(tensor),
+                tensor in kept,
             )
 
     def _channel_ranges(self, tensor: int) -> tuple[Range, ...]:
@@ -248,7 +271,7 @@ class GroupCandidate:
         one = -(-layer.weights // layer.filters)
         return min(size, max(1, _SLICE_BYTES // one) * one)
 
-    def _allowed(self, tensors: Sequence[int], parts: bool) -> dict[tuple[int, int], int]:
+    def _allowed(self, tensors: Sequence[int], parts: bool, kept: frozenset[int]) -> dict[tuple[int, int], int]:
         """Return by how much outputs may overlap the inputs that die with them."""
         index = {tensor: place_ for place_, tensor in enumerate(tensors)}
         result: dict[tuple[int, int], int] = {}
@@ -256,7 +279,7 @@ class GroupCandidate:
             if len(layer.writes) != 1 or (parts and self._part(step) < self._slice(step)):
                 continue
             for entry, tensor in enumerate(layer.reads):
-                if self._last(tensor) != step:
+                if self._last(tensor) != step or tensor in kept:
                     continue
                 apart = self._apart(step, entry)
                 if apart is not None:

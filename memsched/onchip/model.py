@@ -24,12 +24,14 @@ class Tile:
         weights: "resident": the weights of a channel piece are loaded once and stay while all pieces of the plane are
             computed. "step": each layer's weights are loaded when a piece comes to it, whole or some filters at a
             time, and stay no longer.
+        kept: Whether rows of the group's inputs that a piece shares with the one above it stay on chip.
     """
 
     rows: int = 1
     columns: int = 1
     channels: int = 1
     weights: Weights = "resident"
+    kept: bool = False
 
     @property
     def planes(self) -> int:
@@ -49,6 +51,7 @@ class OnChipBuffer:
         kind: "input": loaded. "output": stored. "inner": neither. "weights": loaded, the constants of one op.
         tensor: Index into the graph; -1 for weights.
         op: Index of the op whose weights these are, otherwise of the op that produces the tensor; -1 for none.
+        kept: Rows that the piece above has of it stay: they move to the top, and only the others are loaded.
     """
 
     name: str
@@ -62,6 +65,7 @@ class OnChipBuffer:
     rows: tuple[Range | None, ...] = ()
     columns: tuple[Range | None, ...] = ()
     channels: tuple[Range, ...] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

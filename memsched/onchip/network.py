@@ -128,6 +128,10 @@ class OnChipNetwork:
         self._elementwise: dict[tuple[int, int], bool] = {}
         self._needed: dict[tuple[int, int, int, int], tuple[Range, tuple[Range | None, ...]] | None] = {}
 
+    def root(self, tensor: int) -> int:
+        """Return the tensor whose bytes ``tensor`` is, views followed."""
+        return self._root[tensor]
+
     def leaves(self, tensor: int, last: int) -> bool:
         """Return whether ``tensor`` is read after op ``last``, or by the caller, or not at all."""
         readers = self.readers.get(tensor, ())
@@ -335,7 +339,8 @@ class OnChipNetwork:
         element = min((self.maps[tensor].element for tensor in one.inputs), default=_VECTOR_BYTES)
         total = 0
         for name, value in sorted(one.attributes.items()):
-            if name.startswith(CONSTANT_SHAPE) and isinstance(value, tuple):
+            # A single number is part of the program.
+            if name.startswith(CONSTANT_SHAPE) and isinstance(value, tuple) and value:
                 size = _VECTOR_BYTES if element == 1 and len(value) < 2 else element
                 total += size * math.prod(int(extent) for extent in value)
         return total

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from memsched.onchip.greedy import candidate, finished, greedy
@@ -145,6 +145,7 @@ class _OptimalCut:
         ]
         alive = [Tile(r, c) for r in rows for c in columns]
         alive += [Tile(r, c, 1, "step") for r in rows for c in columns if r * c <= _RELOADS]
+        alive += [replace(tile, kept=True) for tile in alive if tile.rows > 1 and tile.columns == 1]
         for first in range(last, -1, -1):
             for sweeps in axes:
                 for count in [count for count, sweep in sweeps.items() if not sweep.extend(first)]:
@@ -179,7 +180,8 @@ class _OptimalCut:
         attempts = 0
         for key, place, one in ranked:
             if one.bound() > self._machine.capacity:
-                dead.add(place)
+                if not tiles[place].kept:  # a longer group has other inputs, and may keep less of them
+                    dead.add(place)
                 continue
             attempts += 1
             if self._place(one) is not None:
@@ -207,3 +209,6 @@ class _OptimalCut:
                     if columns == 1 or rows >= columns:
                         yield Tile(rows, columns, pieces, "resident")
                         yield Tile(rows, columns, pieces, "step")
+                    if columns == 1 < rows:
+                        yield Tile(rows, columns, pieces, "step", kept=True)
+                        yield Tile(rows, columns, pieces, "resident", kept=True)

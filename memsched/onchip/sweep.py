@@ -81,6 +81,17 @@ class AxisSweep:
             found = self._sizes[tensor] = (max(lengths, default=0), sum(lengths))
         return found
 
+    def fresh(self, tensor: int) -> int:
+        """Return the sum over all pieces of what the piece before does not have of ``tensor``."""
+        total, reached = 0, 0
+        for span in self.ranges[tensor]:
+            if span is None:
+                reached = 0
+                continue
+            total += max(0, span[1] - max(span[0], reached))
+            reached = span[1]
+        return total
+
 
 def _hulls(one: list[Range | None], other: list[Range | None]) -> list[Range | None]:
     result: list[Range | None] = []

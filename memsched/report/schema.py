@@ -21,6 +21,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "allocate": ("memsched.report.values.allocate", "AllocateReport"),
     "batch": ("memsched.report.values.batch", "BatchReport"),
     "decoder": ("memsched.report.values.decoder", "DecoderReport"),
+    "emit": ("memsched.report.values.emit", "EmitReport"),
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "doctor": ("memsched.report.values.doctor", "DoctorReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),

@@ -113,10 +113,10 @@ def best_of(network: OnChipNetwork, machine: Machine, first: int, last: int) -> 
     made = network.maps[network.layers[last].writes[0]]
     least: int | None = None
     channels = range(1, span.most_channels() + 1) if span.channels_can_be_cut else (1,)
-    for rows, columns, parts, weights in itertools.product(
-        range(1, made.rows + 1), range(1, made.columns + 1), channels, ("resident", "step")
+    for rows, columns, parts, weights, kept in itertools.product(
+        range(1, made.rows + 1), range(1, made.columns + 1), channels, ("resident", "step"), (False, True)
     ):
-        one = candidate(span, Tile(rows, columns, parts, weights))  # type: ignore[arg-type]
+        one = candidate(span, Tile(rows, columns, parts, weights, kept))  # type: ignore[arg-type]
         if one is not None and one.placed(machine.capacity, 1, "reuse") is not None:
             traffic = one.cost().traffic
             least = traffic if least is None else min(least, traffic)

@@ -417,6 +417,7 @@ def _on_chip_buffer(buffer: OnChipBuffer) -> OnChipBufferRow:
         rows=buffer.rows,
         columns=buffer.columns,
         channels=buffer.channels,
+        rows_kept=buffer.kept,
     )
 
 

@@ -15,6 +15,7 @@ from memsched.formats.segment import Segment
 from memsched.graph.border import Borders, Interface
 from memsched.graph.chain import Chain
 from memsched.graph.dialect import Dialect
+from memsched.graph.kernel import KernelRefusal, LayerKernel
 from memsched.graph.model import Graph
 
 __all__ = ["OnnxFormat"]
@@ -157,6 +158,12 @@ class OnnxFormat:
         from memsched.formats.onnx.weights import read_constants
 
         return read_constants(module)
+
+    def layer_kernels(self, module: Module) -> tuple[LayerKernel | KernelRefusal, ...]:
+        """Return per op of the main graph what it computes, with its weights, or why that cannot be said."""
+        from memsched.formats.onnx.kernels import layer_kernels
+
+        return layer_kernels(module)
 
     def cutter(self, module: Module) -> Cutter:
         """Return what makes models of parts of ``module``."""

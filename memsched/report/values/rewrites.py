@@ -254,6 +254,7 @@ class OnChipBufferRow(Section, frozen=True, kw_only=True):
         address: In bytes.
         size: In bytes.
         rows: Per piece its first row and the one after its last; an axis that is not cut has one range for all pieces.
+        rows_kept: Rows that the piece above has of it stay on chip, and only the others are loaded.
     """
 
     name: str
@@ -265,6 +266,7 @@ class OnChipBufferRow(Section, frozen=True, kw_only=True):
     rows: tuple[Span | None, ...]
     columns: tuple[Span | None, ...]
     channels: tuple[Span | None, ...]
+    rows_kept: bool = False
 
 
 class OnChipGroupRow(Section, frozen=True, kw_only=True):

@@ -1,0 +1,118 @@
+"""``memsched optimize --emit c``: a model as C for an accelerator with on-chip memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from memsched import __version__
+from memsched.commands.optimize.reading import load_options, split_ranges, stated
+from memsched.commands.optimize.report import model_section, on_chip_section
+from memsched.commands.options import OptimizeOptions
+from memsched.commands.results import Report
+from memsched.emit.code import c_files, chip_bytes
+from memsched.emit.layers import layer_codes
+from memsched.emit.program import Program, program_of
+from memsched.errors import UsageError
+from memsched.formats.files import load_module, read_source
+from memsched.formats.known import format_of
+from memsched.formats.module import Module
+from memsched.formats.staging import check_new_files, staged_files
+from memsched.lowering.apply import apply_target
+from memsched.onchip import plan
+from memsched.onchip.network import OnChipNetwork
+from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
+from memsched.search.limits import Limits
+from memsched.targets.load import default_target, load_target
+from memsched.targets.model import Target
+
+__all__ = ["EmittedModel", "emit", "emit_report", "save_emitted"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedModel:
+    """A model as C.
+
+    Attributes:
+        files: The contents of the folder, by name.
+    """
+
+    module: Module
+    target: Target
+    program: Program
+    files: Mapping[str, bytes]
+    seed: int
+    seconds: float
+
+
+def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
+    """Plan the model's groups of layers for the target's on-chip memory, and say them in C.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, op or option is at fault.
+    """
+    started = time.monotonic()
+    data, path = read_source(source)
+    fixed, ranges = split_ranges(options.dims)
+    if ranges:
+        raise UsageError("C is emitted for sizes that are fixed: give each dimension one value")
+    known = stated(options.input_shapes, fixed)
+    module = load_module(data, path, load_options(data, path, known, options.shapes_from_run, options.seed))
+    target = load_target(options.target or default_target(module.format))
+    limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
+    found = plan(module.graph, target, limits)
+    network = OnChipNetwork(apply_target(module.graph, target))
+    layers = layer_codes(network, format_of(module).layer_kernels(module))
+    program = program_of(network, found, layers)
+    files = c_files(program, PurePath(path).name, target.name)
+    return EmittedModel(module, target, program, files, options.seed, time.monotonic() - started)
+
+
+def emit_report(model: EmittedModel, folder: str) -> Report[EmitReport]:
+    """Return the report."""
+    target, program = model.target, model.program
+    return Report(
+        EmitReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="optimize --emit c",
+            model=model_section(model.module),
+            target=EmitTarget(
+                name=target.name,
+                description=target.description,
+                on_chip_bytes=program.plan.capacity,
+                bandwidth_bytes_per_second=target.bandwidth_bytes_per_second,
+                flops_per_second=target.flops_per_second,
+            ),
+            result=EmitResult(
+                folder=folder,
+                chip_bytes=chip_bytes(program),
+                dram_bytes=program.arena,
+                weights_bytes=len(program.weights),
+                files=tuple(sorted(model.files)),
+            ),
+            on_chip=on_chip_section(program.plan),
+            seed=model.seed,
+            seconds=round(model.seconds, 3),
+        )
+    )
+
+
+def save_emitted(
+    model: EmittedModel, report: Report[EmitReport], source: str, folder: str, report_path: str | None
+) -> None:
+    """Write all files into ``folder``, and the report, all or none.
+
+    Raises:
+        OutputError: One of them cannot be written, or is the model itself.
+    """
+    paths = {str(Path(folder) / name): data for name, data in sorted(model.files.items())}
+    check_new_files((*paths, *(() if report_path is None else (report_path,))), source)
+    with staged_files() as files:
+        for path, data in paths.items():
+            files.add(path, data)
+        if report_path is not None:
+            files.add(report_path, report.to_json().encode())
+        files.commit()

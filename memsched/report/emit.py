@@ -1,0 +1,48 @@
+"""What ``memsched optimize --emit c`` shows: the summary that people read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memsched.report.text import print_line
+from memsched.report.values.emit import EmitReport
+from memsched.units import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_emitted"]
+
+
+def print_emitted(console: Console, report: EmitReport, *, report_path: str | None, verbose: bool) -> None:
+    """Print the traffic with and without the groups, what memory the program needs, and how it is run here.
+
+    Args:
+        report_path: Where the report was written, if anywhere.
+        verbose: A line for each group.
+    """
+    model, chip, result = report.model, report.on_chip, report.result
+    groups = [group for group in chip.groups if group.read_bytes + group.written_bytes]
+    head = f"{model.path}: {model.ops:,} ops in {counted(len(groups), 'group')} on chip, target {report.target.name}"
+    print_line(console, head, style="bold")
+    before, after = chip.traffic.before_bytes, chip.traffic.after_bytes
+    saved = f" ({100 * (1 - after / before):.1f} % less)" if before else ""
+    print_line(console, f"DRAM traffic: {before:,} B -> {after:,} B{saved}")
+    seconds = chip.time_seconds
+    if seconds.before:
+        print_line(console, f"time, as estimated: {1e3 * seconds.before:.2f} ms -> {1e3 * seconds.after:.2f} ms")
+    print_line(
+        console,
+        f"memory: {result.chip_bytes:,} of {report.target.on_chip_bytes:,} B on chip; DRAM: {result.dram_bytes:,} B "
+        f"for activations, {result.weights_bytes:,} B of weights",
+    )
+    if verbose:
+        for group in groups:
+            pieces = f"{group.pieces.rows} x {group.pieces.columns} x {group.pieces.channels} pieces"
+            moved = f"{group.read_bytes:,} B loaded, {group.written_bytes:,} B stored"
+            print_line(
+                console, f"  {group.ops[0]} .. {group.ops[-1]}: {counted(len(group.ops), 'op')}, {pieces}, {moved}"
+            )
+    print_line(console, f"written: {result.folder}: {', '.join(result.files)}", whole=True)
+    if report_path is not None:
+        print_line(console, f"report: {report_path}", whole=True)

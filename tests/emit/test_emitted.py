@@ -1,0 +1,55 @@
+"""Models as C: compiled without a warning, equal to their runtimes, and moving what was planned, byte by byte."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from memsched.errors import UsageError
+from tests.emit.harness import (
+    COMPILER,
+    chip,
+    compiled,
+    differences,
+    emitted,
+    executed,
+    in_runtime,
+    random_inputs,
+)
+from tests.emit.networks import quantised_net
+from tests.tiling.random_nets import onnx_net, tflite_net
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+
+CASES = [
+    ("8 bits", quantised_net(8, 6), 600, True),
+    ("ONNX", onnx_net(9, 5), 600, False),
+    ("TFLite floats", tflite_net(7, 4), 600, True),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("model", "size", "late"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, late: bool, tmp_path: Path) -> None:
+    case = emitted(model, chip(size))
+    assert any(group.tile.planes > 1 for group in case.found.groups)
+    inputs = random_inputs(case, 1)
+    found, said = executed(case, compiled(case.files, tmp_path, "-O0"), inputs, late=late)
+    assert not differences(case, found, in_runtime(model, case, inputs))
+    assert " 0 bytes while computing" not in said
+
+
+def test_what_no_kernel_computes_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"op 't1' \(ConvTranspose\) cannot be emitted: there is no kernel"):
+        emitted(onnx_net(3), chip(4096))
+    with pytest.raises(UsageError, match="does not fit on chip in any pieces"):
+        emitted(quantised_net(6), chip(20))
+
+
+def test_rows_that_stay_are_not_loaded_again() -> None:
+    case = emitted(tflite_net(7, 4), chip(600))
+    kept = [buffer for group in case.found.groups for buffer in group.buffers if buffer.kept]
+    assert kept
+    assert all(one[1] > other[0] for buffer in kept for one, other in pairwise(buffer.rows) if one and other)

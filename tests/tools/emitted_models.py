@@ -1,0 +1,150 @@
+"""Models as C for accelerators of many sizes, compiled without a warning, executed, and compared with their runtimes.
+
+    python -m tests.tools.emitted_models --count 50
+
+8 bits must be equal to TensorFlow Lite Micro's, floats within 1e-5 of ONNX Runtime's and TensorFlow Lite Micro's, and
+every group must move what was planned, to the byte: with transfers carried out as they are started, and as they are
+awaited. The models of models/, the networks of models/networks at small sizes with random weights, and random ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import onnx
+
+from memsched.errors import MemschedError, UsageError
+from scripts.networks.catalogue import CLASSIFIERS, build
+from scripts.networks.mobilenet_tflite import mobilenet_v2
+from scripts.networks.random_weights import randomised
+from scripts.networks.resnet8_tflite import resnet8
+from tests.emit.harness import (
+    compiled,
+    differences,
+    emitted_somewhere,
+    executed,
+    in_runtime,
+    random_inputs,
+)
+from tests.emit.networks import quantised_net
+from tests.formats.tflite_builder import MODELS
+from tests.tiling.random_nets import onnx_net, tflite_net
+
+SIZES = (64, 128, 224)
+"""Rows and columns of the networks' images: the smallest that they take."""
+
+
+def at_size(model: onnx.ModelProto, size: int) -> onnx.ModelProto:
+    """Return a network of convolutions for images of another size."""
+    largest = max(one.type.tensor_type.shape.dim[2].dim_value for one in model.graph.input)
+    for one in model.graph.input:
+        for axis in (2, 3):
+            dim = one.type.tensor_type.shape.dim[axis]
+            dim.dim_value = dim.dim_value * size // largest
+    del model.graph.value_info[:]
+    for one in model.graph.output:
+        one.type.tensor_type.ClearField("shape")
+    return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+
+
+def network(path: Path) -> bytes:
+    """Return a network of models/networks with random weights, at a small size."""
+    for size in SIZES:
+        with contextlib.suppress(onnx.shape_inference.InferenceError, IndexError, ValueError):
+            return bytes(at_size(randomised(onnx.load(path), 0), size).SerializeToString())
+    return bytes(randomised(onnx.load(path), 0).SerializeToString())
+
+
+def models() -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield names and what makes the files: those that are there first, then random ones without end."""
+    for path in sorted(MODELS.glob("*.tflite")):
+        yield path.stem, path.read_bytes
+    yield "resnet8", resnet8
+    yield "mobilenet_v2 for 64 x 64", lambda: mobilenet_v2(0.35, 64, 10)
+    for path in sorted((MODELS / "networks").glob("*.onnx")):
+        yield path.stem, partial(network, path)
+    seed = 0
+    while True:
+        yield f"8 bits, seed {seed}", partial(quantised_net, seed)
+        yield f"ONNX, seed {seed}", partial(onnx_net, seed)
+        yield f"TFLite floats, seed {seed}", partial(tflite_net, seed)
+        seed += 1
+
+
+def judged(name: str, model: bytes, folder: Path, ways: dict[str, str]) -> tuple[str, bool]:
+    """Return what was found of one model, in words, and whether all is well.
+
+    Raises:
+        UsageError: It has an operator without a kernel.
+    """
+    least = 600 if "seed" in name else 16384
+    case, size = emitted_somewhere(model, [least << step for step in range(16)], **ways)
+    host = compiled(case.files, folder, "-O2")
+    inputs = random_inputs(case, 1)
+    wanted = in_runtime(model, case, inputs)
+    wrong: list[str] = []
+    said = ""
+    for late in (False, True):
+        try:
+            found, said = executed(case, host, inputs, late=late)
+        except AssertionError as error:
+            return f"{size:,} B on chip: {error}", False
+        wrong += differences(case, found, wanted)
+    pieces = max(group.tile.planes * group.tile.channels for group in case.found.groups)
+    kept = any(buffer.kept for group in case.found.groups for buffer in group.buffers)
+    shape = f"{size:,} B on chip, {len(case.found.groups)} groups, up to {pieces} pieces{', rows kept' if kept else ''}"
+    return f"{shape}; {said}{''.join(f'; WRONG: {one}' for one in wrong)}", not wrong
+
+
+def classifiers() -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the networks of the layer fusion literature, at full size: they take minutes."""
+    for name in CLASSIFIERS:
+        yield name, partial(classifier, name)
+
+
+def classifier(name: str) -> bytes:
+    """Return a network of the catalogue with random weights."""
+    return bytes(randomised(build(name), 0).SerializeToString())
+
+
+def main() -> int:
+    """Run; 1 where a result was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=50, help="models to be executed")
+    parser.add_argument("--only", help="those whose name has this in it")
+    parser.add_argument("--classifiers", action="store_true", help="the five networks of the literature instead")
+    args = parser.parse_args()
+    done = refused = wrong = 0
+    began = time.process_time()
+    for number, (name, make) in enumerate(classifiers() if args.classifiers else models()):
+        if done == args.count:
+            break
+        if args.only and args.only not in name:
+            continue
+        # The greedy groups and those without reuse have to be right, too.
+        ways = [{}, {"objective": "time"}, {"method": "greedy"}, {"method": "greedy", "policy": "separate"}][number % 4]
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                text, well = judged(name, make(), Path(folder), ways)
+            except (UsageError, MemschedError) as error:
+                refused += 1
+                print(f"{name}: refused: {error}", flush=True)
+                continue
+        done += 1
+        wrong += not well
+        print(f"{name}: {text}", flush=True)
+    print(
+        f"{done} executed, {wrong} wrong, {refused} refused; {time.process_time() - began:.0f} s of processor time here"
+    )
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
