@@ -57,7 +57,7 @@ test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its
 	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
 
 test-core: install  ## Run the searches' tests without the compiled core: the same results
-	MEMSCHED_CORE=0 $(BIN)/python -m pytest -n auto tests/schedule tests/allocate tests/planning tests/joint tests/remat
+	MEMSCHED_CORE=0 $(BIN)/python -m pytest -n auto tests/schedule tests/allocate tests/planning tests/joint tests/remat tests/tiling
 
 test-budgets: install  ## Hold arenas and twelve budgets of whole models (MODELS="a.tflite b.tflite", EFFORT=1; an hour)
 	$(BIN)/python -m tests.tools.budgets $(or $(MODELS),models/*.tflite) --effort $(or $(EFFORT),0.2)

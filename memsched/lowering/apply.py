@@ -14,9 +14,9 @@ from memsched.lowering.litert_kernels import own_memory, with_lasting
 from memsched.lowering.sharing import Sharing
 from memsched.targets.model import Target
 
-__all__ = ["apply_target", "with_workspaces"]
+__all__ = ["NIBBLES", "Workspaces", "apply_target", "with_workspaces"]
 
-_NIBBLES = frozenset({"float4_e2m1fn", "int4", "uint4"})
+NIBBLES = frozenset({"float4_e2m1fn", "int4", "uint4"})
 
 
 def apply_target(graph: Graph, target: Target) -> Graph:
@@ -45,7 +45,7 @@ def apply_target(graph: Graph, target: Target) -> Graph:
         sized = replace(sized, tensors=tensors)
     # All views come first: what may be overwritten depends on views that later ops make.
     pairs = [sharing.in_place(op) for op in sized.ops]
-    rules = _Workspace.of(target)
+    rules = Workspaces.of(target)
     scratch = [rules.bytes(sized, op) for op in sized.ops]
     if target.kernels == "litert":
         scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
@@ -71,7 +71,7 @@ def with_workspaces(graph: Graph, workspaces: Mapping[int, int]) -> Graph:
 
 def _tensor(tensor: Tensor, is_input: bool, target: Target) -> Tensor:
     size = tensor.size
-    if target.int4_bytes_per_element == 1 and tensor.sized and tensor.shape is not None and tensor.dtype in _NIBBLES:
+    if target.int4_bytes_per_element == 1 and tensor.sized and tensor.shape is not None and tensor.dtype in NIBBLES:
         size = math.prod(tensor.shape)
     external = tensor.external or (is_input and target.inputs == "caller")
     if (size, external) == (tensor.size, tensor.external):
@@ -81,26 +81,32 @@ def _tensor(tensor: Tensor, is_input: bool, target: Target) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Workspace:
+class Workspaces:
     """The rules by operator: units of output size, and those that hold only off the last axis."""
 
     always: Mapping[str, float]
     off_last_axis: Mapping[str, float]
 
     @staticmethod
-    def of(target: Target) -> _Workspace:
+    def of(target: Target) -> Workspaces:
+        """Return the rules of ``target``."""
         by_condition: dict[str, dict[str, float]] = {"always": {}, "axis_not_last": {}}
         for rule in target.workspace:
             units = by_condition[rule.when]
             for name in rule.ops:
                 units[name] = units.get(name, 0) + rule.outputs
-        return _Workspace(by_condition["always"], by_condition["axis_not_last"])
+        return Workspaces(by_condition["always"], by_condition["axis_not_last"])
 
-    def bytes(self, graph: Graph, op: Op) -> int:
+    def units(self, graph: Graph, op: Op) -> float:
+        """Return what an op needs, in units of the size of its outputs."""
         units = self.always.get(op.type, 0)
         if op.type in self.off_last_axis and not _on_last_axis(graph, op):
             units += self.off_last_axis[op.type]
-        return math.ceil(units * sum(graph.tensors[tensor].size for tensor in op.outputs))
+        return units
+
+    def bytes(self, graph: Graph, op: Op) -> int:
+        """Return what an op needs, in bytes."""
+        return math.ceil(self.units(graph, op) * sum(graph.tensors[tensor].size for tensor in op.outputs))
 
 
 def _on_last_axis(graph: Graph, op: Op) -> bool:

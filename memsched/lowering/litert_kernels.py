@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.model import Graph, Op, Tensor
 
-__all__ = ["OwnMemory", "is_lasting", "lasting_bytes", "lasting_sizes", "own_memory", "with_lasting"]
+__all__ = ["OwnMemory", "has_own_memory", "is_lasting", "lasting_bytes", "lasting_sizes", "own_memory", "with_lasting"]
 
 _LASTING = "kept by kernels"
 """Name of the tensor that stands for what kernels keep."""
@@ -57,6 +57,11 @@ def own_memory(graph: Graph, op: Op) -> OwnMemory:
         found = _NOTHING
     made = op.attributes.get("constant_made_bytes")
     return replace(found, during=(*found.during, made)) if isinstance(made, int) else found
+
+
+def has_own_memory(op: Op) -> bool:
+    """Whether there is a rule for what the kernel of ``op`` needs, which follows its shapes."""
+    return op.type in _RULES
 
 
 def lasting_sizes(graph: Graph) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -6,12 +6,15 @@ Tensors that merely stay live meanwhile are added as a constant. Whole graphs ar
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from memsched.core.library import library
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region
@@ -22,7 +25,8 @@ from memsched.lowering.litert_kernels import lasting_bytes
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
-from memsched.tiling.pieces import Pieces, Runs, TilingGroup, members_of, plan_pieces
+from memsched.tiling.compiled import CompiledPieces, PieceFigures, compiled_pieces, without_kept
+from memsched.tiling.pieces import Members, Pieces, Runs, TilingGroup, members_of, plan_pieces
 from memsched.tiling.rewrite import rewrite
 
 __all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
@@ -60,6 +64,28 @@ class Interval:
     peak: int
 
 
+@dataclass(frozen=True, slots=True)
+class _LocalGroup:
+    """An interval's ops as a graph of their own.
+
+    Attributes:
+        number: Per tensor of the whole graph its number there.
+        geometries: Per op there.
+        members: In the whole graph.
+        stays: Per input whether something reads it afterwards.
+        macs: Multiply-accumulates of all ops.
+        lasting: Bytes that their kernels keep.
+    """
+
+    graph: Graph
+    number: Mapping[int, int]
+    geometries: Mapping[int, Geometry | Refusal]
+    members: Members
+    stays: tuple[bool, ...]
+    macs: int
+    lasting: int
+
+
 class Intervals:
     """Judges intervals of ``graph``, which is in order of execution and not lowered, under ``target``.
 
@@ -83,6 +109,7 @@ class Intervals:
         self.readers = readers_of(graph)
         self._inputs = set(graph.inputs)
         self._runs: Runs = {}
+        self._local: dict[tuple[int, int], _LocalGroup] = {}
         rules = [rule.ops for rule in target.views] + [rule.ops for rule in target.part_views]
         rules += [rule.ops for rule in target.in_place]
         self._sharing = frozenset(name for names in rules for name in names)
@@ -126,47 +153,74 @@ class Intervals:
         Args:
             rivals: Other ways of cutting the interval; one that is as good in both respects refuses the group.
         """
-        local, number = self._cut_out(interval)
-        moved = replace(
-            group,
-            ops=tuple(range(len(local.ops))),
-            kept=tuple(number[tensor] for tensor in group.kept),
-            padded=tuple(op - interval.first for op in group.padded),
-        )
-        known = {op: self.geometries[interval.first + op] for op in range(len(local.ops))}
-        given = sum(op.macs for op in local.ops)
-        pieces = plan_pieces(local, moved, self.dialect, known, self._runs, given + most_macs)
-        if isinstance(pieces, Refusal):
-            return pieces
-        least = interval.base + self._least(local, pieces)
-        least_extra = pieces.macs - given
-        least_kept = self._least_kept(local, pieces)
+        local = self._local_group(interval)
+        core = self._core
+        figures = None if core is None else core.plan(group, local.members, local.stays, local.macs + most_macs)
+        planned = core is not None and figures is not None
+        pieces: Pieces | Refusal | None = None
+        if figures is None:
+            pieces = self._pieces(local, group, most_macs)
+            figures = pieces if isinstance(pieces, Refusal) else self._figures(local.graph, pieces)
+        if isinstance(figures, Refusal):
+            return figures
+        least, least_extra = interval.base + figures.least, figures.macs - local.macs
+        least_kept = self._least_kept(local.graph, figures.runs)
         if least >= interval.peak or any(
             one.peak <= least and one.extra_macs <= least_extra and one.kept <= least_kept for one in rivals
         ):
             return Refusal("another way needs less")
-        rewritten = rewrite(local, [pieces], self.dialect, known, tidy=False)
+        if core is not None and planned:
+            found = core.evaluate()
+            # What is kept counts only where a way lowers the peak.
+            if found is not None:
+                peak = found[0] + interval.base - local.lasting
+                if self._prices is None or peak >= interval.peak:
+                    return GroupCost(group, peak, found[1] - local.macs)
+        pieces = pieces or self._pieces(local, group, most_macs)
+        return pieces if isinstance(pieces, Refusal) else self._cost(interval, local, group, pieces)
+
+    def _pieces(self, local: _LocalGroup, group: TilingGroup, most_macs: int) -> Pieces | Refusal:
+        """Return the pieces of a group in the graph that was cut out for its ops."""
+        moved = replace(
+            group,
+            ops=tuple(range(len(local.graph.ops))),
+            kept=tuple(local.number[tensor] for tensor in group.kept),
+            padded=tuple(op - group.ops[0] for op in group.padded),
+        )
+        return plan_pieces(local.graph, moved, self.dialect, local.geometries, self._runs, local.macs + most_macs)
+
+    def _figures(self, graph: Graph, pieces: Pieces) -> PieceFigures:
+        runs = Counter(run.op for piece in pieces.pieces for run in piece.ops)
+        return PieceFigures(self._least(graph, pieces), pieces.macs, tuple(runs[op] for op in range(len(graph.ops))))
+
+    def _cost(self, interval: Interval, local: _LocalGroup, group: TilingGroup, pieces: Pieces) -> GroupCost:
+        """Return what a group costs, found by writing its pieces."""
+        rewritten = rewrite(local.graph, [pieces], self.dialect, local.geometries, tidy=False)
         profile = evaluate(
             Storage.of(apply_target(rewritten.graph, self._local_target(interval))), range(len(rewritten.graph.ops))
         )
         # What the group's kernels keep is in the base already.
-        kept = lasting_bytes(local) if self.target.kernels == "litert" else 0
+        kept = lasting_bytes(local.graph) if self.target.kernels == "litert" else 0
         more, slower = NOTHING_KEPT, 0.0
         if self._prices is not None:
             of_ops = self._prices.of_ops
-            more = of_ops(rewritten.graph, rewritten.graph.ops) - of_ops(local, local.ops)
+            more = of_ops(rewritten.graph, rewritten.graph.ops) - of_ops(local.graph, local.graph.ops)
             pace = self._prices.pace
-            slower = 0.0 if pace is None else pace.of_graph(rewritten.graph) - pace.of_graph(local)
-        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - given, more, slower)
+            slower = 0.0 if pace is None else pace.of_graph(rewritten.graph) - pace.of_graph(local.graph)
+        return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - local.macs, more, slower)
 
-    def _least_kept(self, graph: Graph, pieces: Pieces) -> Kept:
-        """Return what is kept for the group's own ops in pieces, beside what is kept for them as they are."""
+    def _least_kept(self, graph: Graph, runs: Sequence[int]) -> Kept:
+        """Return what is kept for the group's own ops in pieces, beside what is kept for them as they are.
+
+        Args:
+            runs: Per op how often it is run.
+        """
         if self._prices is None:
             return NOTHING_KEPT
-        of_op = [self._prices.of_op(graph, op) for op in graph.ops]
-        return sum((of_op[run.op] for piece in pieces.pieces for run in piece.ops), NOTHING_KEPT) - sum(
-            of_op, NOTHING_KEPT
-        )
+        total = NOTHING_KEPT
+        for op, times in zip(graph.ops, runs, strict=True):
+            total += self._prices.of_op(graph, op) * (times - 1)
+        return total
 
     def _least(self, graph: Graph, pieces: Pieces) -> int:
         """Return bytes that the pieces cannot do without: what one op of a piece reads and makes within the group."""
@@ -190,6 +244,38 @@ class Intervals:
                 largest = max(largest, before + both)
             before += sum(unit[tensor] * _elements(region) for tensor, region in piece.output.items())
         return int(largest)
+
+    def _local_group(self, interval: Interval) -> _LocalGroup:
+        """Return the interval's ops as a graph of their own, made once."""
+        key = interval.first, interval.last
+        if key not in self._local:
+            graph, number = self._cut_out(interval)
+            members = members_of(self.graph, range(interval.first, interval.last + 1), self.readers)
+            staying = set(graph.outputs)
+            self._local[key] = _LocalGroup(
+                graph,
+                number,
+                {op: self.geometries[interval.first + op] for op in range(len(graph.ops))},
+                members,
+                tuple(number[tensor] in staying for tensor in members.inputs),
+                sum(op.macs for op in graph.ops),
+                self._lasting(graph),
+            )
+        return self._local[key]
+
+    def _lasting(self, graph: Graph) -> int:
+        """Return what kernels keep, without constants that are made once, however many pieces read them."""
+        if self.target.kernels != "litert":
+            return 0
+        ops = tuple(replace(op, attributes=without_kept(op.attributes)) for op in graph.ops)
+        return lasting_bytes(replace(graph, ops=ops))
+
+    @functools.cached_property
+    def _core(self) -> CompiledPieces | None:
+        core = library()
+        if core is None:
+            return None
+        return compiled_pieces(self.graph, self.target, self.dialect, self.geometries, self._sharing, self._runs, core)
 
     def _cut_out(self, interval: Interval) -> tuple[Graph, dict[int, int]]:
         """Return the interval as a graph, and the number of each of its tensors there."""

@@ -49,6 +49,10 @@ def _spread(values: Sequence[int], most: int) -> list[int]:
     return [values[place * (len(values) - 1) // (most - 1)] for place in range(most)]
 
 
+def _peak_of(judged: GroupCost) -> int:
+    return judged.peak
+
+
 class TilingPoints:
     """The points that the ways of cutting known so far give.
 
@@ -70,20 +74,41 @@ class TilingPoints:
         self._timed = prices is not None and prices.pace is not None
         self._most_work = most_time if self._timed and most_time < math.inf else most
         self.curves: dict[tuple[int, int], list[GroupCost]] = {}
+        self._stairs: dict[tuple[int, int], list[GroupCost]] = {}
+        self._levels = sorted(set(footprints))
         self._known: list[FrontierPoint] | None = None
+        self._last_least: tuple[int, FrontierPoint] | None = None
         self.uncut = self._point(max(footprints, default=0), 0, ())
 
     def add(self, interval: tuple[int, int], judged: GroupCost) -> None:
         """Take up another way of cutting an interval."""
         self.curves.setdefault(interval, []).append(judged)
-        self._known = None
+        at = bisect.bisect_left(self._levels, judged.peak)
+        if at == len(self._levels) or self._levels[at] != judged.peak:
+            self._levels.insert(at, judged.peak)
+        self._climb(self._stairs.setdefault(interval, []), judged)
+        self._known = self._last_least = None
 
     def drop(self, interval: tuple[int, int], group: TilingGroup | None) -> None:
         """Forget a way of cutting an interval; None: all of them."""
         self.curves[interval] = [
             one for one in self.curves.get(interval, ()) if group is not None and one.group != group
         ]
-        self._known = None
+        self._levels = sorted({*self._footprints, *(one.peak for curve in self.curves.values() for one in curve)})
+        stairs = self._stairs[interval] = []
+        for one in self.curves[interval]:
+            self._climb(stairs, one)
+        self._known = self._last_least = None
+
+    def _climb(self, stairs: list[GroupCost], judged: GroupCost) -> None:
+        """Take up a way among those of an interval that cost less work than all of lower peaks, by rising peaks."""
+        at = bisect.bisect_right(stairs, judged.peak, key=lambda one: one.peak)
+        work = self._work(judged)
+        if at and self._work(stairs[at - 1]) <= work:
+            return
+        begin = at - 1 if at and stairs[at - 1].peak == judged.peak else at
+        end = next((place for place in range(at, len(stairs)) if self._work(stairs[place]) < work), len(stairs))
+        stairs[begin:end] = [judged]
 
     def within(self, budget: int) -> FrontierPoint | None:
         """Return the permitted point of least work that requires at most ``budget``; None where there is none."""
@@ -95,11 +120,16 @@ class TilingPoints:
 
     def _peaks(self) -> list[int]:
         """Return the peaks that are possible at all, ascending."""
-        values = {*self._footprints, *(judged.peak for curve in self.curves.values() for judged in curve)}
-        return sorted(values)
+        return self._levels
 
     def least(self, most: int) -> FrontierPoint:
         """Return the point that requires least with at most ``most`` extra work, which falls as the peak rises."""
+        if self._last_least is not None and self._last_least[0] == most:
+            return self._last_least[1]
+        self._last_least = most, self._found_least(most)
+        return self._last_least[1]
+
+    def _found_least(self, most: int) -> FrontierPoint:
         if self._prices is not None:
             points = [one for one in self._candidates() if one.extra_macs <= most and one.time <= self._most_time]
             return min((self.uncut, *points), key=lambda one: (one.required, one.extra_macs))
@@ -159,25 +189,15 @@ class TilingPoints:
         Args:
             price: What a unit of work costs in bytes that are kept; None: work is all that costs.
         """
-
-        def cost(judged: GroupCost) -> float:
-            work = self._work(judged)
-            return work if price is None else judged.kept.persistent + price * work
-
+        ending = self._stairs_at(peak) if price is None else self._priced_at(peak, price)
         count = len(self._footprints)
-        ending: dict[int, list[tuple[int, GroupCost]]] = {}
-        for (first, last), curve in self.curves.items():
-            fitting = [judged for judged in curve if judged.peak <= peak]
-            if fitting:
-                least = min(fitting, key=lambda one: (cost(one), one.peak))
-                ending.setdefault(last, []).append((first, least))
         work: list[float] = [0.0] * (count + 1)
         taken: list[tuple[int, GroupCost | None]] = [(0, None)] * (count + 1)
         for op in range(count):
             work[op + 1] = work[op] if self._footprints[op] <= peak else math.inf
             taken[op + 1] = op, None
-            for first, judged in ending.get(op, ()):
-                through = work[first] + cost(judged)
+            for first, judged, cost in ending.get(op, ()):
+                through = work[first] + cost
                 if through < work[op + 1]:
                     work[op + 1], taken[op + 1] = through, (first, judged)
         if math.isinf(work[count]):
@@ -194,6 +214,31 @@ class TilingPoints:
                 macs, kept, time = macs + chosen.extra_macs, kept + chosen.kept, time + chosen.time
             at = before
         return self._point(high, macs, tuple(reversed(groups)), kept, time)
+
+    def _stairs_at(self, peak: int) -> dict[int, list[tuple[int, GroupCost, float]]]:
+        """Return by last op, per interval, the first op, the way of least work within ``peak``, and that work."""
+        ending: dict[int, list[tuple[int, GroupCost, float]]] = {}
+        timed = self._timed
+        for (first, last), stairs in self._stairs.items():
+            at = bisect.bisect_right(stairs, peak, key=_peak_of)
+            if at:
+                least = stairs[at - 1]
+                ending.setdefault(last, []).append((first, least, least.time if timed else least.extra_macs))
+        return ending
+
+    def _priced_at(self, peak: int, price: float) -> dict[int, list[tuple[int, GroupCost, float]]]:
+        """Return the same of the ways that cost least where a unit of work costs ``price`` bytes that are kept."""
+
+        def cost(judged: GroupCost) -> float:
+            return judged.kept.persistent + price * self._work(judged)
+
+        ending: dict[int, list[tuple[int, GroupCost, float]]] = {}
+        for (first, last), curve in self.curves.items():
+            fitting = [judged for judged in curve if judged.peak <= peak]
+            if fitting:
+                least = min(fitting, key=lambda one: (cost(one), one.peak))
+                ending.setdefault(last, []).append((first, least, cost(least)))
+        return ending
 
     def frontier(self) -> Iterator[FrontierPoint]:
         """Return points of rising work that require ever less; some may do more work than is permitted."""

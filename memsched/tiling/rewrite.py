@@ -22,10 +22,10 @@ from memsched.tiling.join_levels import join_levels
 from memsched.tiling.pieces import Piece, Pieces
 from memsched.tiling.runs import OpPiece, shape_attributes
 
-__all__ = ["TiledGraph", "rewrite"]
+__all__ = ["RANGED", "TiledGraph", "rewrite"]
 
 
-_RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
+RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
 """Ops whose attributes state what part of their input they take."""
 
 
@@ -208,7 +208,7 @@ class _GraphWriter:
         """Return the output for all that the inputs hold, where the op looks at one element at a time; None if not."""
         extents = list(run.computed.ranges)
         wider = False
-        if run.padding or run.computed != run.wanted or op.type in _RANGED:
+        if run.padding or run.computed != run.wanted or op.type in RANGED:
             return None
         for position, tensor, wanted in zip(op.positions, op.inputs, run.reads, strict=True):
             have = held[tensor].region

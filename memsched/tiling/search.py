@@ -132,6 +132,9 @@ class TilingSearch:
         enough: Whether a point without extra work, which is within the budget, ends the search; without it any does.
         prices: What the runtime keeps for every op: what is made small is what it requires in all. None: the peak.
         most_time: Extra time permitted, as the prices count it.
+
+    Attributes:
+        intervals: What judges ways of cutting.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class TilingSearch:
         prices: Prices | None = None,
         most_time: float = math.inf,
     ) -> None:
-        self._intervals = intervals = Intervals(graph, target, dialect, prices)
+        self.intervals = intervals = Intervals(graph, target, dialect, prices)
         self._most, self._budget = most_macs, budget
         self._footprints = list(intervals.footprints)
         self._known: dict[tuple[int, int], Interval] = {}
@@ -165,12 +168,12 @@ class TilingSearch:
 
     @functools.cached_property
     def _wide(self) -> list[int]:
-        looking = (not looks_at_one(geometry) for geometry in self._intervals.geometries.values())
+        looking = (not looks_at_one(geometry) for geometry in self.intervals.geometries.values())
         return [0, *itertools.accumulate(looking)]
 
     @functools.cached_property
     def _ends(self) -> dict[int, str]:
-        return dict(self._intervals.refusals())
+        return dict(self.intervals.refusals())
 
     @functools.cached_property
     def _boundaries(self) -> list[int]:
@@ -178,7 +181,7 @@ class TilingSearch:
 
     def _find_boundaries(self) -> list[int]:
         """Return the places between ops where little is live, and those beside ops that end a group by themselves."""
-        residues, count = self._intervals.residues, len(self._footprints)
+        residues, count = self.intervals.residues, len(self._footprints)
         low = []
         for place in range(1, count):
             before, here, after = residues[place - 1 : place + 2]
@@ -186,7 +189,7 @@ class TilingSearch:
             if here <= before and here <= after and not before == here == after:
                 low.append(place)
         low = _thinned(low, residues)
-        for op, geometry in self._intervals.geometries.items():
+        for op, geometry in self.intervals.geometries.items():
             if op in self._ends or (isinstance(geometry, Geometry) and _collapses(geometry)):
                 low += [op, op + 1]
         return sorted({0, *low, count})
@@ -339,19 +342,19 @@ class TilingSearch:
         return end - first <= _MOST_OPS and self._wide[end] - self._wide[first] <= self._longest
 
     def _promising(self, pair: tuple[int, int], best: FrontierPoint) -> bool:
-        if any(isinstance(self._intervals.geometries[op], Refusal) for op in range(pair[0], pair[1] + 1)):
+        if any(isinstance(self.intervals.geometries[op], Refusal) for op in range(pair[0], pair[1] + 1)):
             return False
         return self._interval(*pair).floor < best.peak
 
     def _interval(self, first: int, last: int) -> Interval:
         if (first, last) not in self._known:
             self._work += len(self._footprints) // _OPS_PER_WORK
-            self._known[first, last] = self._intervals.interval(first, last)
+            self._known[first, last] = self.intervals.interval(first, last)
         return self._known[first, last]
 
     def _choices_of(self, first: int, last: int) -> TilingChoices:
         if (first, last) not in self._choices:
-            self._choices[first, last] = TilingChoices(self._intervals, first, last)
+            self._choices[first, last] = TilingChoices(self.intervals, first, last)
         return self._choices[first, last]
 
     def _open(self, first: int, last: int) -> Iterator[TilingGroup]:
@@ -394,7 +397,7 @@ class TilingSearch:
         if self._dropped[first, last] >= _MOST_DROPPED:
             self._judged[group] = None
             return
-        judged = self._intervals.judge(interval, group, self._most, self._points.curves.get((first, last), ()))
+        judged = self.intervals.judge(interval, group, self._most, self._points.curves.get((first, last), ()))
         if isinstance(judged, Refusal):
             self._judged[group] = None
             return
@@ -425,4 +428,4 @@ class TilingSearch:
 
     def _refusals(self) -> Iterable[tuple[str, str]]:
         for op, reason in self._ends.items():
-            yield self._intervals.graph.ops[op].name, reason
+            yield self.intervals.graph.ops[op].name, reason
