@@ -17,6 +17,7 @@ import msgspec
 
 from memsched.check.rewrite import check_folded
 from memsched.commands.optimize.border import BorderRewrite, unused
+from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
@@ -75,6 +76,10 @@ _LOOP_SHARE = 0.5
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
+
+_TURN_SHARE = 0.6
+"""Share of what is left then for repetitions, and of what is left for each turn after them: of pieces of the model with
+repetitions, of repetitions in the one with more pieces, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +306,7 @@ def _rewritten(given: FinalModel, request: Request, budget: int | None, permitte
     pieces.go_on(request.within(share), until_met=True)
     best = tiled = pieces.best()
     if permitted.remat and not _met(best, budget):
-        best = _recomputed(tiled, request, budget, permitted)
+        best = _by_turns(tiled, request, budget, permitted)
     # From here on the search is for less work.
     for_free = given
     if budget is not None and permitted.extra_percent > 0 and not _settled(best, request, budget):
@@ -383,16 +388,55 @@ def _met(final: FinalModel, budget: int | None) -> bool:
     return budget is not None and final.placed.required <= budget
 
 
+def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
+    """Return ``final`` with values computed again, then more layers in pieces, and so on while that requires less.
+
+    A model is as any other whatever was done to it before: what repetitions leave as the peak may be cut, and what
+    pieces leave may be computed again.
+    """
+    best, found = final, _recomputed(final, request.rest().within(_TURN_SHARE), budget, permitted)
+    pieces = True
+    while found.placed.requirement.weight < best.placed.requirement.weight:
+        best = found
+        request = request.rest()
+        if request.over() or _met(best, budget):
+            return best
+        turn = request.within(_TURN_SHARE)
+        if pieces:
+            turn = _slower_by_less(turn, best)
+            runs = _PieceRuns(best, turn, budget, _left(best, permitted))
+            runs.go_on(turn, until_met=True)
+            found = runs.best()
+        else:
+            found = _recomputed(best, turn, budget, permitted)
+        pieces = not pieces
+    # Where the first turn was in vain, it says what was looked for.
+    return found if best is final else best
+
+
+def _left(final: FinalModel, permitted: Permissions) -> float:
+    """Return the extra work that is still permitted, in percent of the work of ``final``."""
+    done = sum(op.macs for op in final.module.graphs[0].ops)
+    own = max(0, done - final.extra_macs)
+    if not own:
+        return float(permitted.extra_percent)
+    used = max(100 * float(final.extra_work), 100 * final.extra_macs / own)
+    return max(0.0, permitted.extra_percent - used) * own / done
+
+
+def _slower_by_less(request: Request, final: FinalModel) -> Request:
+    """Return ``request`` with the slowdown that is still permitted."""
+    if request.slowdown is None:
+        return request
+    return dataclasses.replace(request, slowdown=max(0.0, request.slowdown - final.slowdown))
+
+
 def _recomputed(final: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
     """Return ``final`` with values computed again, where that requires less; with a budget as `_rewritten` does it."""
     from memsched.commands.optimize.recompute import RematRewrite
 
-    done = sum(op.macs for op in final.module.graphs[0].ops)
-    used = 100 * final.extra_macs / done if done else 0.0
-    percent = max(0.0, permitted.extra_percent - used)
-    request = request.rest()
-    if request.slowdown is not None:
-        request = dataclasses.replace(request, slowdown=max(0.0, request.slowdown - final.slowdown))
+    percent = _left(final, permitted)
+    request = _slower_by_less(request.rest(), final)
     run = RewriteRun(RematRewrite, _base(final), request, percent=percent, budget=budget)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):
@@ -412,16 +456,19 @@ def _after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False) -> F
     """
     result = run.result(final.rewrites, ties=ties)
     model = result.model
+    graph = final.module.graphs[0]
+    given = sum(op.macs for op in graph.ops) - final.extra_macs
+    rewrites = with_earlier(final.rewrites, result.rewrites, graph, given)
     if model is None:
-        return dataclasses.replace(final, rewrites=result.rewrites)
+        return dataclasses.replace(final, rewrites=rewrites)
     return FinalModel(
         module=model.module,
         data=model.data,
         prepared=dataclasses.replace(model.prepared, baselines=final.prepared.baselines),
         placed=model.placed,
-        rewrites=result.rewrites,
+        rewrites=rewrites,
         rewritten=True,
-        extra_work=final.extra_work + result.extra_work,
+        extra_work=final.extra_work + (1 + final.extra_work) * result.extra_work,
         extra_macs=final.extra_macs + model.extra_macs,
         slowdown=_slower(final, model),
         borders=(*final.borders, *model.borders),

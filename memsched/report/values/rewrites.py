@@ -175,7 +175,7 @@ class RematSection(Section, frozen=True, kw_only=True):
     """Values computed again instead of kept.
 
     Ops have the names of the model in pieces where there are some, else of the model as given. The repetitions are
-    steps with an origin.
+    steps with an origin. Where pieces and repetitions took turns, figures and copies are those of all turns.
 
     Attributes:
         applied: The model written executes ops several times.
