@@ -22,6 +22,7 @@ from memsched.formats.module import Module
 from memsched.graph.kernel import LayerKernel
 from memsched.lowering.apply import apply_target
 from memsched.onchip import OnChipPlan, plan
+from memsched.onchip.execute import execute
 from memsched.onchip.network import OnChipNetwork
 from memsched.search.limits import Limits
 from memsched.targets.load import load_target
@@ -157,6 +158,15 @@ def in_runtime(model: bytes, case: EmittedCase, inputs: Sequence[Values]) -> lis
         interpreter.set_input(values, number)
     interpreter.invoke()
     return [interpreter.get_output(number).copy() for number in range(len(graph.outputs))]
+
+
+def by_the_plan(case: EmittedCase, inputs: Sequence[Values]) -> list[Values]:
+    """Return the outputs of the plan, carried out in Python; it must move what was planned, group by group."""
+    graph = case.network.graph
+    given = [channels_last(case, tensor, values) for tensor, values in zip(graph.inputs, inputs, strict=True)]
+    done = execute(case.network, case.found, case.kernels, given)
+    assert done.moved == tuple((group.cost.read, group.cost.written) for group in case.found.groups)
+    return [as_in_file(case, tensor, one.tobytes()) for tensor, one in zip(graph.outputs, done.outputs, strict=True)]
 
 
 def differences(case: EmittedCase, found: Sequence[Values], wanted: Sequence[Values]) -> list[str]:

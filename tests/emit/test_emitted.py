@@ -10,6 +10,7 @@ import pytest
 from memsched.errors import UsageError
 from tests.emit.harness import (
     COMPILER,
+    by_the_plan,
     chip,
     compiled,
     differences,
@@ -37,7 +38,9 @@ def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, 
     assert any(group.tile.planes > 1 for group in case.found.groups)
     inputs = random_inputs(case, 1)
     found, said = executed(case, compiled(case.files, tmp_path, "-O0"), inputs, late=late)
-    assert not differences(case, found, in_runtime(model, case, inputs))
+    wanted = in_runtime(model, case, inputs)
+    assert not differences(case, found, wanted)
+    assert not differences(case, by_the_plan(case, inputs), wanted)
     assert " 0 bytes while computing" not in said
 
 

@@ -3,8 +3,9 @@
     python -m tests.tools.emitted_models --count 50
 
 8 bits must be equal to TensorFlow Lite Micro's, floats within 1e-5 of ONNX Runtime's and TensorFlow Lite Micro's, and
-every group must move what was planned, to the byte: with transfers carried out as they are started, and as they are
-awaited. The models of models/, the networks of models/networks at small sizes with random weights, and random ones.
+every group must move what was planned, to the byte: in C with transfers carried out as they are started, and as they
+are awaited, and in Python. The models of models/, the networks of models/networks at small sizes with random weights,
+and random ones.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from scripts.networks.mobilenet_tflite import mobilenet_v2
 from scripts.networks.random_weights import randomised
 from scripts.networks.resnet8_tflite import resnet8
 from tests.emit.harness import (
+    by_the_plan,
     compiled,
     differences,
     emitted_somewhere,
@@ -89,7 +91,7 @@ def judged(name: str, model: bytes, folder: Path, ways: dict[str, str]) -> tuple
     host = compiled(case.files, folder, "-O2")
     inputs = random_inputs(case, 1)
     wanted = in_runtime(model, case, inputs)
-    wrong: list[str] = []
+    wrong = [f"in Python: {one}" for one in differences(case, by_the_plan(case, inputs), wanted)]
     said = ""
     for late in (False, True):
         try:

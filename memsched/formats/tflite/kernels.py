@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from memsched.formats.module import Module
-from memsched.formats.tflite import fixed_point
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.graph import fixed_point
 from memsched.graph.kernel import KernelRefusal, LayerKernel, NoKernelError
 
 __all__ = ["layer_kernels"]

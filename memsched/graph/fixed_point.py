@@ -7,12 +7,12 @@ the product of 64 bits becomes 32, and once when it is shifted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["activation_range", "logistic_table", "mean_multiplier", "multiplier", "rescaled_table", "softmax_numbers"]
-__all__ += ["tanh_table"]
+__all__ = ["activation_range", "logistic_table", "mean_multiplier", "multiplier", "rescaled_table", "softmax"]
+__all__ += ["softmax_numbers", "tanh_table"]
 
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
@@ -105,6 +105,22 @@ def softmax_numbers(beta: float, scale: float) -> dict[str, float]:
     by, shift = multiplier(real)
     radius = math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
     return {"multiplier": by, "shift": shift, "least": -radius}
+
+
+def softmax(values: Sequence[int], by: int, shift: int, least: int) -> list[int]:
+    """Return the softmax of 8-bit values, as 8 bits of scale 1 / 256 and zero point -128; see `softmax_numbers`."""
+    most = max(values)
+    powers = [
+        _exp_of_negative(scaled(value - most, by, shift), 5) if value - most >= least else None for value in values
+    ]
+    total = sum(_halved(power, 12) for power in powers if power is not None)
+    zeros = 32 - total.bit_length()
+    x, _ = _newton((total << zeros) - (1 << 31))
+    scale = _shifted(x, 1)
+    return [
+        -128 if power is None else max(-128, min(127, _halved(_product(scale, power), 35 - zeros) - 128))
+        for power in powers
+    ]
 
 
 def mean_multiplier(ratio: float, count: int) -> tuple[int, int]:
