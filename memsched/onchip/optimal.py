@@ -73,6 +73,8 @@ class _OptimalCut:
         layer = self._network.layers[op]
         if not op or len(layer.reads) != 1 or not self._network.elementwise(op, 0):
             return True
+        if layer.view and not layer.spatial:
+            return True  # it cannot be cut as what is before it can, and moves nothing by itself
         tensor = layer.reads[0]
         before = self._network.layers[op - 1]
         alone = self._network.readers[tensor] == [op] and not self._network.leaves(tensor, op)
