@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -57,11 +57,11 @@ class Curve:
     """Memory against size.
 
     Attributes:
-        dims: The lengths of all open dimensions at the largest size that fits; without a budget at the largest of all.
+        options: What states the largest size that fits; without a budget the largest of all.
         required: What is required there: of the process where it was measured, else of activations.
     """
 
-    dims: Mapping[str, int]
+    options: LoadOptions
     required: Requirement
     section: CurveSection
 
@@ -159,16 +159,13 @@ def find_curve(
     if isinstance(budget, Percentage):
         raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}")
     opened = format_in(data).open_model(data, path, options.dims, ranges)
-    unnamed = [name for name in opened.ranges if "[" in name]
-    if unnamed:
-        raise UsageError(f"--dim with a range is for dimensions with names: '{unnamed[0]}' has none")
     opening = Opening("default") if rules.default_order == "onnxruntime" else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
 
     def requested(sizes: Mapping[str, int]) -> int:
         key = tuple(sizes.values())
         if key not in known:
-            module = load_module(data, path, replace(options, dims={**options.dims, **sizes}))
+            module = load_module(data, path, opened.at(sizes, options))
             prepared = prepare(module, rules, in_place=True)
             known[key] = required_as_given(module, prepared, opening).total
         return known[key]
@@ -201,7 +198,7 @@ def find_curve(
     section = CurveSection(
         rows=tuple(rows), largest_sizes=None if fitting is None else dict(fitting), growth=tuple(growth)
     )
-    return Curve({**options.dims, **at}, Requirement(processes.take(at)), section)
+    return Curve(opened.at(at, options), Requirement(processes.take(at)), section)
 
 
 def _sizes(opened: OpenModel, part: float) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from memsched.formats.module import LoadOptions
 
 __all__ = ["BlockPoint", "BlockRow", "OpenModel", "Range"]
 
@@ -75,6 +77,7 @@ class OpenModel:
         growth: Returns the values that are largest there: names, their bytes as expressions, and bytes.
         coarser: Returns of what number lengths have to be multiples so that more can be computed by rows; 1: of none.
         accurate: Returns the model with normalisations in double precision, to judge others by; None where it has none.
+        unnamed: Returns the shapes of inputs that have a dimension without a name, at the sizes of all open dimensions.
     """
 
     ranges: Mapping[str, Range]
@@ -83,3 +86,10 @@ class OpenModel:
     growth: Callable[[Mapping[str, int]], Sequence[tuple[str, str, int]]]
     coarser: Callable[[], int]
     accurate: Callable[[], bytes | None]
+    unnamed: Callable[[Mapping[str, int]], Mapping[str, tuple[int, ...]]]
+
+    def at(self, sizes: Mapping[str, int], options: LoadOptions) -> LoadOptions:
+        """Return what states every size of the model, beside what is fixed by ``options``."""
+        shapes = self.unnamed(sizes)
+        dims = {name: size for name, size in sizes.items() if "[" not in name}
+        return replace(options, dims={**options.dims, **dims}, input_shapes=shapes)

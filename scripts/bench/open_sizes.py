@@ -85,7 +85,7 @@ def _ratio(files: tuple[Path, Path], sizes: Mapping[str, int]) -> float:
     found = race(*files, feeds, rounds=2 if max(sizes.values()) > _LONG else 10)
     if isinstance(found, str):
         raise SystemExit(found)
-    return found.ratio
+    return found.clock.ratio
 
 
 def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:

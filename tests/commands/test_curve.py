@@ -87,6 +87,16 @@ def test_a_target_without_sessions_has_activations_alone(net: Path) -> None:
     assert report["curve"]["largest_sizes"] == {"batch": 1, "length": 128}
 
 
+def test_a_dimension_without_a_name_is_named_by_its_place(net: Path, tmp_path: Path) -> None:
+    model, path = onnx.load(net), tmp_path / "net.onnx"
+    model.graph.input[0].type.tensor_type.shape.dim[1].ClearField("dim_param")
+    onnx.save(model, path)
+    found = memsched.analyze(path, dims={"x[1]": (64, 128)}, target="paper").report["curve"]
+    named = memsched.analyze(net, dims={"length": (64, 128)}, target="paper").report["curve"]
+    assert found["largest_sizes"] == {"batch": 1, "x[1]": 128}
+    assert [row["requested_bytes"] for row in found["rows"]] == [row["requested_bytes"] for row in named["rows"]]
+
+
 def test_a_budget_in_percent_of_a_curve_is_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(net), "--dim", "length=64..128", "--budget", "50%"]) == 2
     assert "takes a budget in bytes" in capsys.readouterr().err

@@ -142,13 +142,13 @@ def analyze(
     data, path = read_source(source)
     fixed, ranges = split_ranges(dims)
     curve: Curve | None = None
+    known = stated(input_shapes, fixed)
     if ranges:
-        known = stated(input_shapes, fixed)
         curve = find_curve(
             data, path, known, ranges, load_target(target or default_target(format_in(data).name)), asked, seed
         )
-        fixed = dict(curve.dims)
-    options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
+        known = curve.options
+    options = load_options(data, path, known, shapes_from_run, seed)
     module = load_module(data, path, options)
     rules = _rules(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)

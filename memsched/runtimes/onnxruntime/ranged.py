@@ -11,7 +11,7 @@ from typing import Any, Final
 from memsched.errors import UsageError
 from memsched.runtimes.child import run_in_child
 
-__all__ = ["AtSize", "RangedRun", "TimeRatio", "compare_at", "draw_at", "race", "run_at", "run_on"]
+__all__ = ["AtSize", "RangedRace", "RangedRun", "TimeRatio", "compare_at", "draw_at", "race", "run_at", "run_on"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
@@ -46,6 +46,21 @@ class TimeRatio:
     first: float
     second: float
     ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangedRace:
+    """Two models run in turns.
+
+    Attributes:
+        clock: By the clock.
+        processor: The time that the processor computed, where threads that wait busily count as well.
+        busy: How many times as long as it computed the first took: of one thread, above 1 where others compute too.
+    """
+
+    clock: TimeRatio
+    processor: TimeRatio
+    busy: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +115,22 @@ def run_at(path: Path, sizes: Mapping[str, int], *, seed: int) -> RangedRun | st
         return run_on(path, feeds)
 
 
-def race(first: Path, second: Path, feeds: Path, *, rounds: int, folder: Path | None = None) -> TimeRatio | str:
-    """Return how long two models take on stored inputs, run in turns in one process; or why they do not run."""
+def race(
+    first: Path, second: Path, feeds: Path, *, rounds: int, folder: Path | None = None, threads: int | None = None
+) -> RangedRace | str:
+    """Return how long two models take on stored inputs, run in turns in one process; or why they do not run.
+
+    Args:
+        threads: Of each session; None for what one without options takes.
+    """
     paths = [str(first.absolute()), str(second.absolute())]
-    request = {"paths": paths, "folder": _told(folder), "feeds": str(feeds), "rounds": rounds}
+    request: dict[str, Any] = {"paths": paths, "folder": _told(folder), "feeds": str(feeds)}
+    request |= {"rounds": rounds, "threads": threads}
     result = run_in_child(_RACE, request, _TIMEOUT)
     if not result.ok:
         return _line(result.reason)
-    quickest, other = result.value["seconds"]
-    return TimeRatio(quickest, other, result.value["ratio"])
+    found = result.value
+    return RangedRace(TimeRatio(*found["clock"]), TimeRatio(*found["processor"]), found["busy"])
 
 
 def compare_at(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,27 +66,38 @@ def race(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run two models in turns, so that what else the machine does meets both alike.
 
     Args:
-        request: "paths" of both, "folder"; "feeds": what `draw` stored; "rounds": timed after the first.
+        request: "paths" of both, "folder"; "feeds": what `draw` stored; "rounds": timed after the first; "threads" of
+            each session, or None.
 
     Returns:
-        "seconds": of the quickest run of each; "ratio": the median of the second's time to the first's.
+        "clock": seconds of the quickest run of each, and the median of the second's time to the first's; "processor":
+        the same of the processor's time; "busy": the first's time by the clock, as a multiple of the processor's.
     """
     feed = read_arrays(request["feeds"])
-    sessions = [_opened(path, request["folder"], described=False)[0] for path in request["paths"]]
+    sessions = [
+        _opened(path, request["folder"], described=False, threads=request["threads"])[0] for path in request["paths"]
+    ]
     for session in sessions:
         session.run(None, feed)
     rounds = []
     for number in range(request["rounds"]):
-        times = [0.0, 0.0]
+        times = [(0.0, 0.0), (0.0, 0.0)]
         # Each is the first of a round as often as the other.
         for place in (0, 1) if number % 2 else (1, 0):
             time.sleep(_PAUSE)  # threads of the other session wait busily for a while
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.process_time()
             sessions[place].run(None, feed)
-            times[place] = time.perf_counter() - started
+            times[place] = time.perf_counter() - started, time.process_time() - worked
         rounds.append(times)
-    ratios = [second / max(first, _TICK) for first, second in rounds]
-    return {"seconds": [min(times) for times in zip(*rounds, strict=True)], "ratio": statistics.median(ratios)}
+    clock, processor = (_ratio([[one[by] for one in times] for times in rounds]) for by in (0, 1))
+    spent = [sum(times[0][by] for times in rounds) for by in (0, 1)]
+    return {"clock": clock, "processor": processor, "busy": spent[0] / max(spent[1], _TICK)}
+
+
+def _ratio(rounds: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Return the least time of both, and the median of the second's to the first's."""
+    first, second = (min(times) for times in zip(*rounds, strict=True))
+    return first, second, statistics.median(times[1] / max(times[0], _TICK) for times in rounds)
 
 
 def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,11 +178,14 @@ def _are_nothing(outputs: Any) -> bool:
     return all(getattr(one, "dtype", None) == np.float32 and np.abs(one).max(initial=0) < _NOTHING for one in outputs)
 
 
-def _opened(path: str, folder: str | None, *, described: bool = True, optimised: bool = True) -> tuple[Any, Any]:
+def _opened(
+    path: str, folder: str | None, *, described: bool = True, optimised: bool = True, threads: int | None = None
+) -> tuple[Any, Any]:
     """Return a session without options, or one that leaves the graph as it is, and the model where it is wanted.
 
     Args:
         folder: Where the weights lie that the file names; None: it names none, or they are beside it.
+        threads: Of the session; None for what one without options takes.
     """
     import onnx
     import onnxruntime
@@ -179,6 +193,8 @@ def _opened(path: str, folder: str | None, *, described: bool = True, optimised:
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    if threads is not None:
+        options.intra_op_num_threads = threads
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     proto = onnx.load_model(path, load_external_data=False) if described else None

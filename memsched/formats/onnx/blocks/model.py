@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, TensorShapeProto
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
@@ -20,7 +20,7 @@ from memsched.formats.onnx.dimensions import fix_named, free_inputs
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
-from memsched.formats.onnx.types import element_bits
+from memsched.formats.onnx.types import element_bits, is_symbol, length_of
 
 __all__ = ["open_model"]
 
@@ -66,7 +66,26 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
         growth=partial(_growth, values, made),
         coarser=partial(_coarser, model, light, spans, values),
         accurate=partial(_accurate, model),
+        unnamed=partial(_unnamed, model),
     )
+
+
+def _unnamed(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs that have a dimension without a name."""
+    wanted = {one.places[0][0] for one in free_inputs(model) if "[" in one.name}
+    found = {}
+    for value in model.graph.input:
+        if value.name in wanted:
+            dims = enumerate(value.type.tensor_type.shape.dim)
+            found[value.name] = tuple(_length(dim, f"{value.name}[{axis}]", sizes) for axis, dim in dims)
+    return found
+
+
+def _length(dim: TensorShapeProto.Dimension, place: str, sizes: Mapping[str, int]) -> int:
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    known = length_of(dim.dim_param, sizes) if is_symbol(dim.dim_param) else None
+    return sizes[place] if known is None else known
 
 
 def _coarser(model: ModelProto, light: ModelProto, ranges: Mapping[str, Range], values: OpenValues) -> int:

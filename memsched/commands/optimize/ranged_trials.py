@@ -1,0 +1,308 @@
+"""Files for every size, tried beside the model as given: what they take, how long, and whether outputs agree.
+
+Files are tried from the one that takes least memory at the largest size. The first that is right, quick, and no larger
+at a short length is the best, so that the others are not timed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from memsched.errors import UsageError
+from memsched.formats.blocks import BlockPoint, OpenModel
+from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
+
+__all__ = ["BlockFile", "GivenFile", "RangedSizes", "RangedTrials", "distance", "most_times", "try_points"]
+
+_LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
+_CHANCES: Final = 3
+_SLOW: Final = 2.0
+"""Seconds of a run that what else a machine does disturbs little."""
+
+_BUSY: Final = 1.1
+"""A thread that takes so many times as long as it computes shares its processor with others."""
+
+_MOST_MEMORY: Final = 1.15
+_MOST_TIME: Final = 1.1
+"""What a file may take at a small size, as a multiple of what the one given takes."""
+
+_SPARE_BYTES: Final = 4 << 20
+"""By so much processes differ from run to run."""
+
+_LEEWAY: Final = 2.0
+"""How many times as far as the model as given a file may be from what that computes without the runtime's rewrites."""
+
+_BUSY_NOTE: Final = "other programs used the processor: times are what sessions with one thread computed"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """The model as given.
+
+    Attributes:
+        folder: Where its weights lie; None where it holds them.
+    """
+
+    path: Path
+    folder: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class RangedSizes:
+    """The lengths of open dimensions at which models are run.
+
+    Attributes:
+        large: The largest size that is measured.
+        small: One at which a file must be no worse than the one given.
+        short: One at which it must be no slower, too.
+        compared: Sizes at which outputs are compared.
+    """
+
+    large: Mapping[str, int]
+    small: Mapping[str, int]
+    short: Mapping[str, int]
+    compared: tuple[Mapping[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFile:
+    """A file and what it took, beside the model as given.
+
+    Attributes:
+        times: At the large size and at the small one.
+    """
+
+    point: BlockPoint
+    model: bytes
+    large: RangedRun
+    small: RangedRun
+    times: tuple[TimeRatio, TimeRatio]
+    compared: tuple[AtSize | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangedTrials:
+    """The model as given, and the file that is best; None where none is better.
+
+    Attributes:
+        notes: Why others are not written.
+    """
+
+    runtime: str
+    sizes: RangedSizes
+    large: RangedRun
+    small: RangedRun
+    best: BlockFile | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _PointFile:
+    """A file that is tried."""
+
+    point: BlockPoint
+    path: Path
+    large: RangedRun
+
+
+@dataclass(slots=True)
+class _PointTrial:
+    """What files are tried with.
+
+    Attributes:
+        feeds: Inputs of the large size, of the small one, and of the short one where that is another.
+        busy: Whether a time was the processor's.
+    """
+
+    given: GivenFile
+    feeds: Sequence[Path]
+    sizes: RangedSizes
+    seed: int
+    slowdown: float | None
+    large: RangedRun
+    small: RangedRun
+    accurate: Path | None
+    runtime: str = ""
+    busy: bool = field(default=False)
+
+
+def distance(one: AtSize) -> float:
+    """Return the error of outputs, beside accurate ones where those of the model as given are further from them."""
+    return (one.error or 0.0) if one.apart is None else one.apart
+
+
+def most_times(slowdown: float | None) -> tuple[float, float]:
+    """Return how many times as long a file may take at the large and at the small size.
+
+    Where much is permitted, short runs may take longer: loops compute again there as well, and gain nothing.
+
+    Args:
+        slowdown: Time that may be added, in percent; None for any.
+    """
+    most = float("inf") if slowdown is None else 1 + slowdown / 100
+    return most, max(2 * most - _MOST_TIME, _MOST_TIME)
+
+
+def try_points(
+    opened: OpenModel,
+    given: GivenFile,
+    points: Sequence[BlockPoint],
+    sizes: RangedSizes,
+    seed: int,
+    slowdown: float | None,
+) -> RangedTrials:
+    """Run the model as given and the files of ``points``, and choose.
+
+    Raises:
+        UsageError: The model as given does not run.
+    """
+    notes: list[str] = []
+    best: BlockFile | None = None
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        folder = Path(held)
+        feeds = [folder / "large.npz", folder / "small.npz"]
+        large = _ran(given.path, sizes.large, feeds[0], seed)
+        small = _ran(given.path, sizes.small, feeds[1], seed, usual=True)
+        if sizes.short != sizes.small:
+            feeds.append(folder / "short.npz")
+            draw_at(given.path, sizes.short, feeds[2], seed=seed)
+        accurate = _stored(opened.accurate(), folder / "accurate.onnx")
+        trial = _PointTrial(given, feeds, sizes, seed, slowdown, large, small, accurate)
+        for file in _by_memory(trial, points, folder, notes):
+            found = _tried(trial, file)
+            if not isinstance(found, str):
+                best = found
+                break
+            notes.append(f"not written {file.point.name}: {found}")
+    notes += [_BUSY_NOTE] if trial.busy else []
+    return RangedTrials(trial.runtime, sizes, large, small, best, tuple(notes))
+
+
+def _stored(model: bytes | None, path: Path) -> Path | None:
+    if model is None:
+        return None
+    path.write_bytes(model)
+    return path
+
+
+def _by_memory(trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str]) -> list[_PointFile]:
+    """Return the files that need less than the model as given at the large size, the least first."""
+    found: list[_PointFile] = []
+    for number, point in enumerate(points):
+        path = folder / f"{number}.onnx"
+        path.write_bytes(point.build())
+        run = run_on(path, trial.feeds[0], folder=trial.given.folder)
+        if isinstance(run, str):
+            notes.append(f"not written {point.name}: {run}")
+        elif run.process >= trial.large.process:
+            notes.append(f"not written {point.name}: needs no less ({run.process / 1e6:,.0f} MB)")
+        else:
+            found.append(_PointFile(point, path, run))
+    return sorted(found, key=lambda one: one.large.process)
+
+
+def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
+    """Return what a file takes, where it is as it should be; else why it is not written."""
+    small = _usual_run(file.path, trial.given.folder, trial.feeds[1])
+    if isinstance(small, str):
+        return small
+    took = f"{file.large.process / 1e6:,.0f} MB"
+    if small.process > _MOST_MEMORY * trial.small.process + _SPARE_BYTES:
+        return f"{took}, but {small.process / 1e6:,.0f} MB at the small size"
+    limits = most_times(trial.slowdown)
+    rounds = (_LARGE_ROUNDS, limits[0], ""), (_SMALL_ROUNDS, limits[1], " at the small size")
+    times: list[TimeRatio] = []
+    for place, (number, most, where) in enumerate((*rounds, (_SHORT_ROUNDS, limits[1], " at a short one"))):
+        found = _raced(trial, file.path, place, number, most) if place < len(trial.feeds) else times[-1]
+        if isinstance(found, str):
+            return found
+        if found.ratio > most:
+            return f"{took} at {found.ratio:.2f} x the time{where}, which is more than --max-slowdown permits"
+        times.append(found)
+    outputs = tuple(_compared(trial, file.path))
+    if not all(one is None or _is_right(one, _LEEWAY if trial.accurate is None else 1.0) for one in outputs):
+        return "outputs differ"
+    return BlockFile(file.point, file.path.read_bytes(), file.large, small, (times[0], times[1]), outputs)
+
+
+def _compared(trial: _PointTrial, path: Path) -> Iterator[AtSize | None]:
+    trial.runtime, rows = compare_at(
+        [trial.given.path, path],
+        trial.sizes.compared,
+        seed=trial.seed,
+        folder=trial.given.folder,
+        accurate=trial.accurate,
+        tolerance=TOLERANCE,
+    )
+    return (row[0] if row else None for row in rows)
+
+
+def _is_right(one: AtSize, leeway: float) -> bool:
+    """Whether outputs are equal, or no further from accurate ones than those of the model as given.
+
+    The runtime's rewrites alone move saturated outputs, such as probabilities near 0, by more than what is permitted.
+
+    Args:
+        leeway: How many times as far as the model as given a file may be from accurate outputs.
+    """
+    if one.equal or (one.error is not None and one.error <= TOLERANCE):
+        return True
+    return (
+        one.apart is not None and one.given_apart is not None and one.apart <= max(leeway * one.given_apart, TOLERANCE)
+    )
+
+
+def _usual_run(path: Path, folder: Path | None, feeds: Path) -> RangedRun | str:
+    """Return the run of several whose process takes the middle: what opening a session takes is partly chance."""
+    found: list[RangedRun] = []
+    for _ in range(_CHANCES):
+        one = run_on(path, feeds, folder=folder)
+        if isinstance(one, str):
+            return one
+        found.append(one)
+    return sorted(found, key=lambda one: one.process)[len(found) // 2]
+
+
+def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float) -> TimeRatio | str:
+    """Return a file's time beside the model as given, of the quickest of some chances.
+
+    Threads that wait for each other lose more than their share of a processor that others use: where a thread alone
+    takes longer than it computes, what it computes counts.
+    """
+    best: TimeRatio | None = None
+    given, feeds = trial.given, trial.feeds[place]
+    for _ in range(_CHANCES):
+        alone = race(given.path, file, feeds, rounds=rounds, folder=given.folder, threads=1)
+        if isinstance(alone, str):
+            return alone
+        found = alone.processor
+        if alone.busy > _BUSY:
+            trial.busy = True
+        else:
+            usual = race(given.path, file, feeds, rounds=rounds, folder=given.folder)
+            if isinstance(usual, str):
+                return usual
+            found = usual.clock
+        best = found if best is None or found.ratio < best.ratio else best
+        if best.ratio <= most or best.first > _SLOW:
+            break
+    return best or "it was not run"
+
+
+def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int, *, usual: bool = False) -> RangedRun:
+    """Store inputs in ``feeds``, and return what the model as given takes on them.
+
+    Args:
+        usual: By several runs.
+    """
+    draw_at(path, sizes, feeds, seed=seed)
+    found = _usual_run(path, None, feeds) if usual else run_on(path, feeds)
+    if isinstance(found, str):
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise UsageError(f"the model as given does not run at {told}: {found}")
+    return found

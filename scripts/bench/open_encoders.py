@@ -1,0 +1,154 @@
+"""Run encoders as given and as ``optimize --dim NAME=1..N`` writes them: memory, time on one thread and two, errors.
+
+Memory is of fresh processes with sessions without options, above what they had before. Activations are what a process
+takes beyond that of the file as given at the smallest size, so that whatever loops add to a session counts as well.
+Time is the processor's of sessions with one thread, and the clock's of sessions with two, in turns in one process: the
+median. The last table compares outputs at twenty sizes, primes among them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import memsched
+from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, draw_at, race, run_at
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
+from scripts.networks.catalogue import OPEN, build
+
+__all__ = ["BENCH", "tables"]
+
+_Sizes = Mapping[str, int]
+
+_MOST: Final = 8192
+"""Tokens of the ranges."""
+
+_TOKENS: Final = (64, 256, 512, 4096)
+_SHORT: Final = 512
+"""A file has to be no worse up to this."""
+
+_LENGTHS: Final = (1, 2, 3, 5, 7, 16, 31, 64, 97, 128, 131, 256, 257, 509, 512, 769, 1009, 1021, 1536, 2039)
+_MOST_ACTIVATIONS, _MOST_ONE, _MOST_TWO = 5.0, 1.15, 1.3
+_MOST_SHORT_MEMORY, _MOST_SHORT_TIME, _MOST_ERROR = 1.15, 1.1, 1e-5
+_WORK: Final = 2048
+"""Tokens that are computed in a race, at least."""
+
+
+def _tokens(number: int) -> dict[str, int]:
+    return {"length": number}
+
+
+def _frames(stride: int) -> Callable[[int], dict[str, int]]:
+    return lambda number: {"frames": stride * number}
+
+
+def _patches(number: int) -> dict[str, int]:
+    """Return an image of about so many patches, as square as these permit."""
+    rows = max(one for one in range(1, int(number**0.5) + 1) if number % one == 0)
+    rows = rows if rows * rows * 3 > number else int(number**0.5)
+    return {"height": 16 * rows, "width": 16 * max(1, number // rows)}
+
+
+_AT: Final[Mapping[str, Callable[[int], dict[str, int]]]] = MappingProxyType(
+    {"whisper_open": _frames(2), "conformer_open": _frames(4), "vit_open": _patches}
+)
+"""Sizes that give a number of tokens."""
+
+_MULTIPLES: Final[Mapping[str, int]] = MappingProxyType({"conformer_open": 4})
+"""Of which the lengths of a range are multiples."""
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield what each encoder takes at each size, what is missed, and how outputs compare."""
+    models = values.models or tuple(OPEN)
+    missed: list[str] = []
+    with tempfile.TemporaryDirectory() as held:
+        folder = values.keep or Path(held)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield Heading(
+            *("model", ">tokens", ">~MB", ">~blocks, MB", ">~memory, x", ">~activations, %"),
+            *(">~one thread, x", ">~two threads, x"),
+        )
+        for model in models:
+            yield from _measured(model, _files(model, folder), values.tokens or _TOKENS, missed)
+        yield ""
+        yield Heading("model", ">sizes", ">bit-equal", ">~largest error")
+        for model in models:
+            yield _compared(model, _files(model, folder), missed)
+    yield Verdict(f"\nmissed: {', '.join(missed) or 'nothing'}", bool(missed))
+
+
+def _files(model: str, folder: Path) -> tuple[Path, Path]:
+    """Return the file as given and the one written, which are made where ``folder`` has none."""
+    given, written = folder / f"{model}.onnx", folder / f"{model}_blocks.onnx"
+    if not given.exists():
+        given.write_bytes(build(model).SerializeToString(deterministic=True))
+    if not written.exists():
+        at = _AT.get(model, _tokens)
+        ends = zip(at(_MOST).items(), at(1).values(), strict=True)
+        ranges = {name: (least, most, _MULTIPLES.get(model, 1)) for (name, most), least in ends}
+        written.write_bytes(memsched.optimize(given, dims=ranges).model)
+    return given, written
+
+
+def _measured(model: str, files: tuple[Path, Path], every: Sequence[int], missed: list[str]) -> Iterator[Part]:
+    at = _AT.get(model, _tokens)
+    rest = _ran(files[0], at(1)).process
+    for tokens in every:
+        sizes = at(tokens)
+        first, second = (_ran(file, sizes).process for file in files)
+        activations = 100 * max(0, second - rest) / max(1, first - rest)
+        one, two = _times(files, sizes, tokens)
+        if tokens <= _SHORT:
+            wrong = (second > _MOST_SHORT_MEMORY * first, one > _MOST_SHORT_TIME, two > _MOST_SHORT_TIME)
+        else:
+            wrong = activations > _MOST_ACTIVATIONS, one > _MOST_ONE, two > _MOST_TWO
+        figures = f"{activations:.1f}" if tokens > _SHORT else "", f"{one:.2f}", f"{two:.2f}"
+        names = "memory" if tokens <= _SHORT else "activations", "one thread", "two threads"
+        missed += [f"{model} at {tokens:,}: {name}" for name, miss in zip(names, wrong, strict=True) if miss]
+        yield model, f"{tokens:,}", f"{first / 1e6:,.0f}", f"{second / 1e6:,.0f}", f"{second / first:.3f}", *figures
+
+
+def _times(files: tuple[Path, Path], sizes: _Sizes, tokens: int) -> tuple[float, float]:
+    """Return the written file's processor time on one thread, and its time on two, as multiples."""
+    with tempfile.TemporaryDirectory() as folder:
+        feeds = Path(folder, "feeds.npz")
+        draw_at(files[0], sizes, feeds, seed=0)
+        rounds = max(1, min(20, 2 * _WORK // tokens))
+        found = [race(*files, feeds, rounds=rounds, threads=threads) for threads in (1, 2)]
+    one, two = found
+    if isinstance(one, str) or isinstance(two, str):
+        raise SystemExit(one if isinstance(one, str) else str(two))
+    return one.processor.ratio, two.clock.ratio
+
+
+def _compared(model: str, files: tuple[Path, Path], missed: list[str]) -> tuple[str, ...]:
+    at = _AT.get(model, _tokens)
+    sizes = [{**at(tokens), "batch": 1 + place % 3 * (tokens < _SHORT)} for place, tokens in enumerate(_LENGTHS)]
+    _, rows = compare_at(files, sizes, seed=0)
+    found = [row[0] for row in rows if row]
+    worst = max((one.error if one.error is not None else float("inf") for one in found), default=float("inf"))
+    missed += [f"{model}: outputs"] * (worst > _MOST_ERROR or len(found) < len(sizes))
+    return model, f"{len(found)}", f"{sum(one.equal for one in found)}", f"{worst:.1e}"
+
+
+def _ran(file: Path, sizes: _Sizes) -> RangedRun:
+    found = run_at(file, sizes, seed=0)
+    if isinstance(found, str):
+        raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")
+    return found
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", help=f"of {', '.join(OPEN)}", metavar="MODEL"),
+        option("--tokens", type=int, nargs="+", metavar="N", help=f"sizes; default: {' '.join(map(str, _TOKENS))}"),
+        option("--keep", type=Path, metavar="FOLDER", help="where files are kept, and taken from in another run"),
+    ),
+    docs="docs/benchmarks/runtimes.md",
+)
