@@ -36,7 +36,9 @@ _WORTH_HOLDING: Final = 4 << 20
 
 
 def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
-    """Return ways to compute large values of a model in loops, least effort first.
+    """Return ways to compute large values of a model in loops: the first and the last with all of them.
+
+    What a loop packs of weights is held beside these: there is a way in which layers with weights are no loops, too.
 
     Args:
         model: With its weights; it is not changed.
@@ -45,13 +47,22 @@ def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
     if not nests:
         return ()
     rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
-    inside = {place for nest in nests for place in rows_of(nest).nodes}
-    packed = weights_of_products(model.graph, [graph.nodes[place] for place in sorted(inside)])
+    holding = sum(_packed(model, graph, nest) for nest in nests) >= _WORTH_HOLDING
     points = []
-    for block, once in itertools.product(_BLOCKS, (False, True) if packed >= _WORTH_HOLDING else (False,)):
+    for block, once in itertools.product(_BLOCKS, (False, True) if holding else (False,)):
         name = f"in blocks of {block >> 20} MB{', weights unpacked' if once else ''}"
         points.append(BlockPoint(name, rows, partial(_written, model, graph, nests, block, once)))
+    bare = [nest for nest in nests if not _packed(model, graph, nest)]
+    if holding and bare:
+        told = tuple(_row(graph, nest, number) for number, nest in enumerate(bare))
+        name = f"in blocks of {_BLOCKS[0] >> 20} MB, layers with weights whole"
+        points.insert(1, BlockPoint(name, told, partial(_written, model, graph, bare, _BLOCKS[0], False)))
     return points
+
+
+def _packed(model: ModelProto, graph: OpenGraph, nest: Nest) -> int:
+    """Return the bytes of the weights in a group that a runtime packs."""
+    return weights_of_products(model.graph, [graph.nodes[place] for place in rows_of(nest).nodes])
 
 
 def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: int, once: bool) -> bytes:

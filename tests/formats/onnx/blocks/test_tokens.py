@@ -15,7 +15,7 @@ import pytest
 from onnx import GraphProto, ModelProto, NodeProto
 
 from memsched.formats.blocks import Range
-from memsched.formats.onnx.blocks import held
+from memsched.formats.onnx.blocks import held, tokens
 from memsched.formats.onnx.blocks.body import write
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.tokens import groups, token_points
@@ -101,6 +101,28 @@ def test_weights_that_are_held_once_give_the_same(
     assert not weights & read
     plain = onnxruntime.InferenceSession(model.SerializeToString())
     blocks = onnxruntime.InferenceSession(written.SerializeToString())
+    for length in _LENGTHS:
+        feeds = _feeds(model, 1 + length % 3, length)
+        expected, found = plain.run(None, feeds)[0], blocks.run(None, feeds)[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_layers_with_weights_may_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "_LEAST", 256)
+    monkeypatch.setattr(tokens, "_WORTH_HOLDING", 256)
+    model = _masked()
+    points = token_points(model, _values(model))
+    assert [point.name for point in points] == [
+        *("in blocks of 16 MB", "in blocks of 16 MB, layers with weights whole"),
+        *("in blocks of 16 MB, weights unpacked", "in blocks of 4 MB", "in blocks of 4 MB, weights unpacked"),
+    ]
+    assert [len(points[place].rows) for place in (0, 1)] == [3, 2]
+    written = onnx.load_model_from_string(points[1].build())
+    weights = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    inner = {name for scope in graphs_of(written.graph)[1:] for node in scope.graph.node for name in node.input}
+    assert inner
+    assert not weights & inner
+    plain, blocks = (onnxruntime.InferenceSession(one.SerializeToString()) for one in (model, written))
     for length in _LENGTHS:
         feeds = _feeds(model, 1 + length % 3, length)
         expected, found = plain.run(None, feeds)[0], blocks.run(None, feeds)[0]
