@@ -1,0 +1,22 @@
+"""Budgets that are called impossible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import memsched
+from scripts.bench.budget import least_of_all
+from tests.tiling.looped_nets import looped_net
+from tests.tiling.random_nets import tflite_net
+
+
+def test_no_rewritten_model_needs_less_than_what_all_need(tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    for seed, make in ((1, looped_net), (2, tflite_net), (5, tflite_net)):
+        path.write_bytes(make(seed))
+        given = memsched.optimize(str(path), target="tflm", solver="file", verify=False).report.data
+        least = least_of_all(path, "tflm", given)
+        found = memsched.optimize(
+            str(path), target="tflm", tile=True, remat=True, max_extra_macs=1000.0, effort=0.3, verify=False
+        ).report.data["requirement"]
+        assert 0 < given["requirement"]["parts"]["persistent_bytes"] < least <= found["bytes"] <= found["given_bytes"]
