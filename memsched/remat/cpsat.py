@@ -20,7 +20,6 @@ covers executions of whole groups only: an inner value can no longer be dropped 
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from memsched.errors import InternalError
+from memsched.remat.gaps import crowded
 from memsched.remat.nodes import Nodes
 from memsched.remat.trace import Tracer
 from memsched.search import cpsat
@@ -317,30 +317,10 @@ class _RetentionModel:
 
     def _add_gaps(self, budget: int) -> None:
         """Per step: the values that idle in it, without those dropped in the gap around it, are within the budget."""
-        nodes, model = self.nodes, self.model
-        load = [nodes.variables + nodes.extra[node] for node in range(nodes.count)]
-        idle: list[list[tuple[Any, int]]] = [[] for _ in range(nodes.count)]
         gaps: dict[tuple[int, int], Any] = {}
-        for value in nodes.all:
-            first = max(value.maker, 0)
-            last = nodes.count - 1 if value.kept else max(value.readers, default=first)
-            for node in range(first, last + 1):
-                load[node] += value.size
-            if value.maker < 0 or value.kept or not nodes.repeat[value.maker] or not value.size:
-                continue
-            uses = sorted({first, *value.readers})
-            for left, right in itertools.pairwise(uses):
-                if right - left < 2:
-                    continue
-                literal = self._gap(gaps, value.maker, left, right)
-                for node in range(left + 1, right):
-                    idle[node].append((literal, value.size))
-        for node in range(nodes.count):
-            saved = [self.nodes.all[index].size for index, _ in nodes.credits[node]]
-            most = max([bytes_ for _, bytes_ in nodes.credits[node]], default=0)
-            if load[node] - (most if saved else 0) > budget:
-                need = load[node] - most - budget
-                model.add(sum(size * literal for literal, size in idle[node]) >= need)
+        for need, idle in crowded(self.nodes, budget):
+            terms = [size * self._gap(gaps, *gap) for gap, size in idle]
+            self.model.add(sum(terms) >= need)
 
     def _gap(self, gaps: dict[tuple[int, int], Any], maker: int, left: int, right: int) -> Any:
         """Return the literal: some copy of ``maker`` is executed after node ``left`` and before ``right``."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memsched.remat.cost import RematPoint
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.remat.cost import RematPoint, least_peak, work_of
+from memsched.remat.rewrite import repeatable
+from memsched.targets.model import Target
 
-__all__ = ["RematResult"]
+__all__ = ["RematResult", "untried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,13 @@ class RematResult:
     def at_most(self, extra: float) -> RematPoint:
         """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
         return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
+
+
+def untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:
+    """Return what is known without a search; see `memsched.remat.search.search`."""
+    lowered = apply_target(graph, target)
+    peak = evaluate(Storage.of(lowered), order).peak
+    point = RematPoint(peak, 0, 0, 0, order, method="no repetition")
+    bound = least_peak(lowered, repeatable(graph, custom))
+    met = budget is None or peak <= budget
+    return RematResult(point, (point,), bound, work_of(graph).total, met, finished=False)

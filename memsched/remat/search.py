@@ -20,11 +20,13 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import RematPoint, judge, least_peak, work_of
-from memsched.remat.cpsat import CopyResult, least_cost
-from memsched.remat.found import RematResult
+from memsched.remat.cpsat import least_cost
+from memsched.remat.found import RematResult, untried
+from memsched.remat.gaps import dropping_cost
 from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.holding import Game, TooLargeError, relaxed
 from memsched.remat.local import improve
+from memsched.remat.nodes import Nodes
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.settle import BudgetProofs, settle
 from memsched.remat.trace import Tracer
@@ -72,6 +74,7 @@ _DECOMPOSED_OPS: Final = 600
 """Ops of the largest graph whose schedules by decomposition are tried: they seldom win, and take long."""
 
 _DECOMPOSED_SHARE: Final = 0.1
+_GAPS_SHARE: Final = 0.1
 _CPSAT_SHARE: Final = 0.6
 """Largest share of the time left; they count their effort themselves."""
 
@@ -122,7 +125,7 @@ def search(
         enough: Called with each better point; True ends the search, unless the graph is small.
     """
     if ((run.late() and len(graph.ops) > SMALL) or run.stop()) and not known:
-        return _untried(graph, tuple(order), target, budget, custom)
+        return untried(graph, tuple(order), target, budget, custom)
     one = _FrontierSearch(graph, order, target, dialect, run, custom, enough)
     for point in known:
         one.keep(point)
@@ -130,16 +133,6 @@ def search(
         most_extra = MOST_EXTRA
     one.aim(budget, math.inf if most_extra is None else most_extra * one.total)
     return one.run()
-
-
-def _untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:
-    """Return what is known without a search."""
-    lowered = apply_target(graph, target)
-    peak = evaluate(Storage.of(lowered), order).peak
-    point = RematPoint(peak, 0, 0, 0, order, method="no repetition")
-    bound = least_peak(lowered, repeatable(graph, custom))
-    met = budget is None or peak <= budget
-    return RematResult(point, (point,), bound, work_of(graph).total, met, finished=False)
 
 
 class _FrontierSearch:
@@ -453,12 +446,15 @@ class _FrontierSearch:
         costs = tuple(self._tracer.costs[op] for op in first)
         tracer = Tracer(lowered, costs, repeatable(ordered, self._custom))
         groups: Sequence[Sequence[int]] | None = None
-        nodes = tracer.count
-        if nodes > _MOST_NODES:
-            groups = fuse(Storage.of(lowered)).tasks.members
-            nodes = len(groups)
-        if nodes > _MOST_NODES:
+        nodes = Nodes(tracer, [(op,) for op in range(tracer.count)])
+        bound = dropping_cost(nodes, budget, self._part(_GAPS_SHARE)) if self._is_exact(ordered) else 0
+        self._prove(point, bound, budget)
+        if point.cost <= bound:
             return
+        if nodes.count > _MOST_NODES:
+            groups = fuse(Storage.of(lowered)).tasks.members
+            if len(groups) > _MOST_NODES:
+                return
         place = {op: number for number, op in enumerate(first)}
         over = self._ending(_CPSAT_SHARE)
         result = least_cost(
@@ -476,15 +472,19 @@ class _FrontierSearch:
             if found.peak <= budget and found.cost < point.cost:
                 point = found
         if groups is None and tuple(dict.fromkeys(self._numbered(point).sequence)) == first:
-            self._prove(point, result, budget)
+            self._prove(point, max(bound, result.cost_bound), budget)
 
-    def _prove(self, point: RematPoint, result: CopyResult, budget: int) -> None:
-        """Note what CP-SAT proved on the point of the frontier that meets the budget, in its order of executions."""
-        if not result.cost_bound:
+    def _is_exact(self, ordered: Graph) -> bool:
+        """Whether copies share no more memory than their ops, so that what is proven of these holds for those."""
+        return relaxed(ordered, self._target) == apply_target(ordered, self._target)
+
+    def _prove(self, point: RematPoint, least: int, budget: int) -> None:
+        """Note what is proven of the cost of a point that meets the budget, in its order of first executions."""
+        if not least:
             return
         for place, known in enumerate(self._frontier):
             if known.sequence == point.sequence and known.peak <= budget:
-                bound = min(known.cost, result.cost_bound)
+                bound = min(known.cost, max(least, known.cost_bound))
                 self._frontier[place] = dataclasses.replace(known, cost_bound=bound, scope="order")
 
     def _lower(self) -> None:

@@ -162,7 +162,21 @@ def _documents(graph: Graph, order: Sequence[int], target: Target, dialect: Dial
 
 def random_table(sizes: Sequence[int], seeds: Sequence[int], target: Target, seconds: float) -> Iterator[Part]:
     """Yield the lines of the table of random layers: the extra work of the greedy and of the search."""
-    yield Heading("ops", "seed", "budget", "greedy", "~greedy s", "search", "bound", "MACs", "bytes", "method", "~s")
+    yield Heading(
+        "ops",
+        "seed",
+        "budget",
+        "greedy",
+        "~greedy s",
+        "search",
+        "bound",
+        "gap",
+        "MACs",
+        "bytes",
+        "found by",
+        "status",
+        "~s",
+    )
     for ops in sizes:
         for seed in seeds:
             graph = layers(ops, seed)
@@ -190,9 +204,11 @@ def _measure(graph: Graph, order: Sequence[int], peak: int, part: float, target:
         f"{greedy_seconds:.1f}",
         percent(best.cost / found.total, 2) if found.met else f"fails at {percent(best.peak / peak)}",
         percent(best.cost_bound / found.total, 2) if best.cost_bound else "-",
+        percent(1 - min(best.cost, best.cost_bound) / best.cost) if found.met and best.cost else "-",
         percent(best.extra_macs / sum(work.macs)),
         percent(best.extra_bytes / sum(work.bytes)),
-        f"{best.method}, {best.status}",
+        best.method,
+        best.status,
         f"{spent:.1f}",
     ]
 
