@@ -2,13 +2,16 @@
 
 Each shares what the others found: the incumbent's peak is the bound above which nothing is looked at, and a proven
 lower bound is where the threshold starts.
+
+Methods share work, counted in states, and never seconds. Under a limit of time alone they take turns in rounds of
+growing work, in which the threshold search goes on where it was: time only says when to end.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -35,16 +38,35 @@ _WINDOW_STATES = 20_000
 _EXCERPT_STATES = 40_000
 _DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
-_COMPILED_STATES = {_FIRST_STATES: 6_000_000, _MOST_STATES: 20_000_000}
-"""What these are with the compiled core, where a state takes a tenth of the memory and a fiftieth of the time.
+"""States of one threshold search in all: they take up to 1 GB."""
 
-Only a limit of time lets a search come so far: limits of work mean the same with and without the core.
+_COMPILED_STATES = {_FIRST_STATES: 6_000_000, _MOST_STATES: 40_000_000}
+"""What these are with the compiled core, where a state takes a tenth of the memory and a hundredth of the time: 2 GB.
+
+A limit of work means the same with and without the core.
 """
+_FIRST_WORK = 1.0
+_MORE_WORK = 4
+"""The work of the first round under a limit of time, and how many times more each round gets than the one before."""
+
+_SHARES = (0.2, 0.25, 0.3, 0.35, 0.55, 0.65, 0.9, 0.95)
+_SHARES_IN_ROUNDS = (0.4, 0.5, 0.6, 0.65, 0.85, 0.9, 0.95, 0.99)
+"""Shares of the work by which the methods of `_plan` end: in later rounds little but the search finds anything."""
+
+_PROGRAM_WORK = 0.15
+_PROGRAM_WORK_IN_ROUNDS = 0.03
+"""CP-SAT's share of a limit of work, and of the work of a round, most of which is states: these take less time."""
+
+_LEAST_PROGRAM_WORK = 0.5
 _SEARCH_EFFORT = 0.2
-"""Share of the limit of work for each threshold search."""
+_SEARCH_EFFORT_IN_ROUNDS = 0.45
+"""Share of the work for each threshold search."""
 
 _PARTITIONING_EFFORT = 0.1
 """Share of the limit of work for cutting the tasks into stages."""
+
+_MOST_CUT_WORK = 16.0
+"""The work of the last round in which tasks are cut into stages: their searches take longer than it says."""
 
 _TASKS_CUT_PER_SECOND = 2_500
 """Tasks that an idle machine cuts into stages in a second."""
@@ -128,15 +150,38 @@ def run(
     parts = split(search.tasks)
     state = _SegmentOrders(search, parts, best, lower_bound)
     state.bounds()
-    for step in _plan(state, solver, partitions):
+    for part in _rounds(
+        search.run, state.most_work(), alone=solver in {"cpsat", "backtrack"} or partitions not in {1, "auto"}
+    ):
+        state.search = dataclasses.replace(search, run=part)
+        for step in _plan(state, solver, partitions):
+            if state.done():
+                break
+            step()
         if state.done():
             break
-        step()
     return RefineEffort(state.states, len(parts), state.program)
 
 
+def _rounds(run: Run, most: float, *, alone: bool) -> Iterator[Run]:
+    """Yield the run, or rounds of growing work up to ``most`` where it has a limit of time alone.
+
+    Args:
+        alone: There is one method, which needs no rounds.
+    """
+    if alone or run.limits.time_limit is None or run.limits.effort is not None:
+        yield run
+        return
+    work = _FIRST_WORK
+    while not run.over():
+        yield dataclasses.replace(run, limits=dataclasses.replace(run.limits, effort=work), done_before=run.meter.done)
+        if work >= most:
+            return
+        work *= _MORE_WORK
+
+
 def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"]) -> list[Callable[[], None]]:
-    """Return the methods in turn, each with the share of the time limit by which it ends.
+    """Return the methods in turn, each with the share of the work by which it ends.
 
     A short search proves most models at once; where it does not, an order near the optimum is worth having first.
     """
@@ -146,13 +191,14 @@ def _plan(state: _SegmentOrders, solver: str, partitions: int | Literal["auto"])
         return [partial(state.backtrack, 1.0)]
     if partitions not in {1, "auto"}:
         return [partial(state.partitioned, 1.0, partitions)]
-    stages = [partial(state.partitioned, 0.35, partitions)] if solver == "auto" and partitions == "auto" else []
-    improvement = [partial(state.windows, 0.25, _WINDOW_STATES), partial(state.excerpts, 0.3)]
-    improvement += [*stages, partial(state.exact, 0.55)]
-    improvement.append(partial(state.dive, 0.65))
-    more = [partial(state.cpsat, 0.8, 0.15)] if solver == "auto" else []
-    rest = [partial(state.windows, 0.9, 10 * _WINDOW_STATES), partial(state.excerpts, 0.95), partial(state.exact, 1.0)]
-    return [partial(state.exact, 0.2, _FIRST_STATES), *improvement, *more, *rest]
+    shares = _SHARES_IN_ROUNDS if state.in_rounds else _SHARES
+    first, window, excerpt, cut, second, dive, more_windows, more_excerpts = shares
+    stages = [partial(state.partitioned, cut, partitions)] if solver == "auto" and partitions == "auto" else []
+    improvement = [partial(state.windows, window, _WINDOW_STATES), partial(state.excerpts, excerpt)]
+    improvement += [*stages, partial(state.exact, second), partial(state.dive, dive)]
+    more = [partial(state.cpsat, _PROGRAM_WORK)] if solver == "auto" else []
+    rest = [partial(state.windows, more_windows, 10 * _WINDOW_STATES), partial(state.excerpts, more_excerpts)]
+    return [partial(state.exact, first, _FIRST_STATES), *improvement, *more, *rest, partial(state.exact, 1.0)]
 
 
 class _SegmentOrders:
@@ -166,7 +212,11 @@ class _SegmentOrders:
         self.lower_bound = lower_bound
         self.states = 0
         self.program: ProgramEffort | None = None
+        # The peak that was cut into stages last: what that found then, it finds again.
+        self._cut_at: int | None = None
         self._exact: dict[int, OrderSearch] = {}
+        self.in_rounds = search.run.limits.effort is None and search.run.limits.time_limit is not None
+        self._compiled = search.run.limits.effort is None and library() is not None
         self._parts = [part for part, _ in parts]
         self._numbers = [numbers for _, numbers in parts]
         place = {task: position for position, task in enumerate(_task_order(search.tasks, best.order))}
@@ -186,6 +236,16 @@ class _SegmentOrders:
         for index in self._open_parts():
             if len(self._parts[index]) <= BOUND_TASKS:
                 self._raise(necessary_bytes(self._parts[index]), NECESSARY)
+
+    def most_work(self) -> float:
+        """Return the work with which one threshold search of an open segment visits all states that it may."""
+        tasks = max((len(self._parts[index]) for index in self._open_parts()), default=0)
+        return self._capped(_MOST_STATES) * (tasks + 100) / (_SEARCH_EFFORT_IN_ROUNDS * _TASK_STATES_PER_SECOND)
+
+    def _capped(self, most: int) -> int:
+        if self.in_rounds and most == _FIRST_STATES:
+            most = _MOST_STATES
+        return _COMPILED_STATES.get(most, most) if self._compiled else most
 
     def _offer(self, part: int, order: tuple[int, ...], method: str) -> None:
         """Keep a segment's order when it is better, and offer the whole that the segments' orders make."""
@@ -250,7 +310,9 @@ class _SegmentOrders:
     def partitioned(self, share: float, partitions: int | Literal["auto"]) -> None:
         """Cut all tasks into stages at moments of low residue, and order the stages that can set the peak."""
         tasks = self.search.tasks
-        if partitions == "auto" and len(tasks) > _SEARCH_TASKS:
+        if partitions == "auto" and (len(tasks) > _SEARCH_TASKS or self._cut_at == self.best.peak):
+            return
+        if self.in_rounds and (self.search.run.limits.effort or 0.0) > _MOST_CUT_WORK:
             return
         run, most = self.search.run, math.inf
         left = run.effort()
@@ -269,6 +331,7 @@ class _SegmentOrders:
             stop=self.search.run.until(share).over,
         )
         self.states += report.states
+        self._cut_at = self.best.peak if self.in_rounds else None
         self.search.run.spend(report.attempts * len(tasks) / _TASKS_CUT_PER_SECOND)
         # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
         for index, numbers in enumerate(self._numbers):
@@ -291,7 +354,7 @@ class _SegmentOrders:
         result = known.run(
             lower_bound=self.lower_bound,
             upper_bound=self.best.peak,
-            max_states=self._most_states(first, max_states, share),
+            max_states=min(self._most_states(first, max_states, share), self._capped(_MOST_STATES) - known.states),
             stop=stop,
             on_bound=lambda bound: self._raise(bound, _EXHAUSTED),
         )
@@ -316,11 +379,12 @@ class _SegmentOrders:
             share: Of that limit, at which the method ends.
             parts: Searches that are begun side by side.
         """
-        run = self.search.run
+        run, most = self.search.run, self._capped(most)
         left = run.until(share).effort()
         if left is None:
-            return most if library() is None else _COMPILED_STATES.get(most, most)
-        work = min(left / parts, _SEARCH_EFFORT * (run.limits.effort or 0.0))
+            return most
+        of_search = _SEARCH_EFFORT_IN_ROUNDS if self.in_rounds else _SEARCH_EFFORT
+        work = min(left / parts, of_search * (run.limits.effort or 0.0))
         return min(most, int(work * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
 
     def _spend(self, part: int, states: int) -> None:
@@ -380,19 +444,24 @@ class _SegmentOrders:
             if result.complete:
                 self._raise(result.cost, _BACKTRACKED)
 
-    def cpsat(self, share: float, part_of_effort: float = 1.0) -> None:
-        """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor."""
+    def cpsat(self, share: float) -> None:
+        """Give the open segments to CP-SAT with the incumbent as hint and the bound as floor.
+
+        Args:
+            share: Of the limit of work, for all segments together.
+        """
         run = self.search.run.quiet()
-        limit, since, before = run.limits.time_limit, run.clock(), self.best.peak
+        since, before = run.clock(), self.best.peak
+        share = min(share, _PROGRAM_WORK_IN_ROUNDS) if self.in_rounds and share < 1 else share
+        if self.in_rounds and share * (run.limits.effort or math.inf) < _LEAST_PROGRAM_WORK:
+            return
         waiting = self._open_parts()
-        part = part_of_effort / max(1, len(waiting))
         for count, index in enumerate(waiting, 1):
-            left = None if limit is None else share * limit - run.elapsed()
-            if self.done() or run.stop() or (left is not None and left <= 0):
+            if self.done() or run.over():
                 return
             result = cpsat.solve(
                 self._parts[index],
-                (run if left is not None else run.within(part)).anew(left),
+                run.within(share / len(waiting)) if run.limits.effort is not None else run,
                 hint=self._orders[index],
                 lower_bound=self.lower_bound,
                 upper_bound=self._peaks[index],

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memsched.schedule.events import Events, pure_deaths
-from memsched.schedule.moves import Moves, bits
+from memsched.schedule.moves import Moves, bits, bitset
 
 __all__ = ["ThresholdSearch"]
 
@@ -61,6 +61,8 @@ class ThresholdSearch:
         self._excess: list[dict[int, int]] = [{} for _ in moves.needs]
         self._events = events
         self._pure_deaths = [pure_deaths(moves, task) for task in range(len(moves.needs))]
+        # Per task all others that read one of its shared buffers.
+        self._meets = [functools.reduce(operator.or_, (others for others, _ in shared), 0) for shared in moves.shared]
         self._after = [sum(1 << later for later in unlocked) for unlocked in moves.unlocks]
         ready = sum(1 << task for task, need in enumerate(moves.needs) if not need)
         self._origin: dict[int, int] = {0: 0}
@@ -240,10 +242,10 @@ class ThresholdSearch:
                 yield residue, self._need_of(both, residue), state.taken | both
 
     def _within_risers(self, state: _OpenState) -> tuple[int, int]:
-        """Return the risers that only others of their kind come before, and all that can be taken after some."""
+        """Return the pure risers that only others come before, and all that can be taken after some."""
         rising, needs = self._events.risers, self._moves.needs
         risers, reach, latest = 0, state.ready, state.ready
-        while more := latest & rising:
+        while more := bitset(task for task in bits(latest & rising) if self._is_pure(task, state.taken)):
             risers |= more
             within, candidates, latest = state.taken | risers, 0, 0
             for task in bits(more):
@@ -274,12 +276,16 @@ class ThresholdSearch:
         if risers & ~self._events.risers:
             return None
         for task in bits(risers):
-            others_taken = together & ~(1 << task)
-            for others, _ in self._moves.shared[task]:
-                if (not others & ~others_taken) if self._moves.last_reader else others & others_taken:
-                    return None
+            if not self._is_pure(task, together):
+                return None
             residue += self._events.rise[task]
         return residue
+
+    def _is_pure(self, task: int, taken: int) -> bool:
+        """Whether nothing about a task depends on what is taken; once it does, it goes on to."""
+        if not self._moves.last_reader:
+            return not self._meets[task] & taken
+        return all(others & ~taken for others, _ in self._moves.shared[task])
 
     def _need_of(self, risers: int, residue: int) -> int:
         """Return the least threshold under which pure ``risers`` can be taken, after which the ``residue`` is such."""

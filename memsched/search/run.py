@@ -126,22 +126,22 @@ class Run:
         return dataclasses.replace(self, stop=stop)
 
     def until(self, share: float) -> Run:
-        """Return the same run up to the moment at which ``share`` of its time limit, or of its work, is used up."""
+        """Return the same run up to the moment at which ``share`` of its work, or else of its time, is used up."""
         limit, effort = self.limits.time_limit, self.limits.effort
-        if limit is not None:
-            return self._timed(share * limit)
-        return self if effort is None else self._of_effort(share * effort)
+        if effort is not None:
+            return self._of_effort(share * effort)
+        return self if limit is None else self._timed(share * limit)
 
     def within(self, share: float) -> Run:
-        """Return a run that may take this share of what is left of the time, or else of the limit of work.
+        """Return a run that may take this share of the limit of work, or else of what is left of the time.
 
         Of work it is a share of all, however much was used, as far as so much is left: then it does not depend on what
         was tried beside.
         """
-        if self.limits.time_limit is None:
-            if self.limits.effort is None:
-                return self
+        if self.limits.effort is not None:
             return self._with_work(min(share * self.limits.effort, self.effort() or 0.0))
+        if self.limits.time_limit is None:
+            return self
         return self._timed(self.elapsed() + self.remaining() * share)
 
     def _with_work(self, effort: float | None) -> Run:

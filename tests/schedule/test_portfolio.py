@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
 from memsched.check.schedule import check_schedule
 from memsched.errors import GraphError, UsageError
-from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.model import Graph, Op, Schedule, Tensor
+from memsched.schedule import refine
 from memsched.schedule.portfolio import schedule_graph
 from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
+from scripts.networks.randwire import random_cell
+from scripts.networks.table import lowered
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains
 
@@ -62,6 +67,34 @@ def test_the_time_limit_is_kept() -> None:
     schedule = schedule_graph(graph, Run(Limits(3.0))).schedule
     assert time.process_time() - started < 6.0
     check_schedule(graph, schedule)
+
+
+def test_time_says_only_when_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whoever has hardly enough time finds the same, in the same way, as whoever has far more.
+    graph = lowered(random_cell(48, 1).SerializeToString(), "cell", "paper")
+    monkeypatch.setattr(refine, "_FIRST_WORK", 0.005)
+
+    def search(limit: float) -> tuple[Schedule, list[tuple[str, int, int | None]], int]:
+        ticks, told = itertools.count(), list[Progress]()
+        run = Run(Limits(limit), 0.0, clock=lambda: float(next(ticks)), on_progress=told.append)
+        found = schedule_graph(graph, run).schedule
+        return replace(found, seconds=0.0), [(p.stage, p.best_peak, p.lower_bound) for p in told], next(ticks)
+
+    schedule, told, ticks = search(1e9)
+    assert schedule.status == "optimal"
+    assert search(ticks + 1)[:2] == (schedule, told)
+    assert search(ticks // 2)[0].status == "feasible"
+
+
+def test_rounds_of_growing_work_go_on_where_the_search_was() -> None:
+    graph = lowered(random_cell(48, 1).SerializeToString(), "cell", "paper")
+    alone = schedule_graph(graph, Run(Limits(None)), solver="exact").schedule
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refine, "_FIRST_WORK", 0.005)
+        in_rounds = schedule_graph(graph, Run(Limits(1e6)), solver="exact").schedule
+    assert (in_rounds.status, in_rounds.peak) == ("optimal", alone.peak)
+    # Windows and dives are tried in between.
+    assert in_rounds.states < 4 * alone.states
 
 
 def test_dives_improve_what_cannot_be_proven() -> None:

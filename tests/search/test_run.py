@@ -52,9 +52,10 @@ def test_a_part_is_of_what_is_left_and_ends_with_the_whole() -> None:
     assert run.within(0.5).deadline() == 107.0
 
 
-def test_work_is_shared_out_only_where_there_is_no_limit_of_time() -> None:
+def test_work_is_shared_out_before_time() -> None:
     assert Run(Limits(None, effort=8.0)).within(0.5).limits.effort == 4.0
-    assert Run(Limits(10.0, effort=8.0)).within(0.5).limits.effort == 8.0
+    for part in (Run(Limits(10.0, effort=8.0)).within(0.5), Run(Limits(10.0, effort=8.0)).until(0.5)):
+        assert (part.limits.time_limit, part.limits.effort) == (10.0, 4.0)
     assert Run(Limits(None)).within(0.5).limits == Limits(None)
     assert Run(Limits(None, effort=8.0)).until(0.5).limits.effort == 4.0
 
