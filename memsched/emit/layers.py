@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError
 from memsched.graph.kernel import KernelRefusal, LayerKernel
 from memsched.onchip.network import Map, OnChipNetwork
 from memsched.regions.rules import Pointwise, Resampling, Rule, Shift, Stride, WholeAxis, Window
@@ -58,7 +58,7 @@ def layer_codes(network: OnChipNetwork, kernels: Sequence[LayerKernel | KernelRe
     """Return the layers of ``network`` in C.
 
     Raises:
-        UsageError: One has no kernel; the message names it.
+        ModelError: One has no kernel; the message names it.
     """
     flattened: dict[int, tuple[int, int, int]] = {}
     found = []
@@ -69,11 +69,11 @@ def layer_codes(network: OnChipNetwork, kernels: Sequence[LayerKernel | KernelRe
                 raise _NoCodeError(kernel.reason)
             found.append(_LayerWords(network, op, kernel, flattened).code())
         except _NoCodeError as error:
-            raise UsageError(f"op '{one.name}' ({one.type}) cannot be emitted: {error}") from None
+            raise ModelError(f"op '{one.name}' ({one.type}) cannot be emitted: {error}") from None
     for tensor in network.graph.outputs:
         if tensor in flattened:
             name = network.graph.tensors[tensor].name
-            raise UsageError(f"output '{name}' cannot be emitted: it is a map, flattened with its channels first")
+            raise ModelError(f"output '{name}' cannot be emitted: it is a map, flattened with its channels first")
     return tuple(found)
 
 

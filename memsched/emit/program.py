@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from memsched.allocate.portfolio import pack
 from memsched.emit.layers import LayerCode
-from memsched.errors import UsageError
+from memsched.errors import ModelError
 from memsched.graph.packing import Block
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.onchip.network import OnChipNetwork, Range
@@ -128,12 +128,12 @@ def program_of(network: OnChipNetwork, plan: OnChipPlan, layers: Sequence[LayerC
     """Return the program of ``plan``.
 
     Raises:
-        UsageError: A group is not planned, or weights cannot be loaded as the plan has it; the message names the op.
+        ModelError: A group is not planned, or weights cannot be loaded as the plan has it; the message names the op.
     """
     for group in plan.groups:
         if group.refusal is not None:
             name = network.layers[group.ops[0]].name
-            raise UsageError(f"op '{name}' cannot be emitted: {_clause(group.refusal)}")
+            raise ModelError(f"op '{name}' cannot be emitted: {_clause(group.refusal, name)}")
     weights, places = _weights(network, layers)
     tensors, arena = _dram(network, plan)
     groups = tuple(
@@ -144,8 +144,10 @@ def program_of(network: OnChipNetwork, plan: OnChipPlan, layers: Sequence[LayerC
     return Program(network, plan, tuple(layers), groups, tensors, arena, weights)
 
 
-def _clause(refusal: str) -> str:
-    return refusal.partition("): ")[2] or refusal
+def _clause(refusal: str, name: str) -> str:
+    """Return why an op is not planned, without its name before."""
+    found = refusal.partition("): ")[2]
+    return found or refusal.replace(f"op '{name}' ", "it ", 1)
 
 
 def _weights(network: OnChipNetwork, layers: Sequence[LayerCode]) -> tuple[bytes, dict[int, tuple[int, ...]]]:
@@ -178,7 +180,7 @@ def _dram(network: OnChipNetwork, plan: OnChipPlan) -> tuple[tuple[DramTensor | 
         found[network.root(tensor)] = DramTensor("MS_INPUT", number)
     for number, tensor in enumerate(graph.outputs):
         if network.root(tensor) in found:
-            raise UsageError(
+            raise ModelError(
                 f"output '{graph.tensors[tensor].name}' cannot be emitted: it is an input or another output"
             )
         found[network.root(tensor)] = DramTensor("MS_OUTPUT", number)
@@ -294,14 +296,14 @@ class _GroupWriter:
         total = sum(values.nbytes for values in constants)
         if total != layer.weights:
             sizes = f"{total:,} B, and {layer.weights:,} B are planned"
-            raise UsageError(f"op '{layer.name}' cannot be emitted: its constants have {sizes}")
+            raise ModelError(f"op '{layer.name}' cannot be emitted: its constants have {sizes}")
         if buffer is None:
             return None
         filters = layer.filters
         if not all(_by_filters(values, filters) for values in constants):
             filters = 1
             if layer.filters > 1 and (self._group.tile.channels > 1 or buffer.size < layer.weights):
-                raise UsageError(
+                raise ModelError(
                     f"op '{layer.name}' cannot be emitted: its constants cannot be loaded a part at a time"
                 )
         each = tuple(values.nbytes // filters for values in constants)

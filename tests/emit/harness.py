@@ -16,7 +16,7 @@ from memsched.commands.optimize.optimize import load
 from memsched.emit.code import c_files
 from memsched.emit.layers import layer_codes
 from memsched.emit.program import program_of
-from memsched.errors import UsageError
+from memsched.errors import ModelError
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.graph.kernel import LayerKernel
@@ -73,7 +73,7 @@ def emitted_somewhere(model: bytes, sizes: Sequence[int], **ways: Any) -> tuple[
 def _where_it_fits(model: bytes, size: int, **ways: Any) -> EmittedCase | None:
     try:
         return emitted(model, chip(size), **ways)
-    except UsageError as error:
+    except ModelError as error:
         if "does not fit" not in str(error):
             raise
         return None

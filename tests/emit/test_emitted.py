@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError
 from tests.emit.harness import (
     COMPILER,
     by_the_plan,
@@ -45,9 +45,9 @@ def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, 
 
 
 def test_what_no_kernel_computes_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"op 't1' \(ConvTranspose\) cannot be emitted: there is no kernel"):
+    with pytest.raises(ModelError, match=r"op 't1' \(ConvTranspose\) cannot be emitted: there is no kernel"):
         emitted(onnx_net(3), chip(4096))
-    with pytest.raises(UsageError, match="does not fit on chip in any pieces"):
+    with pytest.raises(ModelError, match="does not fit on chip in any pieces"):
         emitted(quantised_net(6), chip(20))
 
 

@@ -1,0 +1,62 @@
+"""``memsched optimize --emit c``: the folder, the report, and what is refused with nothing written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from memsched.report.schema import json_schema
+from tests.cli.conftest import Run
+from tests.emit.networks import quantised_net
+from tests.tiling.random_nets import onnx_net
+
+CHIP = 'extends = "diannao"\nname = "mychip"\non_chip_bytes = "4KB"\n'
+
+
+@pytest.fixture
+def chip(tmp_path: Path) -> Path:
+    path = tmp_path / "mychip.toml"
+    path.write_text(CHIP)
+    return path
+
+
+def test_a_folder_of_c_and_a_report(tmp_path: Path, chip: Path, run: Run) -> None:
+    model = tmp_path / "net.tflite"
+    model.write_bytes(quantised_net(8, 4))
+    done = run("optimize", model, "--target", chip, "--emit", "c")
+    assert done.code == 0, done.err
+    folder = tmp_path / "net_c"
+    report = json.loads((folder / "report.json").read_text())
+    jsonschema.Draft202012Validator(json_schema("emit")).validate(report)
+    assert sorted([*report["result"]["files"], "report.json"]) == sorted(path.name for path in folder.iterdir())
+    assert report["result"]["chip_bytes"] <= 4096
+    assert "DRAM traffic: " in done.out
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "report.json"}
+    again = run("optimize", model, "--target", chip, "--emit", "c", "-o", tmp_path / "again", "--json", "-q")
+    assert json.loads(again.out)["on_chip"] == report["on_chip"]
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir() if path.suffix != ".json"}
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "code", "words"),
+    [
+        (onnx_net(3), (), 1, "op 't1' (ConvTranspose) cannot be emitted: there is no kernel for ConvTranspose"),
+        (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), 2, "--header is not for --emit c"),
+        (quantised_net(8, 4), ("--target", "tflm"), 1, "target 'tflm' has no on-chip memory"),
+        (quantised_net(8, 4), ("-o", "-"), 2, "C goes into a folder"),
+        (quantised_net(8, 4)[:999], (), 1, "net cannot be read"),
+    ],
+)
+def test_nothing_is_written_where_it_is_refused(
+    given: bytes, more: tuple[str, ...], code: int, words: str, tmp_path: Path, chip: Path, run: Run
+) -> None:
+    model = tmp_path / "net"
+    model.write_bytes(given)
+    done = run("optimize", model, "--emit", "c", "--target", chip, "-o", tmp_path / "made", *more)
+    assert done.code == code
+    assert words in done.err.replace(f"'{model}'", "net")
+    assert done.err.count("\n") <= 3
+    assert not (tmp_path / "made").exists()
