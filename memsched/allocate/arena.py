@@ -69,7 +69,8 @@ def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
     height = max(map(operator.add, offsets, sizes))
     if not near_enough(height, bound):
         return None
-    rows = zip(spans.tensors, offsets, sizes, begins, ends, strict=True)
+    same: dict[int, int] = {}  # few sizes differ, and each number takes as much memory as four of them in an array
+    rows = zip(spans.tensors, offsets, [same.setdefault(size, size) for size in sizes], begins, ends, strict=True)
     return Allocation(
         placements=tuple([Placement(*row) for row in rows]),
         arena=height,

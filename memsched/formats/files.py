@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.known import format_in
@@ -17,9 +16,6 @@ __all__ = [
     "load_module",
     "read_source",
 ]
-
-_LARGE: Final = 1 << 20
-"""Bytes of a file whose reading takes far more memory than what is read."""
 
 
 def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
@@ -63,6 +59,5 @@ def load_module(data: bytes, path: str, options: LoadOptions) -> Module:
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
     module = format_in(data).read(data, path, options)
-    if len(data) > _LARGE:
-        give_back()
+    give_back(len(data))
     return module

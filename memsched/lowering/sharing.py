@@ -60,12 +60,22 @@ class Sharing:
         self._reader: dict[int, Op] = {}
         self.absorbed: dict[int, int] = {}
         for op in graph.ops:
-            for tensor in dict.fromkeys(op.inputs):
+            for tensor in dict.fromkeys(op.inputs) if len(op.inputs) > 1 else op.inputs:
                 self._readers[tensor] += 1
                 self._reader[tensor] = op
         self._view_rules = _by_type(target.views)
         self._part_rules = _by_type(target.part_views)
         self._write_rules = _by_type(target.in_place)
+
+    def all_views(self) -> list[Views]:
+        """Return the views of all ops, in file order."""
+        ruled = self._view_rules.keys() | self._part_rules.keys()
+        return [self.views(op) if op.type in ruled else _NO_VIEWS for op in self._graph.ops]
+
+    def all_in_place(self) -> list[tuple[tuple[int, int], ...]]:
+        """Return the pairs of all ops that may be written in place, in file order."""
+        ruled = self._write_rules.keys()
+        return [self.in_place(op) if op.type in ruled else () for op in self._graph.ops]
 
     def views(self, op: Op) -> Views:
         """Return what of ``op``'s outputs lies in its inputs' bytes or consists of them."""

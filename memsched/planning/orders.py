@@ -50,7 +50,7 @@ class Baseline:
 
     Attributes:
         graph: With its bodies' peaks in orders of the same kind.
-        footprints: Bytes per step of the order.
+        footprints: Bytes per step of the file's order; empty for others, of which nobody asks.
     """
 
     graph: Graph
@@ -162,7 +162,8 @@ def baselines(
                 allocation = allocate(
                     one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage, run=quick
                 )
-                found[rule] = Baseline(one.graph, schedule, allocation, profile.footprints)
+                asked = profile.footprints if rule is _in_file_order else ()
+                found[rule] = Baseline(one.graph, schedule, allocation, asked)
     return {name: found[rule] for name, rule in rules.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members
 from memsched.graph.liveness import Storage, match_in_place
+from memsched.graph.uses import Uses, sums
 
 __all__ = ["BOUND_TASKS", "NECESSARY", "first_and_last_step", "largest_step", "necessary_bytes"]
 
@@ -22,12 +23,29 @@ def largest_step(storage: Storage) -> int:
     """
     sizes, kept = storage.sizes, storage.kept
     largest = storage.initial_residue()
+    if storage.uses is not None:
+        return max(largest, _largest_at_once(storage, storage.uses))
     for op, reads in enumerate(storage.reads):
         own = sum([sizes[buffer] for buffer in reads]) + sum([sizes[buffer] for buffer in storage.creates[op]])
         pairs = [pair for pair in storage.takes[op] if not kept[pair[1]]]
         merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
         largest = max(largest, storage.variables + own + storage.workspace[op] - merged)
     return largest
+
+
+def _largest_at_once(storage: Storage, uses: Uses) -> int:
+    """Return the largest footprint that a single op has, by arrays."""
+    import numpy as np
+
+    made = uses.creator >= 0
+    each = np.repeat(uses.sizes, np.diff(uses.begins))
+    own = sums(uses.users, each, len(storage.reads)) + sums(uses.creator[made], uses.sizes[made], len(storage.reads))
+    own += uses.workspace
+    for op in uses.takers:
+        pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]]]
+        if pairs:
+            own[op] -= sum([storage.sizes[created] for created, _ in match_in_place(pairs, storage.sizes)])
+    return storage.variables + int(own.max(initial=0))
 
 
 def first_and_last_step(storage: Storage) -> int:

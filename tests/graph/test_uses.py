@@ -10,6 +10,7 @@ from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Op
 from memsched.graph.uses import MANY_OPS, uses_of
+from memsched.schedule.bounds import largest_step
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_order
 
@@ -50,3 +51,4 @@ def test_the_same_figures_as_step_by_step(monkeypatch: pytest.MonkeyPatch) -> No
         assert storage.uses is not None
         assert storage == listed
         assert evaluate(storage, order) == evaluate(listed, order)
+        assert largest_step(storage) == largest_step(listed)

@@ -92,8 +92,8 @@ class _GraphBuilder:
         self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
-        # Dimensions, bytes and element name of the types met so far: large models have few.
-        self.sizes: dict[ValueType, tuple[tuple[int, ...], int, str]] = {}
+        # Dimensions, bytes and element name of the types met so far, by identity: large models have few.
+        self.sizes: dict[int, tuple[tuple[int, ...], int, str, ValueType]] = {}
         # Positions of inputs: nearly all ops have those of one before.
         self.places: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -160,7 +160,7 @@ class _GraphBuilder:
             self.index_of[name] = len(self.tensors)
             self.tensors.append(Tensor(name, 0, None, "", False, external))
             return
-        known = self.sizes.get(found)
+        known = self.sizes.get(id(found))
         if known is not None:
             self.index_of[name] = len(self.tensors)
             stated = None
@@ -179,7 +179,7 @@ class _GraphBuilder:
                 size = tensor_bytes(found.element, dims)
             except ModelError as error:
                 raise ModelError(f"tensor '{name}': {error}") from error
-            self.sizes[found] = dims, size, element_name(found.element)
+            self.sizes[id(found)] = dims, size, element_name(found.element), found
         elif name not in self._read:
             sized = False
             self.built.unread.append(f"'{name}'")

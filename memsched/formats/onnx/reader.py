@@ -19,6 +19,7 @@ from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import tensor_bytes
 from memsched.graph import dag
+from memsched.search.heap import give_back
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -77,6 +78,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     ranks.check_ranks(scopes)
     weights_bytes = sum(onnx_light.constant_bytes(scope.graph) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
+    give_back(len(data))
     built = onnx_graphs.build(scopes, shapes)
     for graph in built.graphs:
         dag.validate(graph)
