@@ -50,16 +50,20 @@ class StepWork:
     Attributes:
         sent: Bytes that leave each device; -1 is the source of the network's inputs.
         received: Bytes that reach each device.
+        given: Which devices receive any of the network's inputs.
         ops: Per device the type, multiply-accumulates, and bytes read and written of every part that it computes.
     """
 
     sent: Mapping[int, int]
     received: Mapping[int, int]
+    given: frozenset[int]
     ops: tuple[tuple[tuple[str, float, float], ...], ...]
 
     def seconds(self, cluster: Cluster) -> float:
         """Return how long the slowest takes by a cluster's model."""
         busy = {device: cluster.router.seconds(self.sent[device], self.received[device]) for device in self.sent}
+        for device in self.given:
+            busy[device] = max(busy[device], busy[-1])
         for device in range(len(self.ops)):
             busy[device] += self.computing(cluster, device)
         return max(busy.values())
@@ -162,4 +166,5 @@ def _work(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operat
                 touched += operators.constants(part.op, part.region)
                 found.append((op.type, op.macs * share, touched))
             ops.append(tuple(found))
-        yield StepWork(sent, received, tuple(ops))
+        given = frozenset(target for one in transfers if one.source < 0 for target in one.targets)
+        yield StepWork(sent, received, given, tuple(ops))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memsched.distribute.boxes import Extents
 from memsched.graph.distribution import Axis
-from memsched.targets.cluster import Mode
+from memsched.targets.cluster import Mode, Router
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
     Booleans = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
 
-__all__ = ["Boxes", "Exchange", "PlanRanges", "exchange", "hull_of", "joined", "slab", "span_of"]
+__all__ = ["Boxes", "Exchange", "LinkLoads", "PlanRanges", "exchange", "hull_of", "joined", "slab", "span_of"]
 
 
 @dataclass(slots=True)
@@ -54,6 +55,49 @@ class Exchange:
     received: Integers
     sent: Integers
     leaving: Integers
+
+
+@dataclass(slots=True)
+class LinkLoads:
+    """What the links carry in one step.
+
+    Attributes:
+        outside: Bytes that leave the source of the network's inputs, [plan].
+        given: Which devices receive any of them.
+    """
+
+    sent: Integers
+    received: Integers
+    outside: Integers
+    given: Booleans
+
+    @staticmethod
+    def none(shape: tuple[int, int]) -> LinkLoads:
+        """Return links that carry nothing."""
+        import numpy as np
+
+        sent, received = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        return LinkLoads(sent, received, np.zeros(shape[0], dtype=np.int64), np.zeros(shape, dtype=bool))
+
+    def add(self, found: Exchange, *, outside: bool) -> None:
+        """Add what is sent of a tensor, by its owners or from outside."""
+        self.received = self.received + found.received
+        self.sent = self.sent + found.sent
+        if outside:
+            self.outside = self.outside + found.leaving
+            self.given = self.given | (found.received > 0)
+
+    def seconds(self, router: Router) -> tuple[Floats, Floats]:
+        """Return after how long each device can compute, and the source of the inputs is done, [plan].
+
+        The source sends one part after the other: who gets the last has waited for all.
+        """
+        import numpy as np
+
+        most = np.maximum(self.sent, self.received)
+        own = np.where(most > 0, router.latency + most / router.bandwidth, 0.0)
+        outside = np.where(self.outside > 0, router.latency + self.outside / router.bandwidth, 0.0)
+        return np.maximum(own, self.given * outside[:, None]), outside
 
 
 def exchange(need: Boxes, holds: Sequence[Boxes], owner: Boxes | None, extents: Extents, mode: Mode) -> Exchange | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.distribute.exchange import Boxes, PlanRanges, exchange, hull_of, joined, slab
+from memsched.distribute.exchange import Boxes, LinkLoads, PlanRanges, exchange, hull_of, joined, slab
 from memsched.distribute.plan import Blocks, leaves
 from memsched.distribute.population import Population, cost_of, needs_of, units_of
 from memsched.distribute.space import Space
@@ -111,11 +111,8 @@ class _FusionCosts:
         return [float(cost) for cost in total]
 
     def _links(self, start: int, asked: dict[int, Boxes], shape: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Return how long each device's link is busy, and that of the source of the inputs."""
-        import numpy as np
-
-        sent, received = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        outside = np.zeros(shape[0], dtype=np.int64)
+        """Return how long each device waits for its link, and the source of the inputs for its own."""
+        loads = LinkLoads.none(shape)
         for tensor, need in asked.items():
             owner = _spread(self.owned[tensor], shape[0]) if tensor in self.owned else None
             holds = [] if owner is None else [owner]
@@ -123,16 +120,8 @@ class _FusionCosts:
             holds.extend(_spread(self.read[reader][tensor], shape[0]) for reader in readers)
             found = exchange(need, holds, owner, self.space.extents[tensor], self.cluster.router.mode)
             if found is not None:
-                sent += found.sent
-                received += found.received
-                if owner is None:
-                    outside += found.leaving
-        router = self.cluster.router
-        most = np.maximum(sent, received)
-        return (
-            np.where(most > 0, router.latency + most / router.bandwidth, 0.0),
-            np.where(outside > 0, router.latency + outside / router.bandwidth, 0.0),
-        )
+                loads.add(found, outside=owner is None)
+        return loads.seconds(self.cluster.router)
 
 
 def _spread(boxes: Boxes, plans: int) -> Boxes:

@@ -249,12 +249,16 @@ class _PlanState:
         router = self.cluster.router
         sent = [0] * (len(computing) + 1)
         received = [0] * len(computing)
+        given = {device for one in transfers if one.source == SENDER_OUTSIDE for device in one.targets}
         for one in transfers:
             sent[one.source] += one.size * (len(one.targets) if router.mode == "point-to-point" else 1)
             for device in one.targets:
                 received[device] += one.size
-        busy = [router.seconds(s, r) + c for s, r, c in zip(sent, received, computing, strict=False)]
-        return max(*busy, router.seconds(sent[SENDER_OUTSIDE], 0))
+        outside = router.seconds(sent[SENDER_OUTSIDE], 0)
+        links = [router.seconds(*both) for both in zip(sent, received, strict=False)]
+        # The source sends one part after the other: who gets the last has waited for all.
+        links = [max(own, outside) if device in given else own for device, own in enumerate(links)]
+        return max(outside, *(link + seconds for link, seconds in zip(links, computing, strict=True)))
 
     def _memory(self, weights: Sequence[int]) -> tuple[int, ...]:
         """Return the most that every device holds: its weights, and pieces from their birth to the last reader."""

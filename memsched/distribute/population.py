@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsched.distribute.boxes import Extents
 from memsched.distribute.divisions import Division, Reach
-from memsched.distribute.exchange import Boxes, exchange, hull_of, joined, slab, span_of
+from memsched.distribute.exchange import Boxes, LinkLoads, exchange, hull_of, joined, slab, span_of
 from memsched.distribute.plan import Blocks, leaves
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis
@@ -186,11 +186,7 @@ class _PopulationRun:
         return Evaluation(latency, by_op.max(axis=1), by_op[:, : self.count], total, communication)
 
     def _reset_links(self) -> None:
-        import numpy as np
-
-        self.sent = np.zeros((self.plans, self.devices), dtype=np.int64)
-        self.received = np.zeros((self.plans, self.devices), dtype=np.int64)
-        self.outside = np.zeros(self.plans, dtype=np.int64)
+        self.loads = LinkLoads.none((self.plans, self.devices))
         self.quiet = True
 
     def _add(self, latency: Floats, communication: Floats, total: Integers, computing: Floats) -> None:
@@ -200,16 +196,13 @@ class _PopulationRun:
         if self.quiet:
             latency += computing.max(axis=1)
             return
-        router = self.p.cluster.router
-        most = np.maximum(self.sent, self.received)
-        links = np.where(most > 0, router.latency + most / router.bandwidth, 0.0)
-        outside = np.where(self.outside > 0, router.latency + self.outside / router.bandwidth, 0.0)
+        links, outside = self.loads.seconds(self.p.cluster.router)
         busy = links + computing
         slowest = busy.argmax(axis=1)
         every = np.arange(self.plans)
         latency += np.maximum(busy[every, slowest], outside)
         communication += np.maximum(links[every, slowest], outside - busy[every, slowest])
-        total += self.sent.sum(axis=1) + self.outside
+        total += self.loads.sent.sum(axis=1) + self.loads.outside
 
     # What is computed ---------------------------------------------------------------------------------------------
 
@@ -270,12 +263,8 @@ class _PopulationRun:
         if found is None:
             return
         self.quiet = False
-        self.received += found.received
         self._born(tensor, position, found.received)
-        if self.owners[tensor] is None:
-            self.outside += found.leaving
-        else:
-            self.sent += found.sent
+        self.loads.add(found, outside=self.owners[tensor] is None)
 
 
 def units_of(box: Boxes, work: OpWork) -> tuple[Integers, Integers]:

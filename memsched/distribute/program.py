@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsched.distribute.choices import OpChoices
-from memsched.distribute.exchange import Boxes, exchange
+from memsched.distribute.exchange import Boxes, LinkLoads, exchange
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Share
 from memsched.targets.cluster import Cluster
@@ -260,12 +260,8 @@ class _Links:
     """What one step moves, [row, device]; row i belongs to the state ``parents[i]`` of those with ``picks``."""
 
     def __init__(self, picks: dict[int, Integers], parents: Integers, program: _ShareProgram) -> None:
-        import numpy as np
-
         self.picks, self.parents, self.program = picks, parents, program
-        self.sent = np.zeros((len(parents), len(program.limits)), dtype=np.int64)
-        self.received = np.zeros_like(self.sent)
-        self.outside = np.zeros(len(parents), dtype=np.int64)
+        self.loads = LinkLoads.none((len(parents), len(program.limits)))
 
     def send(self, tensor: int, need: Boxes, position: int) -> Integers:
         """Note what devices need of a tensor and do not hold; return the bytes that each receives."""
@@ -284,20 +280,14 @@ class _Links:
                 holds.append(mine.needs[mine.tensors.index(tensor)].at(self.picks[reader][self.parents]))
         found = exchange(need, holds, owner, space.extents[tensor], program.cluster.router.mode)
         if found is None:
-            return self.received * 0
-        self.received += found.received
-        self.sent += found.sent
-        if owner is None:
-            self.outside += found.leaving
+            return self.loads.received * 0
+        self.loads.add(found, outside=owner is None)
         return found.received
 
     def slowest(self, computing: Any) -> Floats:
         """Return the seconds of the slowest device, or of who gives the inputs."""
         import numpy as np
 
-        router = self.program.cluster.router
-        most = np.maximum(self.sent, self.received)
-        links = np.where(most > 0, router.latency + most / router.bandwidth, 0.0)
-        outside = np.where(self.outside > 0, router.latency + self.outside / router.bandwidth, 0.0)
+        links, outside = self.loads.seconds(self.program.cluster.router)
         result: Floats = np.maximum((links + computing).max(axis=1), outside)
         return result

@@ -169,8 +169,9 @@ def _run_lines(run: RunSection) -> list[tuple[str, str | None]]:
     if run.throttled is not None:
         timed = run.throttled
         off = 100 * (timed.measured_seconds / timed.predicted_seconds - 1) if timed.predicted_seconds else 0.0
+        slow = f", {timed.slower} times slower" if timed.slower > 1 else ""
         took = f"{_milliseconds(timed.measured_seconds)}, {off:+.1f} % against predicted"
-        lines.append((f"measured at the cluster's rates: {took} (median of {timed.passes} passes)", "green"))
+        lines.append((f"measured at the cluster's rates: {took} (median of {timed.passes} passes{slow})", "green"))
     return lines
 
 

@@ -79,16 +79,17 @@ def test_figure_step_by_step() -> None:
 
 
 def test_figure_latency() -> None:
-    # 8 bytes per second, 1 s per op. Who gives the input sends 48 bytes; device 0 receives 32 and computes; nothing
-    # is sent; devices 1 and 2 send and receive 32 and compute; device 0 receives 32.
-    assert plan_of(figure(), PAPER, cluster()).latency == 6 + 5 + 1 + 5 + 4
+    # 8 bytes per second, 1 s per op. Who gives the input sends 48 bytes, of which device 2 gets the last, and computes;
+    # device 0 receives 32 and computes; nothing is sent; devices 1 and 2 send and receive 32 and compute; device 0
+    # receives 32.
+    assert plan_of(figure(), PAPER, cluster()).latency == 7 + 5 + 1 + 5 + 4
 
 
 def test_figure_point_to_point() -> None:
     plan = plan_of(figure(), PAPER, cluster(mode="point-to-point"))
     assert all(len(one.targets) == 1 for step in plan.steps for one in step.transfers)
     # The input leaves 80 bytes; device 2 sends 16 bytes twice in the second step.
-    assert plan.latency == 10 + 5 + 1 + 5 + 4
+    assert plan.latency == 11 + 5 + 1 + 5 + 4
     check_plan(figure(), plan, cluster(mode="point-to-point"))
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from memsched.distribute.checking import StepWork
-from memsched.runtimes.devices.parent import PassTimes, ThrottledRun
+from memsched.runtimes.devices.parent import ThrottledRun
 from memsched.runtimes.devices.program import Throttle
 from memsched.targets.cluster import Cluster, LinearTime, Router
 
@@ -42,11 +42,13 @@ class LatencyComparison:
         predicted: Per step, by the cluster's model; the last one brings the outputs together.
         measured: Per step, the median of the passes.
         total: Of a whole pass, the median.
+        slower: How many times as long it took.
     """
 
     predicted: tuple[float, ...]
     measured: tuple[float, ...]
     total: float
+    slower: int
 
 
 def throttles_of(
@@ -73,12 +75,14 @@ def throttles_of(
     )
 
 
-def compared(works: Sequence[StepWork], cluster: Cluster, passes: Sequence[PassTimes]) -> LatencyComparison:
+def compared(works: Sequence[StepWork], cluster: Cluster, run: ThrottledRun) -> LatencyComparison:
     """Return predicted against measured seconds."""
+    passes = run.passes
     return LatencyComparison(
         tuple(work.seconds(cluster) for work in works),
         tuple(median(seconds) for seconds in zip(*(one.steps for one in passes), strict=True)),
         median(sum(one.steps) for one in passes),
+        run.slower,
     )
 
 

@@ -454,7 +454,7 @@ def latency_of(distributed: DistributedNetwork) -> LatencyComparison | None:
     """Return predicted against measured seconds; None where no throttled run was made."""
     if distributed.executed is None or distributed.executed.throttled is None:
         return None
-    return compared(_works(distributed), distributed.cluster, distributed.executed.throttled.passes)
+    return compared(_works(distributed), distributed.cluster, distributed.executed.throttled)
 
 
 def calibrated_text(distributed: DistributedNetwork) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["DistributedRun", "execute"]
+
+_ROOM: Final = 12.0
+"""How many times as long as it takes by itself a throttled run is to take, so that the throttles decide."""
 
 _REFERENCE: Final = "memsched.runtimes.devices.worker:reference"
 _INTEGER_BOUNDS: Final = (4, 2, 1)
@@ -91,9 +95,19 @@ def execute(
     found = _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
     if not throttles:
         return found
-    feed = feeds[whole.value["feed"]]
-    throttled = time_cluster(programs, given_sends(followed), part, feed, throttles, patience_seconds=patience_seconds)
+    throttled = time_cluster(
+        *(programs, given_sends(followed), part, feeds[whole.value["feed"]], throttles),
+        slower=_slow_motion(followed.plan.latency, run.seconds, throttles),
+        patience_seconds=patience_seconds,
+    )
     return replace(found, throttled=throttled)
+
+
+def _slow_motion(predicted: float, seconds: float, throttles: Sequence[Throttle]) -> int:
+    """Return how much slower a throttled run has to be: this machine's cores are shared by all processes."""
+    if any(one.seconds for one in throttles):
+        return max(1, math.ceil(_ROOM * seconds / max(predicted, 1e-9)))
+    return max(1, math.ceil(_ROOM * max(one.cores for one in throttles)))
 
 
 def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> DistributedRun:

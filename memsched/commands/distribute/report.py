@@ -205,6 +205,7 @@ def _throttled(distributed: DistributedNetwork, passes: int) -> ThrottledSection
         return None
     return ThrottledSection(
         passes=passes,
+        slower=found.slower,
         predicted_seconds=sum(found.predicted),
         measured_seconds=round(found.total, 6),
         steps=tuple(

@@ -165,10 +165,12 @@ class ThrottledSection(Section, frozen=True, kw_only=True):
     """A run whose processes are held to the cluster's rates: cores, memory, bandwidth and delay.
 
     Attributes:
+        slower: How many times as long everything took than was measured: this machine has fewer cores than devices.
         measured_seconds: Of all steps, the median of the passes.
     """
 
     passes: Count
+    slower: Count
     predicted_seconds: Amount
     measured_seconds: Amount
     steps: tuple[ThrottledStepRow, ...]

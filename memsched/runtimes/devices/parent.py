@@ -141,10 +141,13 @@ class ThrottledRun:
     """What a throttled run measured.
 
     Attributes:
+        passes: Their seconds as they would be without slow motion.
+        slower: How many times as long everything took.
         nodes: Per device and step the seconds of the model's nodes by name, while they had a core.
     """
 
     passes: tuple[PassTimes, ...]
+    slower: int
     nodes: tuple[tuple[Mapping[str, float], ...], ...]
 
 
@@ -155,14 +158,21 @@ def time_cluster(
     feeds: Mapping[str, np.ndarray[Any, Any]],
     throttles: Sequence[Throttle],
     *,
+    slower: int = 1,
     passes: int = 3,
     patience_seconds: float = 120.0,
 ) -> ThrottledRun:
     """Run the programs several times, each process held to its throttle, and return what it took.
 
-    A first pass, in which the runtime takes its memory, does not count. Arguments and errors: as of `run_cluster`.
+    A first pass, in which the runtime takes its memory, does not count. A step begins when the last device is done with
+    the one before: to say so costs nothing, as in a cluster's model. Arguments and errors: as of `run_cluster`.
+
+    Args:
+        slower: Let everything take so many times as long: where this machine has fewer cores than the cluster has
+            devices, processes do not wait for a core instead of their link.
     """
     _check_types(programs)
+    throttles = [_slowed(one, slower) for one in throttles]
     result = []
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
@@ -171,15 +181,27 @@ def time_cluster(
         team.connect()
         for _ in range(1 + passes):
             steps, computing = [], []
+            started = time.perf_counter()
             for step, sends in enumerate(given):
-                started = time.perf_counter()
-                answers = team.step(step, sends, feeds)
-                steps.append(time.perf_counter() - started)
-                computing.append([answer["computing"] for answer in answers])
+                answers = team.step(step, sends, feeds, started)
+                done = max(answer["done"] for answer in answers)
+                steps.append((done - started) / slower)
+                computing.append([answer["computing"] / slower for answer in answers])
+                started = done
             result.append(PassTimes(tuple(steps), tuple(zip(*computing, strict=True))))
         team.finish(0.0)
     nodes = tuple(tuple(found.get(str(step), {}) for step in range(len(given))) for found in team.nodes)
-    return ThrottledRun(tuple(result[1:]), nodes)
+    return ThrottledRun(tuple(result[1:]), slower, nodes)
+
+
+def _slowed(throttle: Throttle, times: int) -> Throttle:
+    return dataclasses.replace(
+        throttle,
+        cores=throttle.cores / times,
+        seconds=tuple(times * one for one in throttle.seconds),
+        bandwidth=throttle.bandwidth / times,
+        latency=times * throttle.latency,
+    )
 
 
 def _check_types(programs: Sequence[DeviceProgram]) -> None:
@@ -288,19 +310,29 @@ class _Team:
             self._fail("connecting")
         self._all(deadline, "connecting")
 
-    def step(self, step: int, sends: Sequence[Send], feeds: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
-        """Let every process do a step; return their answers."""
+    def step(
+        self,
+        step: int,
+        sends: Sequence[Send],
+        feeds: Mapping[str, np.ndarray[Any, Any]],
+        start: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """Let every process do a step; return their answers.
+
+        Args:
+            start: When it begins, as `time.perf_counter` counts: what paces are kept against; None without any.
+        """
         from memsched.runtimes.devices.wire import LinkPace, send_array, send_to_all
 
         deadline = time.monotonic() + self._patience
         try:
             for device in range(len(self._programs)):
-                self._control[device].tell({"step": step})
+                self._control[device].tell({"step": step, "start": start})
             # The source of the inputs has a link like every device.
-            link = self._throttles[0] if self._throttles else None
+            link = self._throttles[0] if self._throttles and start is not None else None
             pace = None if link is None else LinkPace(link.bandwidth)
-            if link is not None and pace is not None:
-                pace.begin(link.latency)
+            if start is not None and link is not None and pace is not None:
+                pace.begin(step, start + link.latency)
             for one in sends:
                 array = _given_part(one.value, feeds)
                 self._given_once += array.nbytes

@@ -3,7 +3,8 @@
 Sockets, and no `Channel` as between a process and its parent, because they stand for the network: any two devices have
 one, what they take is counted, and elements go from and into arrays where they lie.
 
-A frame is 16 bytes that say which transfer it is, and the elements, in the machine's byte order. All connections are
+A frame is 24 bytes that say which transfer it is, and when a paced link is done with it; then the elements follow, in
+the machine's byte order. All connections are
 on the loopback interface, and each begins with the run's secret: no other program can take part.
 """
 
@@ -38,7 +39,7 @@ __all__ = [
 HOST: Final = "127.0.0.1"
 TOKEN_BYTES: Final = 32
 
-_HEADER: Final = struct.Struct("!IIQ")
+_HEADER: Final = struct.Struct("!IIQd")
 HEADER_BYTES: Final = _HEADER.size
 _HELLO: Final = struct.Struct(f"!{TOKEN_BYTES}si")
 _GREETING_SECONDS: Final = 5.0
@@ -95,7 +96,7 @@ def meet(listener: socket.socket, token: bytes) -> tuple[int, socket.socket]:
 
 def send_array(connection: socket.socket, step: int, transfer: int, array: np.ndarray[Any, Any]) -> int:
     """Send an array, which may be a part of another; return the bytes of its elements that the socket took."""
-    connection.sendall(_HEADER.pack(step, transfer, array.nbytes))
+    connection.sendall(_HEADER.pack(step, transfer, array.nbytes, 0.0))
     taken = 0
     for chunk in elements_of(array):
         at = 0
@@ -106,26 +107,36 @@ def send_array(connection: socket.socket, step: int, transfer: int, array: np.nd
 
 
 class LinkPace:
-    """The pace of a link in one direction, kept against a schedule, so that late sleeps do not add up."""
+    """The pace of a link in one direction, kept against a schedule, so that late sleeps do not add up.
+
+    Moments are those of `time.perf_counter`, which all processes of a machine share.
+    """
 
     def __init__(self, bandwidth: float) -> None:
-        self._rate, self._free, self._lock = bandwidth, 0.0, threading.Lock()
+        self._rate, self._free, self._step = bandwidth, 0.0, -1
+        self._lock = threading.Condition()
         self.chunk = max(_LEAST_CHUNK, int(bandwidth * _CHUNK_SECONDS))
 
-    def begin(self, latency: float) -> None:
-        """Begin a step: the first byte goes out after so many seconds."""
-        self._free = time.perf_counter() + latency
+    def begin(self, step: int, moment: float) -> None:
+        """Begin a step: its first byte passes after ``moment``."""
+        with self._lock:
+            self._step, self._free = step, moment
+            self._lock.notify_all()
 
-    def leave(self, size: int) -> None:
-        """Wait until so many bytes have gone out since the step began."""
+    def wait_for(self, step: int) -> None:
+        """Wait until a step has begun."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._step == step)
+
+    def through(self, size: int) -> float:
+        """Return when so many more bytes will have passed."""
+        with self._lock:
+            return self._free + size / self._rate
+
+    def passing(self, size: int) -> None:
+        """Wait until so many bytes have passed since the step began."""
         with self._lock:
             self._free = free = self._free + size / self._rate
-        _sleep_until(free)
-
-    def came(self, size: int) -> None:
-        """Wait until so many bytes can have come in: they were on their way before they were seen."""
-        with self._lock:
-            self._free = free = max(self._free + size / self._rate, time.perf_counter())
         _sleep_until(free)
 
 
@@ -148,11 +159,11 @@ def send_to_all(
     taken = 0
     for group in [connections] if once else [[one] for one in connections]:
         for connection in group:
-            connection.sendall(_HEADER.pack(step, transfer, array.nbytes))
+            connection.sendall(_HEADER.pack(step, transfer, array.nbytes, pace.through(array.nbytes)))
         for whole in elements_of(array):
             for at in range(0, len(whole), pace.chunk):
                 chunk = whole[at : at + pace.chunk]
-                pace.leave(len(chunk))
+                pace.passing(len(chunk))
                 for connection in group:
                     connection.sendall(chunk)
                     taken += len(chunk)
@@ -176,16 +187,16 @@ def receive_array(connection: socket.socket, array: np.ndarray[Any, Any], pace: 
     )
 
 
-def read_header(connection: socket.socket) -> tuple[int, int, int]:
-    """Return step, transfer and number of bytes of the next frame.
+def read_header(connection: socket.socket) -> tuple[int, int, int, float]:
+    """Return step, transfer and number of bytes of the next frame, and when its sender's link is done with it.
 
     Raises:
         LostError: The connection is closed.
     """
     header = bytearray(HEADER_BYTES)
     receive_into(connection, memoryview(header))
-    step, transfer, length = _HEADER.unpack(header)
-    return step, transfer, length
+    step, transfer, length, due = _HEADER.unpack(header)
+    return step, transfer, length, due
 
 
 def receive_into(connection: socket.socket, view: memoryview, pace: LinkPace | None = None) -> int:
@@ -201,7 +212,7 @@ def receive_into(connection: socket.socket, view: memoryview, pace: LinkPace | N
             raise LostError("the connection was closed")
         at += came
         if pace is not None:
-            pace.came(came)
+            pace.passing(came)
     return at
 
 

@@ -80,7 +80,7 @@ class _Inbox:
     def __init__(self, expected: Mapping[tuple[int, int], Mapping[str, Any]], pace: LinkPace | None) -> None:
         self._expected, self._pace = expected, pace
         self._arrays: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
-        self._came: set[tuple[int, int]] = set()
+        self._came: dict[tuple[int, int], float] = {}
         self._changed = threading.Condition()
         self._lost: str | None = None
         self.received = 0
@@ -89,16 +89,18 @@ class _Inbox:
         """Read one connection to its end."""
         try:
             while True:
-                step, transfer, length = read_header(connection)
+                step, transfer, length, due = read_header(connection)
                 wanted = self._expected.get((step, transfer))
                 if wanted is None or wanted["source"] != source:
                     raise LostError(f"process {source} sent what nobody asked for")
                 part = self._array(step, wanted)[_index(wanted["place"])]
                 if part.nbytes != length:
                     raise LostError(f"process {source} sent {length} bytes instead of {part.nbytes}")
+                if self._pace is not None:
+                    self._pace.wait_for(step)
                 came = receive_array(connection, part, self._pace)
                 with self._changed:
-                    self._came.add((step, transfer))
+                    self._came[step, transfer] = due
                     self.received += came
                     self._changed.notify_all()
         except (OSError, LostError) as error:
@@ -114,20 +116,23 @@ class _Inbox:
                 self._arrays[key] = np.empty(wanted["shape"], np.dtype(wanted["dtype"]))
             return self._arrays[key]
 
-    def take(self, step: int, receives: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the arrays of a step once all of it has come.
+    def take(self, step: int, receives: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray[Any, Any]], float]:
+        """Return the arrays of a step once all of it has come, and when the last has by the paces of links.
 
         Raises:
             LostError: A connection was closed before.
         """
         missing = {(step, entry["transfer"]) for entry in receives}
         with self._changed:
-            while not missing <= self._came:
+            while not missing <= self._came.keys():
                 if self._lost is not None:
                     raise LostError(self._lost)
                 self._changed.wait()
-            self._came -= missing
-            return {key: self._arrays.pop((step, key)) for key in dict.fromkeys(entry["key"] for entry in receives)}
+            due = max((self._came.pop(one) for one in missing), default=0.0)
+            if missing and self._pace is not None:
+                due = max(due, self._pace.through(0))
+            keys = dict.fromkeys(entry["key"] for entry in receives)
+            return {key: self._arrays.pop((step, key)) for key in keys}, due
 
 
 class _Worker:
@@ -136,7 +141,7 @@ class _Worker:
         self._program: Mapping[str, Any] = request["program"]
         self._throttle: Mapping[str, Any] | None = request["throttle"]
         bandwidth = None if self._throttle is None else self._throttle["bandwidth"]
-        self._out = None if bandwidth is None else LinkPace(bandwidth)
+        self._out, self._in = (None if bandwidth is None else LinkPace(bandwidth) for _ in range(2))
         self._links: dict[int, socket.socket] = {}
         self._inbox = _Inbox(
             {
@@ -144,7 +149,7 @@ class _Worker:
                 for step, one in enumerate(self._program["steps"])
                 for entry in one["receives"]
             },
-            None if bandwidth is None else LinkPace(bandwidth),
+            self._in,
         )
         self._held: dict[str, np.ndarray[Any, Any]] = {}
         self._peak: int | None = 0
@@ -169,10 +174,10 @@ class _Worker:
         for _ in range(self._request["passes"]):
             self._held.clear()
             for step, program in enumerate(self._program["steps"]):
-                self._parent.wait()
-                started = time.perf_counter()
-                computing = self._step(step, program, sessions.get(step))
-                self._parent.tell({"done": step, "seconds": time.perf_counter() - started, "computing": computing})
+                started = self._parent.wait()["start"] or time.perf_counter()
+                computing = self._step(step, program, sessions.get(step), started)
+                done = time.perf_counter()
+                self._parent.tell({"done": done, "seconds": done - started, "computing": computing})
         self._parent.wait()
         peak = _resident_bytes(peak=True)
         for number, (_, value) in enumerate(self._program["outputs"]):
@@ -209,14 +214,20 @@ class _Worker:
             threading.Thread(target=self._inbox.read, args=(number, connection), daemon=True).start()
         self._parent.tell({"connected": True})
 
-    def _step(self, step: int, program: Mapping[str, Any], session: Any) -> float:
-        """Do a step; return the seconds between having all values and having the results."""
-        if self._throttle is not None and self._out is not None:
-            self._out.begin(self._throttle["latency"])
+    def _step(self, step: int, program: Mapping[str, Any], session: Any, started: float) -> float:
+        """Do a step that begins at a moment; return the seconds between having all values and having the results."""
+        for link in (self._out, self._in):
+            if self._throttle is not None and link is not None:
+                link.begin(step, started + self._throttle["latency"])
         for entry in program["sends"]:
             self._send(step, entry)
-        self._held.update(self._inbox.take(step, program["receives"]))
-        started, before = time.perf_counter(), time.thread_time()
+        arrays, due = self._inbox.take(step, program["receives"])
+        self._held.update(arrays)
+        # By the paces of links, however late this process woke up: to be late is not a device's.
+        if program["sends"] and self._out is not None:
+            due = max(due, self._out.through(0))
+        started = max(due, started) if self._throttle is not None else time.perf_counter()
+        before = time.thread_time()
         for entry in program["gathers"]:
             self._gather(entry["key"], entry["value"])
         self._reach(0)

@@ -27,7 +27,7 @@ from memsched.commands.distribute.step_models import given_sends, program_of
 from memsched.errors import InternalError, VerificationError
 from memsched.runtimes.devices import parent
 from memsched.runtimes.devices.parent import ClusterRunError, run_cluster
-from memsched.runtimes.devices.wire import elements_of, receive_array, send_array
+from memsched.runtimes.devices.wire import HEADER_BYTES, elements_of, receive_array, send_array
 from memsched.search.messages import Channel
 from memsched.search.processes import start_process
 from tests.distributed_nets import classifier, cluster_of
@@ -65,7 +65,7 @@ def test_a_classifier_on_three_processes() -> None:
         assert device.sent == sum(one.size * len(one.targets) for one in mine) > 0
         assert device.sent_once == sum(one.size for one in mine)
         assert device.received == sum(one.size for one in transfers if number in one.targets) > 0
-        assert device.headers == 16 * sum(len(one.targets) for one in mine)
+        assert device.headers == HEADER_BYTES * sum(len(one.targets) for one in mine)
     assert run.given == sum(one.size * len(one.targets) for one in transfers if one.source == -1)
     if MEASURABLE:
         for number, device in enumerate(run.devices):
@@ -192,9 +192,9 @@ def test_parts_of_arrays_go_through_sockets_as_they_are(axes: list[tuple[int, in
     with one, other:
         sender = threading.Thread(target=send_array, args=(one, 1, 2, part))
         sender.start()
-        header = other.recv(16, socket.MSG_WAITALL)
+        header = other.recv(HEADER_BYTES, socket.MSG_WAITALL)
         assert receive_array(other, place) == part.nbytes
         sender.join()
-    assert int.from_bytes(header[8:], "big") == part.nbytes
+    assert int.from_bytes(header[8:16], "big") == part.nbytes
     assert place.tobytes() == part.tobytes()
     assert into.sum() == part.sum()

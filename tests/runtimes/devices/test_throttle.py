@@ -71,7 +71,7 @@ def linear(seed: int) -> tuple[Cluster, Cluster, list[StepWork], list[list[list[
             for _ in cores
         )
         sent = {-1: 0, 0: draw.randint(1, 10**5), 1: 0}
-        work = StepWork(sent, {-1: 0, 0: 0, 1: sent[0]}, ops)
+        work = StepWork(sent, {-1: 0, 0: 0, 1: sent[0]}, frozenset(), ops)
         works.append(work)
         names.append([[f"{step}.{device}.{place}" for place in range(len(mine))] for device, mine in enumerate(ops)])
         busy = tuple(work.computing(right, device) for device in range(2))
@@ -86,7 +86,7 @@ def linear(seed: int) -> tuple[Cluster, Cluster, list[StepWork], list[list[list[
     one = PassTimes(tuple(steps), tuple(zip(*computing, strict=True)))
     by_device = tuple(tuple(step[device] for step in nodes) for device in range(2))
     wrong = replace(right, router=Router(5e6, 0.1), devices=tuple(replace(d, operators={}) for d in right.devices))
-    return wrong, right, works, names, ThrottledRun((one, one, one), by_device)
+    return wrong, right, works, names, ThrottledRun((one, one, one), 1, by_device)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -101,7 +101,7 @@ def test_calibration_finds_the_figures_that_the_measurements_were_made_from(seed
                 assert ours.time_of(kind).seconds(macs, size) == pytest.approx(
                     theirs.time_of(kind).seconds(macs, size), rel=0.02
                 )
-    before, after = compared(works, wrong, run.passes), compared(works, found, run.passes)
+    before, after = compared(works, wrong, run), compared(works, found, run)
     assert after.total == before.total
     assert sum(after.predicted) == pytest.approx(after.total, rel=0.01)
     assert np.allclose(after.predicted, after.measured, rtol=0.05)
