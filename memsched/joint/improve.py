@@ -2,11 +2,13 @@
 
 In turn, until the arena equals the bound, the time is up, or nothing has helped for a while:
 
-1. exact packing of the order as it is, with little effort;
-2. a walk over other orders and in-place choices under the same peak (`orders`), each packed greedily and then, where
+1. exact packing of the order as it is, with some effort;
+2. orders of no larger peak in which less is live in all, packed exactly too: what is free beside the peak is room to
+   pack in;
+3. a walk over other orders and in-place choices under the same peak (`orders`), each packed greedily and then, where
    that is not far above the best, exactly with little effort (`fit`). Effort is better spent on many orders than on
    one: of orders of one peak some pack at once and others not in a minute;
-3. order and addresses in one integer program (`cpsat`), where the graph is small enough.
+4. order and addresses in one integer program (`cpsat`), where the graph is small enough.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import math
 import random
 from collections.abc import Sequence
 
+from memsched.allocate.portfolio import pack
 from memsched.errors import GraphError
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.liveness import Storage
+from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.packing import height_of
 from memsched.joint import cpsat
@@ -31,6 +34,16 @@ __all__ = ["improve"]
 
 _FIRST_FIT_EFFORT = 0.03
 _FIT_EFFORT = 0.01
+_EXACT_EFFORT = 4.0
+_EXACT_SHARE = 0.25
+"""The most that one exact packing may do, as `Limits.effort`, and the share of what is left that it may take."""
+
+_CALM_ORDERS = 3
+_CALM_STEPS = 80_000
+_CALM_SHARE = 0.1
+"""Orders with less live in all that are packed, the ops evaluated on the way to each, and what of the work that is
+left that may take."""
+
 """Deterministic seconds per packing, 0.2 s and less on the clock. Packings that exist were mostly found in a tenth of
 it; on random graphs where they were not, fifty times as much found none either, but other orders did."""
 
@@ -96,6 +109,7 @@ def improve(
         return search.schedule, search.allocation
     if len(graph.ops) <= _FEW_OPS:
         search.together()
+    search.calm()
     search.walk()
     if len(graph.ops) > _FEW_OPS:
         search.together()
@@ -183,6 +197,43 @@ class _JointSearch:
         gap = self.allocation.arena - layout.bound
         if not self._fit(layout, layout.bound, _FIRST_FIT_EFFORT, stage):
             self._fit(layout, layout.bound + gap // 2, _FIT_EFFORT, stage)
+        if not self.done():
+            self._solve(layout, stage)
+
+    def _solve(self, layout: Layout, stage: str) -> None:
+        """Pack exactly, as low as can be found, and take that."""
+        effort = min(_EXACT_EFFORT, _EXACT_SHARE * self._left)
+        limits = dataclasses.replace(self._run.limits, time_limit=None, effort=effort)
+        run = dataclasses.replace(self._run.again(limits).quiet(), stop=self._run.over)
+        packed = pack(layout.packed.blocks, run)
+        self._take(layout, packed.offsets, packed.method, stage)
+
+    def calm(self) -> None:
+        """Pack orders in which less is live in all."""
+        current = OrderCandidate.of(self._storage, self.schedule.order)
+        for _ in range(_CALM_ORDERS):
+            if self.done():
+                return
+            current = self._calmer(current)
+            layout = self._layout(current)
+            if layout is not None and not self.done():
+                self._solve(layout, "other orders")
+
+    def _calmer(self, current: OrderCandidate) -> OrderCandidate:
+        """Return an order of no larger peak with less live in all, by moves that do not raise it."""
+        end = (1 - _CALM_SHARE) * self._left
+        least = sum(evaluate(self._storage, current.order).footprints)
+        for _ in range(_CALM_STEPS // len(current.order)):
+            if self._run.over() or self._left < end:
+                break
+            self._run.spend(_PER_BLOCK * len(current.order))
+            candidate = vary(self._storage, current, self._limit, self._rng, ())
+            if candidate is None or candidate.order == current.order:
+                continue
+            live = sum(evaluate(self._storage, candidate.order).footprints)
+            if live <= least:
+                current, least = candidate, live
+        return OrderCandidate.of(self._storage, current.order)
 
     def walk(self) -> None:
         """Go from order to order under the peak, and pack what is promising."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +12,7 @@ from memsched.allocate.arena import allocate
 from memsched.check.schedule import check_allocation
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Schedule, Status, Tensor
+from memsched.graph.packing import Block, Packing, height_of
 from memsched.joint.improve import improve
 from memsched.joint.layout import Layout
 from memsched.schedule.portfolio import schedule_graph
@@ -96,7 +99,13 @@ def test_a_limit_of_work_ends_it_without_a_clock(monkeypatch: pytest.MonkeyPatch
         assert run.limits.time_limit is None
         asked.append(effort)
 
+    def stacked(blocks: Sequence[Block], run: Run) -> Packing:
+        assert run.limits.time_limit is None
+        offsets = tuple(itertools.accumulate([block.size for block in blocks], initial=0))[:-1]
+        return Packing(offsets, height_of(blocks, offsets), 0, "feasible", "", "one on the other", 0, 0.0)
+
     monkeypatch.setattr(Layout, "fit", fit)
+    monkeypatch.setattr("memsched.joint.improve.pack", stacked)
     graph = random_layered_graph(random.Random(2), 60, width=10)
     storage = Storage.of(graph)
     schedule = schedule_graph(graph, Run(Limits(None, effort=0.02)), storage=storage, solver="greedy").schedule
