@@ -22,10 +22,15 @@ PICTURES = (".svg", ".png")
 _LEAST_FALL = 0.01
 """Share of the first peak: a row that is lower than the one before by less than this is left out of the table."""
 
-_HOW = {"order": "order", "tile": "pieces", "remat": "repetition"}
-_LABELS = {"order": "order alone", "tile": "layers in pieces", "remat": "values computed again"}
-_COLOURS = {"order": "#444444", "tile": "#1f6f8b", "remat": "#c0562f"}
-_MARKERS = {"order": "s", "tile": "o", "remat": "^"}
+_HOW = {"order": "order", "tile": "pieces", "remat": "repetition", "both": "both"}
+_LABELS = {
+    "order": "order alone",
+    "tile": "layers in pieces",
+    "remat": "values computed again",
+    "both": "both together",
+}
+_COLOURS = {"order": "#444444", "tile": "#1f6f8b", "remat": "#c0562f", "both": "#6b4c9a"}
+_MARKERS = {"order": "s", "tile": "o", "remat": "^", "both": "D"}
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
 

@@ -17,10 +17,15 @@ from memsched.targets.load import builtin_targets
 __all__ = ["frontier_columns"]
 
 _Point = tuple[int, float, str]
-"""Bytes, percent of multiply-accumulates that are added, and how: order, tile or remat."""
+"""Bytes, percent of multiply-accumulates that are added, and how: order, tile, remat or both."""
 
-_HOW = {"order": "the order alone", "tile": "layers in pieces", "remat": "values computed again"}
-_ALLOWED = {"order": "reorder,inplace", "tile": "reorder,inplace,tile", "remat": "all"}
+_HOW = {
+    "order": "the order alone",
+    "tile": "layers in pieces",
+    "remat": "values computed again",
+    "both": "both together",
+}
+_ALLOWED = {"order": "reorder,inplace", "tile": "reorder,inplace,tile", "remat": "all", "both": "all"}
 _LONGEST = 400
 """Characters of a path: a command with a longer one is not shown."""
 

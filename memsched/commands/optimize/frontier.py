@@ -1,18 +1,20 @@
-"""What less memory costs: the frontier of peak against extra work, over orders, pieces and repetitions.
+"""What less memory costs: the frontier of peak against extra work, over orders, pieces, repetitions, and both.
 
 Work is counted as for repetitions: multiply-accumulates, and one for each byte that an operator reads or writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from memsched.commands.optimize.choose import Permissions
-from memsched.commands.optimize.place import Request, place
-from memsched.commands.optimize.rewrite import Maker, Part, RewriteBase
+from memsched.commands.optimize.place import GivenUpError, Request, place, prepare_again
+from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
+from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
+from memsched.planning.rewrite import plain, read_back
 from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
 from memsched.report.values.rewrites import FrontierRow
@@ -20,7 +22,7 @@ from memsched.units import percent_of
 
 __all__ = ["Frontier", "FrontierStep", "find_frontier", "least"]
 
-How = Literal["order", "tile", "remat"]
+How = Literal["order", "tile", "remat", "both"]
 
 _ORDER_SHARE = 0.25
 """Share of the time for the order, where the model may be rewritten as well."""
@@ -34,6 +36,17 @@ _LOOP_SHARE = 0.4
 _SEARCH_SHARE = 0.9
 """Share of the time for pieces that goes to their search; in the rest the work of what it found is counted."""
 
+_PIECES_SHARE = 0.6
+"""Share of what is left then for pieces, where repetitions of models in pieces may follow."""
+
+_REPEATED = 3
+"""Models in pieces that repetitions are sought for: that of the least peak, and others spread over the frontier."""
+
+_REPEATED_SHARE = 0.7
+"""Share of what is left then for these; the rest is for pieces of the model with the most repetitions."""
+
+Other = TypeVar("Other", bound=Hashable)
+
 
 @dataclass(frozen=True, slots=True)
 class FrontierStep:
@@ -43,7 +56,7 @@ class FrontierStep:
         peak: Bytes, with what the runtime is known to keep beside it.
         extra_macs: Multiply-accumulates.
         extra_work: Multiply-accumulates and bytes moved.
-        how: By the order alone, by pieces, or by values computed again.
+        how: By the order alone, by pieces, by values computed again, or by repetitions of a model in pieces.
     """
 
     peak: int
@@ -83,7 +96,7 @@ class Frontier:
 def find_frontier(
     module: Module, prepared: TargetModule, options: LoadOptions, request: Request, permitted: Permissions
 ) -> Frontier:
-    """Return the frontier of ``module``: pieces and repetitions each by themselves, in the best order found."""
+    """Return the frontier of ``module``: pieces, repetitions, and repetitions of a few models in pieces."""
     rewriting = permitted.tile or permitted.remat
     placed = place(module, prepared, request.within(_ORDER_SHARE) if rewriting else request)
     base = RewriteBase(module, prepared, placed, options)
@@ -92,26 +105,31 @@ def find_frontier(
     steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
     finished = schedule.status == "optimal" or not request.over()
     percent = permitted.extra_percent
+    both = permitted.tile and permitted.remat
+    again = pieces = None
     # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
     if permitted.remat and not request.stopped():
         from memsched.commands.optimize.recompute import RematRewrite
 
         within = request.within(_REPETITION_SHARE) if permitted.tile else request
-        found, ended = _searched(RematRewrite, base, within, percent, "remat")
-        steps += found
-        finished = finished and ended
+        again = _Searched.by(RematRewrite, base, within, percent)
+        steps += again.steps("remat")
+        finished = finished and again.rewrite.finished
     if permitted.tile and base.dialect.loop is not None and not request.stopped():
         from memsched.commands.optimize.loops import LoopRewrite
 
-        found, ended = _searched(LoopRewrite, base, request.within(_LOOP_SHARE), percent, "tile")
-        steps += found
-        finished = finished and ended
+        loops = _Searched.by(LoopRewrite, base, request.within(_LOOP_SHARE), percent)
+        steps += loops.steps("tile")
+        finished = finished and loops.rewrite.finished
     if permitted.tile and not request.stopped():
         from memsched.commands.optimize.tile import TileRewrite
 
-        found, ended = _searched(TileRewrite, base, request.within(_SEARCH_SHARE), percent, "tile")
-        steps += found
-        finished = finished and ended
+        pieces = _Searched.by(TileRewrite, base, request.within(_PIECES_SHARE if both else _SEARCH_SHARE), percent)
+        steps += pieces.steps("tile")
+        finished = finished and pieces.rewrite.finished
+        if again is not None:
+            steps += pieces.further(RematRewrite, request.rest().within(_REPEATED_SHARE), percent, _REPEATED)
+            steps += again.further(TileRewrite, request.rest(), percent, 1)
     graph = module.graphs[0]
     macs, work = sum(op.macs for op in graph.ops), work_of(graph).total
     return Frontier(least(steps), finished and not request.stopped(), macs, work)
@@ -130,11 +148,47 @@ def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:
     return tuple(kept)
 
 
-def _searched(
-    make: Maker[Part], base: RewriteBase, request: Request, percent: float, how: How
-) -> tuple[list[FrontierStep], bool]:
-    """Return the steps that one kind of rewrite leads to, and whether its search ended before its time was up."""
-    rewrite = make(base, request, percent, None)
-    points = [point for point in rewrite.search_out() if rewrite.parts(point.way)]
-    steps = [FrontierStep(point.peak, point.extra_macs, rewrite.cost(point), how) for point in points]
-    return steps, rewrite.finished
+@dataclass(frozen=True, slots=True)
+class _Searched(Generic[Part]):
+    """One kind of rewrite that was searched for.
+
+    Attributes:
+        points: What it leads to, with rising work and falling peaks.
+    """
+
+    rewrite: Rewrite[Part]
+    points: Sequence[RewritePoint[Part]]
+    base: RewriteBase
+
+    @classmethod
+    def by(cls, make: Maker[Part], base: RewriteBase, request: Request, percent: float) -> _Searched[Part]:
+        """Search until nothing is left or the time is up."""
+        rewrite = make(base, request, percent, None)
+        return cls(rewrite, [point for point in rewrite.search_out() if rewrite.parts(point.way)], base)
+
+    def steps(self, how: How) -> list[FrontierStep]:
+        """Return the steps that the points are."""
+        return [FrontierStep(one.peak, one.extra_macs, self.rewrite.cost(one), how) for one in self.points]
+
+    def further(self, make: Maker[Other], request: Request, percent: float, most: int) -> Iterator[FrontierStep]:
+        """Yield the steps to which another kind of rewrite leads in the models of ``most`` of the points."""
+        base, count = self.base, min(most, len(self.points))
+        for left in range(count, 0, -1):
+            if request.over():
+                return
+            point = self.points[len(self.points) * left // count - 1]
+            turn = request.within(1 / left)
+            graph = self.rewrite.build(point.way)
+            try:
+                module, _ = read_back(plain(base.module), graph, base.options, base.prepared.target)
+                prepared = prepare_again(module, base.prepared, turn)
+                placed = place(module, prepared, turn.within(_ORDER_SHARE))
+            except (GivenUpError, InternalError, ModelError):
+                continue
+            paid = 100 * point.work / max(1, self.rewrite.total)
+            made = RewriteBase(module, prepared, placed, base.options)
+            found = _Searched.by(make, made, turn.rest(), max(0.0, percent - paid))
+            for more in found.steps("both"):
+                macs, work = point.extra_macs + more.extra_macs, self.rewrite.cost(point) + more.extra_work
+                yield FrontierStep(more.peak, macs, work, "both")
+            request = request.rest()

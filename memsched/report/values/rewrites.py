@@ -229,13 +229,13 @@ class FrontierRow(Section, frozen=True, kw_only=True):
         peak_bytes: By liveness; for TensorFlow Lite Micro its whole arena, the peak with what it keeps beside.
         extra_macs_percent: Of the model's multiply-accumulates.
         extra_work_percent: Of the model's multiply-accumulates and bytes moved, each byte counted as one.
-        how: By the order alone, by layers in pieces, or by values computed again.
+        how: By the order alone, by layers in pieces, by values computed again, or by both together.
     """
 
     peak_bytes: Count
     extra_macs_percent: float
     extra_work_percent: Amount
-    how: Literal["order", "tile", "remat"]
+    how: Literal["order", "tile", "remat", "both"]
 
 
 class PiecesSection(Section, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ import memsched
 from memsched.commands.optimize.frontier import FrontierStep, least
 from memsched.errors import UsageError
 from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
+from tests.tools.dominance import judge
+from tests.tools.mixed_models import onnx_model
 
 
 def rewrites() -> st.SearchStrategy[FrontierStep]:
@@ -80,3 +82,11 @@ def test_a_frontier_that_is_stopped_has_the_order() -> None:
     assert [step["how"] for step in report["frontier"]] == ["order"]
     assert report["result"]["interrupted"]
     assert any("ended early" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize("seed", [1, 11])
+def test_both_together_need_less_than_either_alone(seed: int) -> None:
+    found, wrong = judge(onnx_model(seed), effort=0.1, max_extra_macs=100.0)
+    assert wrong == []
+    least = {name: steps[-1][0] for name, steps in found.items()}
+    assert least["both"] < min(least["pieces"], least["repetitions"])
