@@ -10,7 +10,7 @@ from memsched.units import counted, format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["block_lines", "curve_answer", "print_curve"]
+__all__ = ["block_lines", "curve_answer", "curve_cells", "grows_most", "print_curve", "told_sizes"]
 
 Line = tuple[str, str | None]
 
@@ -34,7 +34,7 @@ def _range(row: RangeRow) -> str:
 
 
 def _measured(row: SizeRow) -> str:
-    at = _at(row.sizes)
+    at = told_sizes(row.sizes)
     before = format_size(row.given_process_bytes)
     if row.process_bytes is None or row.time_ratio is None:
         return f"the process at {at}: {before}"
@@ -45,11 +45,11 @@ def _measured(row: SizeRow) -> str:
 def curve_answer(section: CurveSection, budget: int | None) -> Line:
     """Return the largest size that fits, in a line."""
     if budget is None:
-        return f"memory from {_at(section.rows[0].sizes)} to {_at(section.rows[-1].sizes)}", None
+        return f"memory from {told_sizes(section.rows[0].sizes)} to {told_sizes(section.rows[-1].sizes)}", None
     if section.largest_sizes is None:
-        return f"not even {_at(section.rows[0].sizes)} fits in {format_size(budget)}", "red"
+        return f"not even {told_sizes(section.rows[0].sizes)} fits in {format_size(budget)}", "red"
     whole = " and so does all of the range" if section.largest_sizes == section.rows[-1].sizes else ""
-    return f"fits up to {_at(section.largest_sizes)} in {format_size(budget)}{whole}", "green"
+    return f"fits up to {told_sizes(section.largest_sizes)} in {format_size(budget)}{whole}", "green"
 
 
 def print_curve(console: Console, section: CurveSection, budget: int | None) -> None:
@@ -65,7 +65,7 @@ def print_curve(console: Console, section: CurveSection, budget: int | None) -> 
         table.add_column(name, justify="left" if name in {"size", ""} else "right", no_wrap=True)
     for row in section.rows:
         table.add_row(
-            *_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None
+            *curve_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None
         )
     console.print(table)
     console.print("bytes that grow most, one tensor of each size, at the largest:")
@@ -73,10 +73,18 @@ def print_curve(console: Console, section: CurveSection, budget: int | None) -> 
         console.print(Text(f"  {one.size_bytes:>15,}  {one.tensor}: {one.expression}"), soft_wrap=True)
 
 
-def _cells(row: CurveRow) -> tuple[str, str, str, str]:
+def grows_most(section: CurveSection) -> str:
+    """Return the dimension of a curve that grows most."""
+    ends = section.rows[0].sizes, section.rows[-1].sizes
+    return max(ends[1], key=lambda name: ends[1][name] / max(ends[0][name], 1))
+
+
+def curve_cells(row: CurveRow) -> tuple[str, str, str, str]:
+    """Return a size, the bytes of activations and of the process there, and whether these were measured."""
     process = "" if row.process_bytes is None else f"{row.process_bytes:,}"
-    return _at(row.sizes), f"{row.requested_bytes:,}", process, "" if row.measured_bytes is None else "measured"
+    return told_sizes(row.sizes), f"{row.requested_bytes:,}", process, "" if row.measured_bytes is None else "measured"
 
 
-def _at(sizes: dict[str, int]) -> str:
+def told_sizes(sizes: dict[str, int]) -> str:
+    """Return the lengths of dimensions in words."""
     return ", ".join(f"{name} = {size:,}" for name, size in sizes.items())

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from memsched.errors import OutputError
+from memsched.report.blocks import grows_most
 from memsched.report.requirement import frontier_column
 from memsched.report.text import printable
 from memsched.report.values.blocks import CurveSection
@@ -116,8 +117,7 @@ def _draw_frontier(axes: Any, report: OptimizeReport) -> str:
 
 def _draw_curve(axes: Any, report: OptimizeReport, curve: CurveSection) -> str:
     """Draw memory against the dimension that grows most, with the budget."""
-    ends = curve.rows[0].sizes, curve.rows[-1].sizes
-    dimension = max(ends[1], key=lambda name: ends[1][name] / max(ends[0][name], 1))
+    dimension = grows_most(curve)
     lengths = [row.sizes[dimension] for row in curve.rows]
     axes.plot(lengths, [row.requested_bytes / _MEGABYTE for row in curve.rows], "o-", markersize=4, label="activations")
     process = [

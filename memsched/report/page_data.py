@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from memsched.report.page_cells import Rectangle, merged_cells
+from memsched.report.page_curve import curve_columns
 from memsched.report.page_frontier import frontier_columns
 from memsched.report.page_graph import graph_columns
 from memsched.report.page_parts import (
@@ -149,6 +150,7 @@ def page_data(report: OptimizeReport) -> PageData:
         merged=_merged(report, rest, pools),
         graph=graph_columns(report, peak_step),
         frontier=frontier_columns(report),
+        curve=curve_columns(report),
         name=_NOT_IN_NAMES.sub("_", PurePath(report.model.path).stem)[:_LABEL_COLUMNS].strip("._") or "model",
         edges_known=all(buffer.read_in is not UNSET for buffer in report.buffers),
     )

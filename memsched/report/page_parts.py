@@ -11,6 +11,8 @@ __all__ = [
     "BarPart",
     "BufferColumns",
     "Card",
+    "Cells",
+    "CurveColumns",
     "FrontierColumns",
     "GivenColumns",
     "GraphColumns",
@@ -166,6 +168,25 @@ class FrontierColumns(_Columns, frozen=True):
     command: Sequence[str]
 
 
+class CurveColumns(_Columns, frozen=True):
+    """Memory against the dimension that grows most.
+
+    Attributes:
+        at: Its lengths, rising.
+        size: What each is in words, other dimensions included.
+        requested: Bytes of activations.
+        process: Bytes of the process, or of those that are known; empty where none was run.
+        budget: Bytes; None for none.
+    """
+
+    dimension: str
+    at: Sequence[int]
+    size: Sequence[str]
+    requested: Sequence[int]
+    process: Sequence[int]
+    budget: int | None
+
+
 class PageValues(_Columns, frozen=True):
     """All that the script gets; see `memsched.report.page_data.page_data`."""
 
@@ -178,6 +199,7 @@ class PageValues(_Columns, frozen=True):
     merged: Sequence[Sequence[int]]
     graph: GraphColumns | None
     frontier: FrontierColumns | None
+    curve: CurveColumns | None
     name: str
     edges_known: bool
 
@@ -307,6 +329,7 @@ class PageWords(_Texts, frozen=True):
     orders: Cells
     rewrites: Sequence[RewriteTable]
     frontier: Cells
+    curve: Cells
     frontier_column: str
     arena_column: str
     verification: Cells

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
+from memsched.report.page_curve import curve_table
 from memsched.report.page_data import PageData
 from memsched.report.page_layers import layer_table
 from memsched.report.page_parts import (
@@ -60,6 +61,7 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         orders=_orders(report),
         rewrites=rewrite_tables(report),
         frontier=_frontier(report),
+        curve=curve_table(report),
         frontier_column=frontier_column(report),
         arena_column=arena_column(report),
         verification=_verification(report),

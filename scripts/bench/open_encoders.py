@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Final
 
 import memsched
+from memsched.formats.blocks import Range
+from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
@@ -73,16 +75,21 @@ def tables(values: Values) -> Iterator[Part]:
             *(">~one thread, x", ">~two threads, x"),
         )
         for model in models:
-            yield from _measured(model, _files(model, folder), values.tokens or _TOKENS, missed)
+            files = _files(model, folder, first=values.first)
+            yield from _measured(model, files, values.tokens or _TOKENS, missed)
         yield ""
         yield Heading("model", ">sizes", ">bit-equal", ">~largest error")
         for model in models:
-            yield _compared(model, _files(model, folder), missed)
+            yield _compared(model, _files(model, folder, first=values.first), missed)
     yield Verdict(f"\nmissed: {', '.join(missed) or 'nothing'}", bool(missed))
 
 
-def _files(model: str, folder: Path) -> tuple[Path, Path]:
-    """Return the file as given and the one written, which are made where ``folder`` has none."""
+def _files(model: str, folder: Path, *, first: bool) -> tuple[Path, Path]:
+    """Return the file as given and the one written, which are made where ``folder`` has none.
+
+    Args:
+        first: Of the ways that ``optimize`` tries the first, untried.
+    """
     given, written = folder / f"{model}.onnx", folder / f"{model}_blocks.onnx"
     if not given.exists():
         given.write_bytes(build(model).SerializeToString(deterministic=True))
@@ -90,7 +97,12 @@ def _files(model: str, folder: Path) -> tuple[Path, Path]:
         at = _AT.get(model, _tokens)
         ends = zip(at(_MOST).items(), at(1).values(), strict=True)
         ranges = {name: (least, most, _MULTIPLES.get(model, 1)) for (name, most), least in ends}
-        written.write_bytes(memsched.optimize(given, dims=ranges).model)
+        if first:
+            spans = {name: Range(*ends, named=True) for name, ends in ranges.items()}
+            opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, spans)
+            written.write_bytes(opened.points()[0].build())
+        else:
+            written.write_bytes(memsched.optimize(given, dims=ranges).model)
     return given, written
 
 
@@ -148,6 +160,7 @@ BENCH = Benchmark(
     (
         positional("models", help=f"of {', '.join(OPEN)}", metavar="MODEL"),
         option("--tokens", type=int, nargs="+", metavar="N", help=f"sizes; default: {' '.join(map(str, _TOKENS))}"),
+        option("--first", action="store_true", help="the first way that optimize tries, without its trials"),
         option("--keep", type=Path, metavar="FOLDER", help="where files are kept, and taken from in another run"),
     ),
     docs="docs/benchmarks/runtimes.md",

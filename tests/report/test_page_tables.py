@@ -9,6 +9,7 @@ import pytest
 
 from memsched.report import page_layers
 from memsched.report.page import render_page
+from memsched.report.page_curve import curve_columns
 from memsched.report.page_frontier import frontier_columns
 from memsched.report.page_layers import layer_table
 from tests.report.plain import typed
@@ -117,3 +118,24 @@ def test_one_point_is_no_picture() -> None:
     assert frontier_columns(typed(report)) is None
     assert frontier_columns(typed(chain_report(3))) is None
     assert 'id="points"' not in render_page(typed(chain_report(3)))
+
+
+def test_memory_against_size_is_drawn_and_listed() -> None:
+    report = chain_report(3)
+    rows = [
+        {"sizes": {"batch": 1, "length": length}, "requested_bytes": 9 * length, "process_bytes": process}
+        | {"measured_bytes": process if length < 4096 else None}
+        for length, process in ((64, 5_000), (512, 60_000), (4096, 700_000))
+    ]
+    report["curve"] = {"rows": rows, "largest_sizes": {"batch": 1, "length": 4096}, "growth": []}
+    found = curve_columns(typed(report))
+    assert found is not None
+    assert (found.dimension, found.at, found.process) == ("length", [64, 512, 4096], [5_000, 60_000, 700_000])
+    page = Page(render_page(typed(report)))
+    assert "batch = 1, length = 4,096 36,864 700,000" in page.text
+    assert "batch = 1, length = 512 4,608 60,000 measured" in page.text
+    assert ("id", "curve") in page.attributes
+    report["curve"]["rows"] = rows[:1]
+    assert curve_columns(typed(report)) is None
+    assert ("id", "curve") not in Page(render_page(typed(report))).attributes
+    assert 'id="curve"' not in render_page(typed(chain_report(3)))

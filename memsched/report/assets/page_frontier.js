@@ -57,3 +57,27 @@ class Frontier {
     });
   }
 }
+
+/** Memory against size: a line for activations, one for processes, and the budget. */
+function curve(model, plots) {
+  const { dimension, at, size, requested, process, budget } = model.curve;
+  const megabyte = 1024 * 1024;
+  const figure = Bokeh.Plotting.figure({ height: 220, sizing_mode: "stretch_width", toolbar_location: null, tools: [], min_border_right: 12, min_border_left: 64 });
+  const [x, y] = [figure.below[0], figure.left[0]];
+  Object.assign(x, { axis_label: dimension, axis_label_text_font_style: "normal" });
+  Object.assign(y, { axis_label: "MB", axis_label_text_font_style: "normal" });
+  x.formatter = new Bokeh.NumeralTickFormatter({ format: "0,0" });
+  y.formatter = new Bokeh.NumeralTickFormatter({ format: "0,0.[00]" });
+  figure.y_range = new Bokeh.Range1d({ start: 0, end: (1.08 * Math.max(1, ...requested, ...process)) / megabyte });
+  for (const axis of [x, y]) axis.ticker.num_minor_ticks = 0;
+  [["activations", requested, "after"], ["process", process, "before"]].forEach(([what, values, name]) => {
+    if (!values.length) return;
+    const data = source({ x: at, y: values.map((value) => value / megabyte), size, bytes: values.map(bytes) });
+    plots.paint(figure.line({ x: { field: "x" }, y: { field: "y" }, source: data, line_width: 1.4 }), { line_color: name });
+    const drawn = plots.paint(figure.scatter({ x: { field: "x" }, y: { field: "y" }, size: 8, source: data }), { fill_color: name, line_color: "panel" });
+    plots.hover(figure, [drawn], [["size", "@size"], [what, "@bytes"]]);
+  });
+  if (budget !== null) plots.span(figure, "width", budget / megabyte, "budget", [8, 3]);
+  plots.others.push(figure);
+  return figure;
+}

@@ -25,6 +25,7 @@ async function main() {
   if (graph) shown.push(["graph", graph.figure]);
   const frontier = model.frontier === null ? null : new Frontier(model, plots);
   if (frontier) shown.push(["points", frontier.figure]);
+  if (model.curve !== null) shown.push(["curve", curve(model, plots)]);
   wireTheme(plots);
   // One document for all of them, as they share the axis of steps.
   const drawing = new Bokeh.Document();
@@ -150,7 +151,7 @@ function wireControls(model, view, inspector) {
   }
 
   for (const each of document.querySelectorAll("[data-act]")) each.addEventListener("click", acts[each.dataset.act]);
-  for (const plot of document.querySelectorAll(".plot:not(#graph, #points)")) {
+  for (const plot of document.querySelectorAll(".plot:not(#graph, #points, #curve)")) {
     plot.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
       event.preventDefault();
