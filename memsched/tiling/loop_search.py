@@ -265,7 +265,7 @@ class LoopSearch:
             self._known[group] = cost
             if cost is not None and group not in self._dropped:
                 pair = group.ops[0], group.ops[-1]
-                self._curves[pair] = _undominated([*self._curves.get(pair, ()), cost])
+                _take_up(self._curves.setdefault(pair, []), cost)
         return self._known[group]
 
     def _cost(self, group: LoopGroup) -> LoopCost | None:
@@ -383,13 +383,19 @@ class _Way:
         return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), one)
 
 
-def _undominated(costs: Sequence[LoopCost]) -> list[LoopCost]:
-    """Return the ways of one interval, without those that another one equals or beats in all respects."""
-    found: list[LoopCost] = []
-    for one in sorted(costs, key=lambda cost: (cost.peak, cost.extra_macs, cost.added)):
-        if not any(other.extra_macs <= one.extra_macs and other.added <= one.added for other in found):
-            found.append(one)
-    return found
+def _take_up(costs: list[LoopCost], one: LoopCost) -> None:
+    """Take up a way of one interval, unless another one equals or beats it in all respects; drop those that it beats.
+
+    Args:
+        costs: The others, by rising peaks.
+    """
+    if not any(_beats(other, one) for other in costs):
+        costs[:] = [other for other in costs if not _beats(one, other)]
+        bisect.insort(costs, one, key=lambda cost: (cost.peak, cost.extra_macs, cost.added))
+
+
+def _beats(one: LoopCost, other: LoopCost) -> bool:
+    return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
 
 
 def _pareto(ways: Sequence[_Way]) -> list[_Way]:
