@@ -25,7 +25,7 @@ _INTERRUPTED = 130
 @click.argument("model")
 @options_of(
     PipelineOptions,
-    *("stages", "scheduler", "balance", "cut_after", "never_cut", "children_together", "skips"),
+    *("stages", "scheduler", "balance", "profile", "cut_after", "never_cut", "children_together", "skips"),
 )
 @click.option("-o", "--output", metavar="DIR", help="Folder for the segments; by default beside MODEL.")
 @click.option("--report", metavar="FILE", help="The report to write; by default <stem>_pipeline.json, '-': to stdout.")

@@ -248,6 +248,12 @@ class PipelineOptions(CommandOptions):
     balance: Literal["params", "macs", "memory", "time"] = option(
         "params", "What the largest stage is to have least of.", choices=("params", "macs", "memory", "time")
     )
+    profile: Literal["target", "model"] = option(
+        "target",
+        "Where the time of operators is from: the target's figures, or every operator of the model measured here "
+        "(ONNX), for accelerators whose parameters all stay.",
+        choices=("target", "model"),
+    )
     cut_after: tuple[str, ...] = option(
         (), "End a stage with this operator: its readers come later.", "texts", flag="--cut-at", metavar="OP"
     )

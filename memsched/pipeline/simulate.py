@@ -69,12 +69,14 @@ def simulate(
     *,
     skips: Skips = "once",
     activations: Sequence[int] = (),
+    computing: str = "",
 ) -> Simulation:
     """Return what ``schedule`` takes on the pipeline that ``rules`` describe.
 
     Args:
         skips: How values reach a stage that is not the next one.
         activations: Per stage its peak activation memory, bytes, shown beside the rest.
+        computing: What is assumed of computing and parameters, where that is not what ``rules`` say.
     """
     parts = figures(network, schedule.stages, schedule.count, skips)
     peaks = activations or (0,) * len(parts)
@@ -84,7 +86,7 @@ def simulate(
         stages=stages,
         throughput=1 / slowest if slowest else 0.0,
         latency=sum(stage.total for stage in stages),
-        assumptions=_assumptions(rules, skips),
+        assumptions=_assumptions(rules, skips, computing),
     )
 
 
@@ -128,7 +130,7 @@ def _of_figures(network: Network, part: StageFigures, rules: PipelineRules, acti
     return stage_time(on_cache, off_cache, part.macs, part.receives, part.sends, rules, activations)
 
 
-def _assumptions(rules: PipelineRules, skips: Skips) -> tuple[str, ...]:
+def _assumptions(rules: PipelineRules, skips: Skips, computing: str) -> tuple[str, ...]:
     link, rate = rules.link_bytes_per_second, rules.ops_per_second * rules.utilisation
     held = f"{rules.parameter_bits} bits a parameter" if rules.parameter_bits else "parameters as they are"
     overlap = (
@@ -148,9 +150,9 @@ def _assumptions(rules: PipelineRules, skips: Skips) -> tuple[str, ...]:
     return (
         f"Every accelerator has its own link to the host, of {link / 1e6:g} MB/s, and no transfer waits for another.",
         overlap,
-        cache,
+        *([computing] if computing else [cache]),
         f"The accelerator holds {held}; sizes counted are those of the model as it was given.",
-        compute,
+        *([] if computing else [compute]),
         once if skips == "once" else through,
         "The host itself takes no time.",
     )

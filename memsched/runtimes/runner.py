@@ -113,12 +113,15 @@ class RowRunner(Runner, Protocol):
     Attributes:
         row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
         other_mode: How they are run the second time, in words.
+        kernels: What measures each operator of a model, likewise; None where the runtime does not say that.
     """
 
     @property
     def row(self) -> str: ...  # noqa: D102 - above
     @property
     def other_mode(self) -> str: ...  # noqa: D102 - above
+    @property
+    def kernels(self) -> str | None: ...  # noqa: D102 - above
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return what `row` must know of the model beside its bytes."""

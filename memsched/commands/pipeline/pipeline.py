@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from memsched.check.stages import check_rows, check_stages
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
@@ -31,6 +33,7 @@ from memsched.pipeline.simulate import Simulation, simulate
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.graph_plan import GraphPlan
+from memsched.runtimes.kernels import kernel_seconds
 from memsched.runtimes.values import Verification
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
@@ -40,10 +43,11 @@ from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules, Target
 
-__all__ = ["Balance", "Scheduler", "SegmentFile", "StagedModel", "network_of", "pipeline"]
+__all__ = ["Balance", "Profile", "Scheduler", "SegmentFile", "StagedModel", "network_of", "pipeline"]
 
 Balance = Literal["params", "macs", "memory", "time"]
 Scheduler = Literal["exact", "respect", "heuristic"]
+Profile = Literal["target", "model"]
 
 _DEFAULT = PipelineOptions(stages=1)
 """The defaults, which are those of the command line."""
@@ -98,6 +102,7 @@ class StagedModel:
     constraints: Constraints
     scheduler: Scheduler
     balance: Balance
+    profile: Profile
     schedule: StageSchedule
     figures: tuple[StageFigures, ...]
     simulation: Simulation
@@ -157,6 +162,7 @@ def pipeline(
     stages: int,
     scheduler: Scheduler = _DEFAULT.scheduler,
     balance: Balance = _DEFAULT.balance,
+    profile: Profile = _DEFAULT.profile,
     cut_after: Sequence[str] = _DEFAULT.cut_after,
     never_cut: Sequence[str] = _DEFAULT.never_cut,
     children_together: bool = _DEFAULT.children_together,
@@ -182,6 +188,7 @@ def pipeline(
     Args:
         scheduler: "exact" is proven, "respect" is learned, "heuristic" is the vendor's even split.
         balance: What the largest stage is to have least of; the learned scheduler and the heuristic know "params".
+        profile: Where the time of operators is from: "target" states it, "model" measures each in its runtime here.
         cut_after: Names of operators after which a stage ends: nothing in their own stage reads what they make.
         never_cut: Names of operators whose readers stay in their stage.
         children_together: All readers of an operator's outputs are in one stage.
@@ -215,12 +222,16 @@ def pipeline(
         skips,
     )
     _check_request(network, constraints, scheduler, balance)
+    timed = _TimedNetwork(network, rules.pipeline, "")
+    if profile == "model":
+        timed = _measured(network, rules.pipeline, kernel_seconds(module, data, seed=seed))
     share = run.again(run.until(_SCHEDULING_SHARE).limits)
     cutting = share.limits if effort is None else replace(share.limits, effort=_CUTTING_SHARE * effort)
     if effort is not None:
         share = run.within(_SCHEDULING_SHARE - _CUTTING_SHARE)
     cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
-    schedule = _schedule(network, constraints, scheduler, balance, rules.pipeline, cutting, cost)
+    by_time = timed if balance == "time" else _TimedNetwork(network, rules.pipeline, "")
+    schedule = _schedule(by_time.network, constraints, scheduler, balance, by_time.rules, cutting, cost)
     # Only the orders of stages count what the search for the cut does: it gets the other half whole.
     if effort is not None:
         run.spend(_CUTTING_SHARE * effort)
@@ -239,7 +250,10 @@ def pipeline(
         schedule = _as_measured(schedule, segments, rewriting=tile or remat)
         check_stages(network, schedule, constraints)
     simulation = simulate(
-        network, schedule, rules.pipeline, skips=skips, activations=[segment.arena for segment in segments]
+        *(timed.network, schedule, timed.rules),
+        skips=skips,
+        activations=[segment.arena for segment in segments],
+        computing=timed.computing,
     )
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
@@ -252,10 +266,11 @@ def pipeline(
         constraints=constraints,
         scheduler=scheduler,
         balance=balance,
+        profile=profile,
         schedule=schedule,
         figures=parts,
         simulation=simulation,
-        baseline=_baseline(network, schedule, constraints, rules.pipeline),
+        baseline=_baseline(timed.network, schedule, constraints, timed.rules),
         segments=segments,
         annotated=format_of(module).annotate_stages(module, schedule.stages) if annotate else None,
         verification=verification,
@@ -264,6 +279,38 @@ def pipeline(
         seed=seed,
         seconds=time.monotonic() - started,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _TimedNetwork:
+    """A network whose layers' multiply-accumulates take the time that ``rules`` say.
+
+    Attributes:
+        computing: What a simulation is to say of computing, where that is not what the rules say.
+    """
+
+    network: Network
+    rules: PipelineRules
+    computing: str
+
+
+def _measured(network: Network, rules: PipelineRules, seconds: Mapping[str, float]) -> _TimedNetwork:
+    """Return the network with measured nanoseconds as the layers' work, all parameters where they are computed with.
+
+    Raises:
+        UsageError: No operator was measured.
+    """
+    if not any(layer.name in seconds for layer in network.layers):
+        raise UsageError("--profile model: the runtime measures no operator of this model by its name")
+    layers = tuple(replace(one, macs=round(1e9 * seconds.get(one.name, 0.0))) for one in network.layers)
+    nanoseconds = msgspec.structs.replace(
+        rules,
+        ops_per_second=2e9,
+        utilisation=1.0,
+        parameter_cache_bytes=sum(network.constants),
+    )
+    computing = "Operators take what they took here, each measured in the model's runtime; all parameters stay."
+    return _TimedNetwork(replace(network, layers=layers), nanoseconds, computing)
 
 
 def _named(network: Network, names: Sequence[str], option: str) -> tuple[int, ...]:

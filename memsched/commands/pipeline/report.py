@@ -100,6 +100,7 @@ def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
                 stages=constraints.stages,
                 scheduler=staged.scheduler,
                 balance=staged.balance,
+                profile=staged.profile,
                 cut_at=tuple(layers[layer].name for layer in constraints.cut_after),
                 never_cut=tuple(layers[layer].name for layer in constraints.never_cut),
                 children_together=constraints.children_together,

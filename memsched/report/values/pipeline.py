@@ -34,6 +34,7 @@ class PipelineRequest(Section, frozen=True, kw_only=True):
     """What was requested.
 
     Attributes:
+        profile: Whether times of operators are the target's figures, or were measured in the model's runtime.
         skips: How tensors reach a later stage than the next: sent by the host to each stage that reads them, or handed
             through every stage between.
     """
@@ -41,6 +42,7 @@ class PipelineRequest(Section, frozen=True, kw_only=True):
     stages: Positive
     scheduler: Literal["exact", "respect", "heuristic"]
     balance: Literal["params", "macs", "memory", "time"]
+    profile: Literal["target", "model"]
     cut_at: tuple[str, ...]
     never_cut: tuple[str, ...]
     children_together: bool

@@ -21,6 +21,7 @@ class LiteRtRunner(TfliteRunner):
     name: Final[RunnerName] = "litert"
     row: Final = "memsched.runtimes.litert.row:run"
     other_mode: Final = "with LiteRT's default delegates"
+    kernels: Final = None
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""

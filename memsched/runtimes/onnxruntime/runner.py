@@ -27,6 +27,7 @@ class OnnxRuntimeRunner:
     format: Final[FormatName] = "onnx"
     row: Final = "memsched.runtimes.onnxruntime.row:run"
     other_mode: Final = "with graph optimisation"
+    kernels: Final = "memsched.runtimes.onnxruntime.kernels:seconds"
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""

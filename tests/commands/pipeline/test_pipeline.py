@@ -19,6 +19,7 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.stages import Constraints
 from memsched.runtimes import segments as runner
+from memsched.runtimes.kernels import kernel_seconds
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -95,6 +96,31 @@ def test_segments_in_a_row(scheduler: str, skips: str) -> None:
 @pytest.mark.parametrize("balance", ["params", "macs", "memory", "time"])
 def test_what_is_balanced(balance: str) -> None:
     check(pipeline(residual(), stages=4, balance=balance))  # type: ignore[arg-type]
+
+
+def test_kernels_that_were_measured_are_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"conv0a": 0.01, "add3": 0.02, "relu": 0.03}
+    monkeypatch.setattr(pipelining, "kernel_seconds", lambda *_, **__: seconds)
+    staged = pipeline(residual(), stages=2, balance="time", profile="model", verify=False)
+    times = staged.simulation.stages
+    assert sorted(round(stage.compute, 9) for stage in times) == [0.03, 0.03]
+    assert not any(stage.off_cache for stage in times)
+    assert any("each measured in the model's runtime" in one for one in staged.simulation.assumptions)
+    assert sum(part.macs for part in staged.figures) == sum(layer.macs for layer in staged.network.layers)
+    assert report_of(staged, file_names("m.onnx", None, 2, None, annotated=True)).values.request.profile == "model"
+    monkeypatch.setattr(pipelining, "kernel_seconds", lambda *_, **__: {"nothing": 1.0})
+    with pytest.raises(UsageError, match="measures no operator of this model"):
+        pipeline(residual(), stages=2, balance="time", profile="model")
+
+
+def test_every_kernel_of_an_onnx_model_is_measured() -> None:
+    module = load_module(residual(2), "-", LoadOptions())
+    seconds = kernel_seconds(module, residual(2))
+    assert seconds.keys() == {op.name for op in module.graph.ops}
+    assert min(seconds.values()) >= 0 < sum(seconds.values())
+    path = MODELS / "person_detect.tflite"
+    with pytest.raises(UsageError, match="does not say how long single operators take"):
+        pipeline(str(path), stages=2, profile="model")
 
 
 def test_stages_are_written_into_the_whole_model() -> None:

@@ -1,0 +1,39 @@
+"""How long each operator of a model takes in its runtime, measured in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from memsched.errors import UsageError, VerificationError
+from memsched.formats.module import Module
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.known import row_runner_of
+
+__all__ = ["kernel_seconds"]
+
+_TIMEOUT: Final = 600.0
+
+
+def kernel_seconds(module: Module, data: bytes, *, seed: int = 0) -> dict[str, float]:
+    """Return the seconds of every operator by name; those that the runtime does not execute are missing.
+
+    Args:
+        module: As it was read from ``data``.
+
+    Raises:
+        RuntimeUnavailableError: The runtime is not installed.
+        UsageError: The runtime does not say how long single operators take.
+        VerificationError: The model does not run.
+    """
+    runner = row_runner_of(module.format)
+    if runner.kernels is None:
+        raise UsageError(f"{runner.name} does not say how long single operators take")
+    runner.installed()
+    request = {**runner.row_request(module), "model": data, "seed": seed}
+    result = run_in_child(runner.kernels, request, _TIMEOUT)
+    if not result.ok:
+        raise VerificationError(
+            f"{module.path}: the model does not run: {' '.join((result.reason or '').split())[:400]}"
+        )
+    found: dict[str, float] = result.value
+    return found
