@@ -54,13 +54,17 @@ class PieceWords:
         """Whether it computes with 8 bits."""
         return self.kernel.dtype == "int8"
 
-    def rule(self, tensor: int, axis: int) -> Rule | None:
-        """Return how ``axis`` (0 batch .. 3 channels) of an input follows the output's; None where it is not known."""
+    def rule(self, tensor: int, axis: int, position: int | None = None) -> Rule | None:
+        """Return how ``axis`` (0 batch .. 3 channels) of an input follows the output's; None where it is not known.
+
+        Args:
+            position: The operator's, where it may read the tensor several times; by default the first.
+        """
         one, axes = self.network.graph.ops[self.op], self.network.maps[tensor].axes
         geometry = self.network.geometries.get(self.op)
         if geometry is None:
             return None
-        maps = geometry.operands[one.positions[one.inputs.index(tensor)]]
+        maps = geometry.operands[one.positions[one.inputs.index(tensor)] if position is None else position]
         if axes:
             return maps[axes[axis]].rule
         return maps[-1].rule if axis == 3 and maps else None
@@ -339,7 +343,8 @@ def _move(words: PieceWords) -> Array:
     made = words.network.maps[words.network.layers[words.op].writes[0]]
     spans = ((0, made.batch), *words.spans)
     result = np.full([stop - start for start, stop in spans], words.kernel.numbers["fill"], words.given.values.dtype)
-    for tensor in dict.fromkeys(words.network.graph.ops[words.op].inputs):
+    op = words.network.graph.ops[words.op]
+    for tensor, position in zip(op.inputs, op.positions, strict=True):
         part, one = words.parts.get(tensor), words.network.maps[tensor]
         lengths = (one.batch, one.rows, one.columns, one.channels)
         if part is None:
@@ -347,7 +352,7 @@ def _move(words: PieceWords) -> Array:
         begins = (0, part.rows[0], part.columns[0], part.channels[0])
         to, source = [], []
         for axis, (span, length, begin) in enumerate(zip(spans, lengths, begins, strict=True)):
-            places = _sources(words.rule(tensor, axis), np.arange(*span))
+            places = _sources(words.rule(tensor, axis, position), np.arange(*span))
             inside = np.flatnonzero((places >= 0) & (places < length))
             to.append(inside)
             source.append(places[inside] - begin)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from onnx import helper
 
 from memsched.errors import ModelError
 from tests.emit.harness import (
@@ -20,6 +21,7 @@ from tests.emit.harness import (
     random_inputs,
 )
 from tests.emit.networks import quantised_net
+from tests.small_models import floats, model_of
 from tests.tiling.random_nets import onnx_net, tflite_net
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -42,6 +44,14 @@ def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, 
     assert not differences(case, found, wanted)
     assert not differences(case, by_the_plan(case, inputs), wanted)
     assert " 0 bytes while computing" not in said
+
+
+def test_a_tensor_that_is_read_twice() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Concat", ["r", "r"], ["y"], axis=1)]
+    model = model_of(nodes, [floats("x", [1, 2, 4, 3])], [floats("y", [1, 4, 4, 3])], [])
+    case = emitted(model, chip(1000))
+    inputs = random_inputs(case, 2)
+    assert not differences(case, by_the_plan(case, inputs), in_runtime(model, case, inputs))
 
 
 def test_what_no_kernel_computes_is_refused_by_name() -> None:
