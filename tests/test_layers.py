@@ -33,6 +33,7 @@ FLOORS = {
     "schedule": 5,
     "allocate": 5,
     "joint": 6,
+    "algebra": 6,
     "tiling": 6,
     "remat": 6,
     "onchip": 6,

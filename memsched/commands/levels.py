@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH"]
+__all__ = ["ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH", "named"]
 
 ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 """What ``allow`` may name; "all" is all of it. The caller of the model need not know."""
@@ -12,8 +12,8 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
 
-BY_NAME: Final = ("fuse", *BY_CALLERS)
-"""The same where one model is written for ONNX Runtime alone, too."""
+BY_NAME: Final = ("algebra", "reassociate", "fuse", *BY_CALLERS)
+"""The same where one model is written, too: what "all" does not include."""
 
 BY_DEFAULT: Final = ("reorder", "inplace")
 """What changes no operator."""
@@ -23,3 +23,19 @@ LEVELS: Final = (BY_DEFAULT, BY_DEFAULT, (*BY_DEFAULT, "tile"), ALLOWED)
 
 LONG_SEARCH: Final = 600.0
 """The limit of time of ``-O3``, seconds, unless one is given."""
+
+
+def named(
+    reorder: bool,
+    in_place: bool,
+    tile: bool = False,
+    remat: bool = False,
+    fuse: bool = False,
+    io: bool = False,
+    algebra: bool = False,
+    reassociate: bool = False,
+) -> tuple[str, ...]:
+    """Return what is permitted by the names that ``--allow`` has for it."""
+    given = {"reorder": reorder, "inplace": in_place, "tile": tile, "remat": remat, "fuse": fuse, "io": io}
+    given |= {"algebra": algebra, "reassociate": reassociate}
+    return tuple(name for name, permitted in given.items() if permitted)

@@ -69,7 +69,9 @@ _IO: Final = (
 )
 _WITH_IO: Final = f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: {_IO}"
 _WITH_MORE: Final = (
-    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: fuse, for ONNX "
+    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: algebra: "
+    "compute operators otherwise with the same values, where less waits then; reassociate: with it, add up sums over "
+    "concatenations in another order, which rounds floats otherwise; fuse, for ONNX "
     f"Runtime: one operator of its own for each activation that was exported as a chain of them; {_IO}"
 )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from memsched.graph.model import AttributeValue, Op
 
-__all__ = ["CONSTANT_SHAPE", "Attributes", "Dialect", "LoopWords", "Pads"]
+__all__ = ["CONSTANT_SHAPE", "AddWords", "Attributes", "Dialect", "LoopWords", "Pads", "SteppedWords"]
 
 Attributes = Mapping[str, AttributeValue]
 Pads = tuple[tuple[int, int], ...]
@@ -40,6 +40,30 @@ class LoopWords:
 
 
 @dataclass(frozen=True, slots=True)
+class SteppedWords:
+    """What a crop with steps is called.
+
+    Attributes:
+        attributes: (shape of the source, starts, ends, steps), one per axis -> attributes.
+    """
+
+    type: str
+    attributes: Callable[[Sequence[int], Sequence[int], Sequence[int], Sequence[int]], Attributes]
+
+
+@dataclass(frozen=True, slots=True)
+class AddWords:
+    """What an addition is called.
+
+    Attributes:
+        attributes: Name of the activation that follows, or NONE -> attributes.
+    """
+
+    type: str
+    attributes: Callable[[str], Attributes]
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """What the helper ops of one format are called and how their attributes are written.
 
@@ -59,6 +83,9 @@ class Dialect:
             runtime's optimiser.
         most_joined: Inputs of one concatenation that the runtime takes; None for any number.
         loop: How a loop over tiles is written; None where the format has none, or the runtime runs none.
+        stepped: Operator that copies every n-th element of a range of every axis; None where there is none.
+        add: Operator that adds two tensors; None where sums of parts cannot be written.
+        same_values: (name of a tensor, name of another) -> whether equal numbers in them mean the same.
     """
 
     slice_type: str
@@ -72,6 +99,9 @@ class Dialect:
     copy_attributes: Callable[[Op, int], Attributes]
     most_joined: int | None = None
     loop: LoopWords | None = None
+    stepped: SteppedWords | None = None
+    add: AddWords | None = None
+    same_values: Callable[[str, str], bool] = lambda _, __: True
 
 
 CONSTANT_SHAPE = "constant_shape_"

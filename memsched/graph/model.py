@@ -97,6 +97,8 @@ class Op:
         region: The part of the origin's output that this op computes; None for all of it.
         loop: What the body of this op computes tile by tile; None for other ops and for loops that were read.
         chain: Names of the ops of the source model in whose place this one is; empty for all others.
+        terms: The part of the axis that the origin sums over (a convolution's input channels, a product's inner axis)
+            that this op sums over; None for all of it. What the origin adds at the end goes with the part from 0.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Op:
     view_offsets: tuple[int, ...] = ()
     loop: Loop | None = None
     chain: tuple[str, ...] = ()
+    terms: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

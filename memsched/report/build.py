@@ -37,7 +37,14 @@ from memsched.report.values.optimize import (
     TargetSection,
     WorkspaceRow,
 )
-from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
+from memsched.report.values.rewrites import (
+    AlgebraSection,
+    ChainSection,
+    FrontierRow,
+    OnChipSection,
+    RematSection,
+    TilingSection,
+)
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import ModelSection, VerificationSection
@@ -95,6 +102,7 @@ class Facts:
     tiling: TilingSection | None = None
     remat: RematSection | None = None
     chains: ChainSection | None = None
+    algebra: AlgebraSection | None = None
     io: BorderSection | None = None
     interface: InterfaceSection | None = None
     frontier: Sequence[FrontierRow] | None = None
@@ -147,6 +155,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         tiling=None if facts.tiling is None else _tiling(facts.tiling, steps),
         remat=facts.remat,
         chains=facts.chains,
+        algebra=facts.algebra,
         io=facts.io,
         interface=facts.interface,
         frontier=None if facts.frontier is None else tuple(facts.frontier),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
+from memsched.report.algebra import algebra_lines
 from memsched.report.blocks import block_lines
 from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
@@ -139,6 +140,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         verbose: All groups and repetitions instead of the first few.
     """
     rewrites = chain_lines(report.chains)
+    rewrites += algebra_lines(report.algebra, columns, verbose=verbose)
     rewrites += border_lines(report.io, columns, verbose=verbose)
     rewrites += tiling_lines(report.tiling, columns, verbose=verbose)
     rewrites += remat_lines(report.remat, columns, verbose=verbose)

@@ -26,7 +26,8 @@ def may_differ(report: OptimizeReport) -> bool:
     """Whether layers compute in another way, so that their outputs may differ in the last bits."""
     if report.blocks is not None and report.blocks.way is not None:
         return True
-    return any(section is not None and section.applied for section in (report.chains, report.tiling, report.remat))
+    sections = (report.chains, report.algebra, report.tiling, report.remat)
+    return any(section is not None and section.applied for section in sections)
 
 
 def compared(report: OptimizeReport) -> tuple[bool | None, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from memsched.report.algebra import WORDS
 from memsched.report.page_parts import RewriteTable
 from memsched.report.remat import proof_of
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
-from memsched.report.values.rewrites import ChainSection, RematSection, TilingSection
+from memsched.report.values.rewrites import AlgebraSection, ChainSection, RematSection, TilingSection
 from memsched.units import counted
 
 __all__ = ["rewrite_tables"]
@@ -22,6 +23,8 @@ def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
     chains, tiling, remat = report.chains, report.tiling, report.remat
     if chains is not None and chains.applied:
         found.append(_activations(chains))
+    if report.algebra is not None and report.algebra.applied:
+        found.append(_identities(report.algebra))
     if tiling is not None and tiling.applied:
         found.append(_pieces(tiling))
     if remat is not None and remat.applied:
@@ -47,6 +50,24 @@ def _activations(chains: ChainSection) -> RewriteTable:
             + _left_out(len(chains.chains))
         ),
         headings=["from op", "to op", "operator", "ops"],
+        rows=rows,
+        columns=3,
+    )
+
+
+def _identities(algebra: AlgebraSection) -> RewriteTable:
+    rows = [
+        (WORDS[row.kind], shortened(row.op, _COLUMNS), shortened(row.over, _COLUMNS))
+        for row in algebra.identities[:_ROWS_SHOWN]
+    ]
+    return RewriteTable(
+        title="Operators computed otherwise",
+        text=(
+            f"{counted(len(algebra.identities), 'operator')} with the same values. "
+            f"{algebra.given_bytes:,} bytes were required before, {algebra.bytes:,} with them."
+            + _left_out(len(algebra.identities))
+        ),
+        headings=["how", "op", "over"],
         rows=rows,
         columns=3,
     )

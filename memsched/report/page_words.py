@@ -97,8 +97,13 @@ def _what(report: OptimizeReport) -> str:
 
 def _rewritten(report: OptimizeReport) -> list[str]:
     """Return the names of the rewrites that the model written went through."""
-    sections = (("chains", report.chains), ("tiling", report.tiling), ("remat", report.remat))
-    return [name for name, section in sections if section is not None and section.applied]
+    sections = {
+        "chains": report.chains,
+        "algebra": report.algebra,
+        "tiling": report.tiling,
+        "remat": report.remat,
+    }
+    return [name for name, section in sections.items() if section is not None and section.applied]
 
 
 def _verdict(report: OptimizeReport) -> tuple[str, str]:
@@ -132,6 +137,7 @@ def _lead(report: OptimizeReport) -> str:
     elif _rewritten(report):
         words = {
             "chains": "activations in one operator each",
+            "algebra": "operators computed otherwise",
             "tiling": "layers computed in pieces",
             "remat": "values computed again",
         }

@@ -112,6 +112,8 @@ def test_words_become_what_the_function_takes() -> None:
         "in_place": False,
         "tile": True,
         "remat": False,
+        "algebra": False,
+        "reassociate": False,
         "fuse": False,
         "io": False,
         "free_pieces": False,

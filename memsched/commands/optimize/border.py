@@ -34,6 +34,7 @@ class BorderRewrite:
     share = 0.5
     small = True
     told_as_stored = False
+    proven = False
     finished = True
 
     def __init__(

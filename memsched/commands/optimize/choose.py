@@ -1,7 +1,7 @@
 """The model that is written: as given in a better order, with other inputs, in pieces, or with values computed again.
 
-What changes no operator comes first, then one operator for many, then inputs and outputs, then pieces, then
-repetitions: with a budget the first that fits is taken.
+What changes no operator comes first, then one operator for many, then inputs and outputs, then the same values
+computed otherwise, then pieces, then repetitions: with a budget the first that fits is taken.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from memsched.check.rewrite import check_folded
 from memsched.commands.optimize.border import BorderRewrite, unused
 from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.fuse import ChainRewrite
+from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
@@ -65,6 +66,9 @@ _CHAIN_SHARE = 0.2
 _BORDER_SHARE = 0.2
 """Share of what is left then for the model with other inputs and outputs, where more may follow."""
 
+_ALGEBRA_SHARE = 0.3
+"""Share of what is left then for operators computed otherwise, where more may follow."""
+
 _FREE_SHARE = 0.4
 """Share of what is left when a budget is met for pieces that meet it at no cost."""
 
@@ -80,32 +84,6 @@ _TILING_SHARE = 0.6
 _TURN_SHARE = 0.6
 """Share of what is left then for repetitions, and of what is left for each turn after them: of pieces of the model with
 repetitions, of repetitions in the one with more pieces, and so on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """What may be done to the model beside ordering it.
-
-    Attributes:
-        io: Inputs and outputs may become other tensors, so that the caller has to change.
-        extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
-            moved as well.
-        fuse: One operator may stand for a chain of others.
-        free: Layers may be computed in pieces where that costs nothing, without a long search: no work is done twice,
-            and a runtime's price of an operator is paid from the first one on.
-    """
-
-    tile: bool = False
-    remat: bool = False
-    io: bool = False
-    extra_percent: float = 15.0
-    fuse: bool = False
-    free: bool = False
-
-    @property
-    def only_free(self) -> bool:
-        """Whether pieces that cost nothing are all the rewriting that may be done."""
-        return self.free and not (self.tile or self.remat or self.fuse or self.io)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +130,7 @@ def find(
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
     borders = format_of(module).borders(module) if permitted.io else Borders()
     chains = format_of(module).chains(module) if permitted.fuse else ()
-    rewriting = permitted.tile or permitted.remat or bool(borders.found) or bool(chains)
+    rewriting = permitted.tile or permitted.remat or permitted.algebra or bool(borders.found) or bool(chains)
     share = _AS_GIVEN_SHARE if rewriting else _ORDER_SHARE
     placed = place(module, prepared, request.within(share) if rewriting or permitted.free else request)
     given = final = FinalModel(module, data, prepared, placed, options=options)
@@ -164,6 +142,9 @@ def find(
     first = final
     if permitted.io and not _met(final, budget):
         final = _at_the_border(final, borders, request, budget, permitted)
+        request = request.rest()
+    if permitted.algebra and not _met(final, budget):
+        final = _by_algebra(final, request, budget, permitted)
         request = request.rest()
     if (permitted.tile or permitted.only_free) and not _met(final, budget):
         final = _in_pieces(final, request, budget, permitted)
@@ -288,6 +269,22 @@ def _at_the_border(
     required = given.placed.required, final.placed.required
     section = msgspec.structs.replace(found, given_bytes=required[0], bytes=required[1])
     return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, io=section))
+
+
+def _by_algebra(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
+    """Return the model with operators computed otherwise with the same values, where that requires less."""
+    from memsched.commands.optimize.algebra import AlgebraRewrite
+
+    request = request.within(_ALGEBRA_SHARE) if permitted.tile or permitted.remat else request
+    make = functools.partial(AlgebraRewrite, sums=permitted.reassociate)
+    run = RewriteRun(make, _base(given), request, percent=0.0, budget=budget)
+    run.go_on(request, until_met=False)
+    final = _after(given, run)
+    if final.rewrites.algebra is None:
+        return final
+    required = given.placed.required, final.placed.required
+    section = msgspec.structs.replace(final.rewrites.algebra, given_bytes=required[0], bytes=required[1])
+    return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, algebra=section))
 
 
 def _rewritten(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:

@@ -29,6 +29,7 @@ class ChainRewrite:
     share = 0.5
     small = True
     told_as_stored = False
+    proven = False
     finished = True
 
     def __init__(

@@ -46,6 +46,7 @@ class LoopRewrite:
     share = 0.2
     small = True
     told_as_stored = True
+    proven = False
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
         self._base, self._request, self._percent = base, request, percent

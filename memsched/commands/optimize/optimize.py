@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from memsched.commands.curve import Curve, find_curve
+from memsched.commands.levels import named
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
@@ -169,7 +170,7 @@ def analyze(
         )
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and not frontier and curve is None:
-        asked_for = TrialRequest(_names(reorder, in_place), tuple(words), Permissions(), budget_bytes)
+        asked_for = TrialRequest(named(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
         opening = Opening(memory_plan=runtime.wants_plan(None))
         request = Request(Run(limits, started), "file", opening=opening, slowdown=_DEFAULT.max_slowdown)
@@ -217,6 +218,8 @@ def optimize(
     in_place: bool = _DEFAULT.keywords()["in_place"],
     tile: bool = _DEFAULT.keywords()["tile"],
     remat: bool = _DEFAULT.keywords()["remat"],
+    algebra: bool = _DEFAULT.keywords()["algebra"],
+    reassociate: bool = _DEFAULT.keywords()["reassociate"],
     fuse: bool = _DEFAULT.keywords()["fuse"],
     io: bool = _DEFAULT.keywords()["io"],
     free_pieces: bool = _DEFAULT.keywords()["free_pieces"],
@@ -259,6 +262,10 @@ def optimize(
         in_place: Permit the target's in-place rules.
         tile: Permit to compute groups of layers piece by piece.
         remat: Permit to compute values again instead of keeping them.
+        algebra: Permit to compute operators otherwise with the same values, where less waits in memory then: equal ones
+            once, pads and crops in a row as one, what reads a concatenation for each of its inputs.
+        reassociate: Permit with that to add up sums over concatenations in another order, which rounds floats
+            otherwise.
         fuse: Permit one operator of ONNX Runtime's in place of a chain: x * sigmoid(x), and GELU by erf or tanh. Only
             it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
         io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
@@ -309,7 +316,7 @@ def optimize(
         if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
-        permitted = Permissions(tile, remat, io, max_extra_macs, fuse)
+        permitted = Permissions(tile, remat, io, max_extra_macs, fuse, algebra=algebra, reassociate=reassociate)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
         opening = Opening("session")
@@ -326,7 +333,9 @@ def optimize(
     opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
-    asked_for = Permissions(tile, remat, io, max_extra_macs, fuse, free_pieces and verify)
+    asked_for = Permissions(
+        *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify), algebra=algebra, reassociate=reassociate
+    )
     permitted = _possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()
@@ -348,7 +357,7 @@ def optimize(
     pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
-        names = _names(solver != "file", in_place, tile, remat, fuse, io)
+        names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate)
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
@@ -414,15 +423,8 @@ def _possible(
     refusable = format_of(module).sizes_can_be_refused(module, options)
     elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
     free = permitted.free and refusable and not elsewhere and not runtime_of(module, rules, opening).pieces_for
-    return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free)
-
-
-def _names(
-    reorder: bool, in_place: bool, tile: bool = False, remat: bool = False, fuse: bool = False, io: bool = False
-) -> tuple[str, ...]:
-    """Return what is permitted by the names that ``--allow`` has for it."""
-    given = [("reorder", reorder), ("inplace", in_place), ("tile", tile), ("remat", remat), ("fuse", fuse), ("io", io)]
-    return tuple(name for name, permitted in given if permitted)
+    exact = permitted.algebra and refusable
+    return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)
 
 
 def _figures(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:

@@ -34,6 +34,7 @@ from memsched.report.values.optimize import (
     TargetSection,
 )
 from memsched.report.values.rewrites import (
+    AlgebraSection,
     ChainSection,
     FlopsSection,
     FrontierRow,
@@ -67,6 +68,7 @@ from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from memsched.targets.pool_plan import PoolPlan
+from memsched.units import counted
 
 if TYPE_CHECKING:
     from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
@@ -84,17 +86,22 @@ class Rewrites:
     remat: RematSection | None = None
     io: BorderSection | None = None
     chains: ChainSection | None = None
+    algebra: AlgebraSection | None = None
 
     @property
     def inexact(self) -> bool:
         """Whether layers compute in another way, so that outputs may differ in their last bits."""
-        return any(section is not None and section.applied for section in (self.chains, self.tiling, self.remat))
+        sections = (self.chains, self.algebra, self.tiling, self.remat)
+        return any(section is not None and section.applied for section in sections)
 
     def described(self) -> str:
         """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
         done = []
         if self.chains is not None and self.chains.applied:
             done.append("chains of operators in one each (fuse)")
+        if self.algebra is not None and self.algebra.applied:
+            name = "algebra" if self.algebra.exact else "reassociate"
+            done.append(f"{counted(len(self.algebra.identities), 'operator')} computed otherwise ({name})")
         if self.io is not None and self.io.applied:
             done.append("inputs and outputs in another form (io)")
         if self.tiling is not None and self.tiling.applied:
@@ -187,6 +194,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
         chains=outcome.rewrites.chains,
+        algebra=outcome.rewrites.algebra,
         io=outcome.rewrites.io,
         interface=_interface_section(outcome),
         frontier=outcome.frontier,

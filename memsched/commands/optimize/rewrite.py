@@ -131,6 +131,10 @@ class Rewrite(Protocol[Part]):
         """Whether what models require in the order in which they are made tells which are worth placing."""
 
     @property
+    def proven(self) -> bool:
+        """Whether `build` has its graphs checked, by what they compute, and not only by what they are made of."""
+
+    @property
     def finished(self) -> bool:
         """Whether the search ended before its time was up."""
 

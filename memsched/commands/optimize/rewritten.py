@@ -304,7 +304,10 @@ class _Models(Generic[Part]):
         request.go_on()
         base = self._base
         borders = self._rewrite.borders(way)
-        again, data = read_back(self._plain, graph, base.options, base.prepared.target, request.go_on, borders)
+        again, data = read_back(
+            *(self._plain, graph, base.options, base.prepared.target, request.go_on, borders),
+            proven=self._rewrite.proven,
+        )
         if self._plain is not base.module:
             again = with_origins(again, base.module)
         return again, data, sum(op.macs for op in graph.ops) - self._macs

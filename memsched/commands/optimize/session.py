@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from memsched import __version__
+from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.report import Outcome, build
@@ -81,8 +82,9 @@ def optimize_for_session(
     """
     if asked.rules.default_order != "onnxruntime":
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
-    if asked.permitted.fuse or asked.permitted.io:
-        name = "fuse" if asked.permitted.fuse else "io"
+    taken = [name for name in BY_NAME if getattr(asked.permitted, name)]
+    if taken:
+        name = taken[0]
         raise UsageError(f"--session takes no {name} in --allow: it writes what is executed")
     maker = session_maker_of(format_in(data).name)
     # Operators cost from the first one on: the process is what the session is judged by.

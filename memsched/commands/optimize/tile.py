@@ -49,6 +49,7 @@ class TileRewrite:
     share = 0.15
     small = False
     told_as_stored = True
+    proven = False
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
         self._base, self._request = base, request

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from memsched.check.schedule import check_schedule
+from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.fuse import ChainRewrite
@@ -101,7 +102,7 @@ class TrialRequest:
             words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
         if add or set(self.allow) != {"reorder", "inplace"}:
             words = _without(words, "-O")
-            known = ("reorder", "inplace", "tile", "remat", "fuse", "io")
+            known = ("reorder", "inplace", "tile", "remat", *BY_NAME)
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
         return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])

@@ -90,6 +90,21 @@ class OnnxConstants:
             if spans:
                 node.input[place] = self._part(op, name, spans)
 
+    def cut_terms(self, node: NodeProto, op: Op) -> None:
+        """Give ``node`` only what it multiplies ``op.terms`` with; what is added goes with the first of them.
+
+        Raises:
+            ModelError: A constant that has to be cut has an unknown shape, or it isn't known where.
+        """
+        if op.terms is None:
+            return
+        if op.type not in {"Conv", "MatMul"} or tuple(op.positions) != (0,):
+            raise ModelError(f"{self._path}: op '{op.name}' ({op.type}) cannot be computed as a sum of parts")
+        axis = 1 if op.type == "Conv" else max(0, len(self._shape(op, node.input[1])) - 2)
+        node.input[1] = self._part(op, node.input[1], {axis: op.terms})
+        if op.terms[0]:
+            del node.input[2:]
+
     def _spans(
         self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
     ) -> dict[int, tuple[int, int]]:

@@ -75,6 +75,8 @@ class NodeFactory:
             if shape is None:
                 raise InternalError(f"op '{op.name}' is a piece of an output without a shape")
             constants.cut(node, op, shape)
+        if op.terms is not None:
+            constants.cut_terms(node, op)
         return node
 
     @staticmethod

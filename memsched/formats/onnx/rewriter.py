@@ -18,7 +18,7 @@ from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.nodes import NodeFactory, opset
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers, native_order, set_metadata
-from memsched.graph.dialect import Attributes, Dialect, Pads
+from memsched.graph.dialect import AddWords, Attributes, Dialect, Pads, SteppedWords
 from memsched.graph.model import AttributeValue, Graph, Op
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
 
 COPY_ATTRIBUTE: Final = "__memsched_copy"
 """An attribute of a duplicated node whose name begins so keeps ONNX Runtime from merging it with its original."""
+
+_BROADCASTS: Final = 7
+"""The version of the operator set since which Add needs no attribute that says how shapes fit."""
 
 _WINDOWED: Final = frozenset(
     {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}
@@ -58,7 +61,18 @@ def dialect(module: Module) -> Dialect:
         piece_attributes=_piece_attributes,
         pads_by_size=lambda _: False,
         copy_attributes=lambda op, number: {**op.attributes, COPY_ATTRIBUTE: number},
+        stepped=SteppedWords("Slice", _stepped_attributes) if version >= INPUT_SLICES else None,
+        add=AddWords("Add", lambda _: {}) if version >= _BROADCASTS else None,
     )
+
+
+def _stepped_attributes(
+    shape: Sequence[int], starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]
+) -> Attributes:
+    given = list(zip(starts, ends, steps, strict=True))
+    cut = [axis for axis, size in enumerate(shape) if given[axis] != (0, size, 1)] or [0]
+    named = zip(("starts", "ends", "steps"), zip(*(given[axis] for axis in cut), strict=True), strict=True)
+    return {**dict(named), "axes": tuple(cut)}
 
 
 def _pad_attributes(pads: Sequence[tuple[int, int]]) -> Attributes:

@@ -14,7 +14,7 @@ from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.graph.border import Borders, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Op
 
-__all__ = ["borders", "interface", "interface_of"]
+__all__ = ["borders", "interface", "interface_of", "quantisation_of"]
 
 _QUANTISED = frozenset({"int8", "uint8", "int16"})
 _FLOATS = frozenset({"float16", "float32", "float64"})
@@ -119,3 +119,14 @@ def _scale(model: FileModel, number: int) -> tuple[float, int] | None:
     zero = file.array("q", 8, points.start, points.count)[0] if points is not None and points.count else 0
     scale = float(file.array("f", 4, scales.start, scales.count)[0])
     return (scale, int(zero)) if 0 < scale < math.inf else None
+
+
+def quantisation_of(model: FileModel, number: int) -> tuple[str, tuple[float, int] | None] | None:
+    """Return a tensor's type, and its scale and zero point, None where it has none; None where it has several."""
+    tensor = model.subgraphs[0].tensors[number]
+    table = FlatbufferTable(FlatFile(model.data), tensor.table).table(TensorSlot.QUANTIZATION)
+    scales = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
+    if scales is None or not scales.count:
+        return tensor.dtype, None
+    found = _scale(model, number)
+    return None if found is None else (tensor.dtype, found)

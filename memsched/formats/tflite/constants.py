@@ -117,6 +117,22 @@ class TfliteConstants:
         if op.type == "TRANSPOSE_CONV" and partial and operator.inputs[0] >= 0:
             inputs[0] = self.integers([end - begin for begin, end in op.region.ranges], (len(whole),))
 
+    def cut_terms(self, op: Op, inputs: list[int]) -> None:
+        """Let a convolution multiply only ``op.terms``, input channels; what is added goes with the first of them.
+
+        Raises:
+            ModelError: It isn't known where its constants are to be cut.
+        """
+        if op.terms is None:
+            return
+        if op.type != "CONV_2D":
+            raise ModelError(f"op '{op.name}' ({op.type}) cannot be computed as a sum of parts")
+        inputs[1] = self._part(inputs[1], {3: op.terms})
+        if op.terms[0] and inputs[2:] and inputs[2] >= 0:
+            # LiteRT wants something to be added.
+            added = self._subgraph.tensors[inputs[2]]
+            inputs[2] = self.of_type(inputs[2], added.shape, bytes(added.size))
+
     def _spans(
         self,
         op: Op,

@@ -27,6 +27,7 @@ _VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
     "PAD": {"int8": 2, "int16": 3},
     "RESHAPE": {},
     "SLICE": {"int8": 2, "int16": 4},
+    "STRIDED_SLICE": {"int8": 2, "int16": 4},
     "WHILE": {},
 }
 

@@ -15,15 +15,16 @@ from memsched.formats.tflite.package import table as schema_of
 from memsched.formats.tflite.schema import OperatorSlot
 from memsched.graph.model import AttributeValue
 
-__all__ = ["CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "options_slot", "subgraph_fields"]
-__all__ += ["subgraph_references", "with_masks", "with_padding"]
+__all__ = ["ACTIVATION", "CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "options_slot", "subgraph_fields"]
+__all__ += ["subgraph_references", "with_activation", "with_masks", "with_padding"]
 
 _Options = tuple[str, Mapping[str, str | tuple[str, ...]]]
 """A table of options, and per attribute the field that holds it, or the fields of one with several numbers."""
 
-_ACTIVATION = "fused_activation_function"
-_ENUMERATIONS: Final = {"padding": "Padding", _ACTIVATION: "ActivationFunctionType"}
-_WORDS: Final = {"padding": "PADDING", _ACTIVATION: "ACTIVATION"}
+ACTIVATION: Final = "fused_activation_function"
+"""What the attribute is called, and the field."""
+_ENUMERATIONS: Final = {"padding": "Padding", ACTIVATION: "ActivationFunctionType"}
+_WORDS: Final = {"padding": "PADDING", ACTIVATION: "ACTIVATION"}
 """What members of later schemas are called."""
 
 
@@ -34,7 +35,7 @@ def _of(table: str, *same: str, **other: str | tuple[str, ...]) -> _Options:
 
 def _window(table: str, *same: str, along: str = "hw", **other: str | tuple[str, ...]) -> _Options:
     strides = tuple(f"stride_{axis}" for axis in along)
-    return _of(table, "padding", _ACTIVATION, *same, strides=strides, **other)
+    return _of(table, "padding", ACTIVATION, *same, strides=strides, **other)
 
 
 _DILATIONS: Final = tuple(f"dilation_{axis}_factor" for axis in "hw")
@@ -55,20 +56,20 @@ _OPTIONS: Mapping[str, _Options] = {
     "AVERAGE_POOL_2D": _POOL,
     "MAX_POOL_2D": _POOL,
     "L2_POOL_2D": _POOL,
-    "FULLY_CONNECTED": _of("FullyConnectedOptions", _ACTIVATION, "keep_num_dims"),
+    "FULLY_CONNECTED": _of("FullyConnectedOptions", ACTIVATION, "keep_num_dims"),
     "SOFTMAX": _of("SoftmaxOptions", "beta"),
-    "CONCATENATION": _of("ConcatenationOptions", "axis", _ACTIVATION),
-    "ADD": _of("AddOptions", _ACTIVATION),
-    "SUB": _of("SubOptions", _ACTIVATION),
-    "MUL": _of("MulOptions", _ACTIVATION),
-    "DIV": _of("DivOptions", _ACTIVATION),
-    "L2_NORMALIZATION": _of("L2NormOptions", _ACTIVATION),
-    "SVDF": _of("SVDFOptions", "rank", _ACTIVATION),
-    "RNN": _of("RNNOptions", _ACTIVATION),
-    "LSTM": _of("LSTMOptions", _ACTIVATION),
-    "BIDIRECTIONAL_SEQUENCE_LSTM": _of("BidirectionalSequenceLSTMOptions", _ACTIVATION, "time_major"),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": _of("UnidirectionalSequenceLSTMOptions", _ACTIVATION, "time_major"),
-    "UNIDIRECTIONAL_SEQUENCE_RNN": _of("SequenceRNNOptions", _ACTIVATION, "time_major"),
+    "CONCATENATION": _of("ConcatenationOptions", "axis", ACTIVATION),
+    "ADD": _of("AddOptions", ACTIVATION),
+    "SUB": _of("SubOptions", ACTIVATION),
+    "MUL": _of("MulOptions", ACTIVATION),
+    "DIV": _of("DivOptions", ACTIVATION),
+    "L2_NORMALIZATION": _of("L2NormOptions", ACTIVATION),
+    "SVDF": _of("SVDFOptions", "rank", ACTIVATION),
+    "RNN": _of("RNNOptions", ACTIVATION),
+    "LSTM": _of("LSTMOptions", ACTIVATION),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _of("BidirectionalSequenceLSTMOptions", ACTIVATION, "time_major"),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _of("UnidirectionalSequenceLSTMOptions", ACTIVATION, "time_major"),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _of("SequenceRNNOptions", ACTIVATION, "time_major"),
     "GATHER": _of("GatherOptions", "axis", "batch_dims"),
     "SQUEEZE": _of("SqueezeOptions", "squeeze_dims"),
     "STRIDED_SLICE": _of("StridedSliceOptions", *STRIDED_SLICE_MASKS),
@@ -200,6 +201,19 @@ def with_padding(kind: str, options: FlatbufferTable, padding: str) -> TableItem
     Raises:
         ModelError: They have fields of a later schema, which would be lost.
     """
+    return _with(kind, options, "padding", number_of("Padding", padding))
+
+
+def with_activation(kind: str, options: FlatbufferTable, activation: str) -> TableItem:
+    """Return an operator's options, all of which are numbers, with another activation.
+
+    Raises:
+        ModelError: They have fields of a later schema, which would be lost.
+    """
+    return _with(kind, options, ACTIVATION, number_of("ActivationFunctionType", activation))
+
+
+def _with(kind: str, options: FlatbufferTable, name: str, value: int) -> TableItem:
     table = _OPTIONS[kind][0]
     known = schema_of(table).fields
     found: dict[int, Scalar | Item] = {}
@@ -210,7 +224,7 @@ def with_padding(kind: str, options: FlatbufferTable, padding: str) -> TableItem
         if number is None:
             raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
         found[slot] = Scalar(number, options.number(slot, number))
-    return TableItem({**found, field(table, "padding").slot: Scalar("int8", number_of("Padding", padding))})
+    return TableItem({**found, field(table, name).slot: Scalar("int8", value)})
 
 
 def with_masks(options: FlatbufferTable | None, attributes: Mapping[str, AttributeValue]) -> TableItem:

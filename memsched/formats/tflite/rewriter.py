@@ -8,7 +8,6 @@ ones by name, pieces and copies by their origin, helpers by neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
@@ -26,11 +25,19 @@ from memsched.formats.tflite.assembly import (
     assemble,
 )
 from memsched.formats.tflite.constants import TfliteConstants
+from memsched.formats.tflite.dialect import dialect
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.loop_bodies import LoopSource, loop_subgraphs, tile_subgraph
 from memsched.formats.tflite.model import FileModel, FileSubgraph
 from memsched.formats.tflite.operator_codes import OperatorCodes
-from memsched.formats.tflite.options import CONSTANT_INPUTS, STRIDED_SLICE_MASKS, with_masks, with_padding
+from memsched.formats.tflite.options import (
+    ACTIVATION,
+    CONSTANT_INPUTS,
+    STRIDED_SLICE_MASKS,
+    with_activation,
+    with_masks,
+    with_padding,
+)
 from memsched.formats.tflite.package import field, number_of
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.schema import (
@@ -43,43 +50,11 @@ from memsched.formats.tflite.schema import (
     type_code,
 )
 from memsched.formats.tflite.tables import copied, moved_root
-from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect, LoopWords, Pads
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
 
 __all__ = ["dialect", "serialize"]
-
-_WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
-
-
-def dialect(module: Module) -> Dialect:
-    """Return how ops that are added to ``module``'s graph look; TFLite needs to know nothing of the model for it."""
-    del module
-    return Dialect(
-        slice_type="SLICE",
-        concat_type="CONCATENATION",
-        pad_type="PAD",
-        slice_attributes=_slice_attributes,
-        concat_attributes=lambda axis: {"axis": axis, "fused_activation_function": "NONE"},
-        pad_attributes=lambda pads: {"paddings": tuple(number for pair in pads for number in pair)},
-        piece_attributes=_piece_attributes,
-        pads_by_size=lambda op: op.type in _WINDOWED and op.attributes.get("padding") == "SAME",
-        # No optimiser of a TFLite runtime merges operators.
-        copy_attributes=lambda op, _: op.attributes,
-        loop=LoopWords("WHILE", "IF", "RESHAPE", "int32"),
-    )
-
-
-def _slice_attributes(shape: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Attributes:
-    del shape
-    return {"begin": tuple(starts), "size": tuple(end - start for start, end in zip(starts, ends, strict=True))}
-
-
-def _piece_attributes(op: Op, pads: Pads) -> Attributes | None:
-    """Only "no padding at all" can be said of a piece; what SAME adds depends on the size of the input."""
-    if op.type not in _WINDOWED or any(pair != (0, 0) for pair in pads):
-        return None
-    return {**op.attributes, "padding": "VALID"}
 
 
 def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dependencies: bool = False) -> bytes:
@@ -317,6 +292,8 @@ class _Rewriter:
         whole = self._given.tensors[origin.outputs[0]].shape or () if origin.outputs else ()
         if op.region is not None:
             self._constants.cut(op, operator, inputs, whole)
+        if op.terms is not None:
+            self._constants.cut_terms(op, inputs)
         shape = self._graph.tensors[op.outputs[0]].shape or () if op.outputs else ()
         if op.type in _SHAPED and shape != whole:
             # An input for the shape comes before what the options say of it.
@@ -339,6 +316,8 @@ class _Rewriter:
         options = table.table(OperatorSlot.OPTIONS)
         if name == "padding" and options is not None and isinstance(value, str):
             fields[OperatorSlot.OPTIONS] = with_padding(op.type, options, value)
+        elif name == ACTIVATION and op.terms is not None and options is not None and isinstance(value, str):
+            fields[OperatorSlot.OPTIONS] = with_activation(op.type, options, value)
         elif name in STRIDED_SLICE_MASKS and op.type == "STRIDED_SLICE":
             fields[OperatorSlot.OPTIONS] = with_masks(options, op.attributes)
         elif name in places and isinstance(value, tuple):
@@ -367,6 +346,14 @@ class _Rewriter:
             fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
             slot = field("ConcatenationOptions", "axis").slot
             fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
+        if op.type == "ADD":
+            slot, activation = field("AddOptions", ACTIVATION).slot, str(op.attributes[ACTIVATION])
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "AddOptions"))
+            said = Scalar("int8", number_of("ActivationFunctionType", activation))
+            fields[OperatorSlot.OPTIONS] = TableItem({slot: said})
+        if op.type == "STRIDED_SLICE":
+            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "StridedSliceOptions"))
+            fields[OperatorSlot.OPTIONS] = with_masks(None, op.attributes)
         for name, _ in CONSTANT_INPUTS.get(op.type, ()):
             value = op.attributes[name]
             if not isinstance(value, tuple):

@@ -159,6 +159,8 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     in_place: bool
     tile: bool
     remat: bool
+    algebra: bool = False
+    reassociate: bool = False
     fuse: bool = False
     io: bool = False
     memory_limit: Positive | None

@@ -10,7 +10,14 @@ from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
 from memsched.report.values.layers import LayerRow
-from memsched.report.values.rewrites import ChainSection, FrontierRow, OnChipSection, RematSection, TilingSection
+from memsched.report.values.rewrites import (
+    AlgebraSection,
+    ChainSection,
+    FrontierRow,
+    OnChipSection,
+    RematSection,
+    TilingSection,
+)
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
@@ -402,6 +409,8 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
             the model as given. The repetitions are steps with an origin.
         chains: Activations that were exported as chains of operators, in one operator each; null where that was not
             permitted, or where order and in-place writes alone meet the budget. Absent in reports of older versions.
+        algebra: Operators computed otherwise with the same values; null where that was not permitted, or where order
+            and in-place writes alone meet the budget. Absent in reports of older versions.
         io: Inputs and outputs in the form that the layers have; null where that was not permitted, or where order and
             in-place writes alone meet the budget. Absent in reports of older versions.
         interface: The inputs and outputs of the model written. Absent in reports of older versions.
@@ -449,6 +458,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     tiling: TilingSection | None
     remat: RematSection | None
     chains: ChainSection | None = None
+    algebra: AlgebraSection | None = None
     io: BorderSection | None = None
     interface: InterfaceSection | None = None
     frontier: tuple[FrontierRow, ...] | None

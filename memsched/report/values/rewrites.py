@@ -10,12 +10,14 @@ from memsched.report.values.base import Amount, Count, Positive, Section, Span
 from memsched.report.values.shared import FiguresSection
 
 __all__ = [
+    "AlgebraSection",
     "ChainRow",
     "ChainSection",
     "CopyRow",
     "FlopsSection",
     "FrontierRow",
     "GroupRow",
+    "IdentityRow",
     "OnChipBufferRow",
     "OnChipGroupRow",
     "OnChipSection",
@@ -169,6 +171,45 @@ class ChainSection(Section, frozen=True, kw_only=True):
     given_bytes: Count
     bytes: Count
     chains: tuple[ChainRow, ...]
+
+
+class IdentityRow(Section, frozen=True, kw_only=True):
+    """An operator that is computed otherwise, with the same values.
+
+    Attributes:
+        kind: merge: the output of an equal operator is read instead. shift: pads, crops and subsamplings in a row are
+            one crop and one pad. cross: an operator of one element and one that moves elements changed places. split:
+            what reads a concatenation is computed for each of its inputs, and concatenated. sum: what sums over a
+            concatenation is computed for each of its inputs, and added.
+        op: The operator; it may itself be what an identity before this one made.
+        over: The operator before it that takes part.
+    """
+
+    kind: Literal["merge", "shift", "cross", "split", "sum"]
+    op: str
+    over: str
+
+
+class AlgebraSection(Section, frozen=True, kw_only=True):
+    """Operators computed otherwise, with the same values, where less waits in memory then.
+
+    Attributes:
+        applied: The model written has such operators.
+        exact: No number is rounded otherwise: nothing is added up in another order.
+        given_bytes: The least that was found to be required before, by order, in-place writes and what came before.
+        bytes: The same with them.
+        judged: Graphs whose best order was looked for.
+        exhausted: The search ended before its time was up.
+        identities: What was done, in turn.
+    """
+
+    applied: bool
+    exact: bool
+    given_bytes: Count
+    bytes: Count
+    judged: Count
+    exhausted: bool
+    identities: tuple[IdentityRow, ...]
 
 
 class RematSection(Section, frozen=True, kw_only=True):

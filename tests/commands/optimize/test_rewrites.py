@@ -39,6 +39,7 @@ class FirstAgain:
     share: float = 0.5
     small: bool = True
     told_as_stored: bool = False
+    proven: bool = False
     finished: bool = True
     searches: int = 0
     dropped: dict[Way, str] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Exact algebra: identities of a graph that let less wait in memory."""

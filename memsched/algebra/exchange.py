@@ -1,0 +1,121 @@
+"""Equal ops in one, and ops that look at one element at a time exchanged with those that move elements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from memsched.algebra.draft import AlgebraDraft, Editor
+from memsched.algebra.moves import crop_at, moves, subsamples
+from memsched.graph.dag import producers
+from memsched.graph.dialect import CONSTANT_SHAPE
+from memsched.graph.model import Graph, Op
+from memsched.regions.geometry import describe
+from memsched.regions.rules import Refusal, Resampling
+
+__all__ = ["UNARY", "crossed", "mergeable", "merged", "unary"]
+
+UNARY: Final = frozenset(
+    {"Abs", "Ceil", "Cos", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg"}
+    | {"Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Tanh", "ThresholdedRelu"}
+    | {"Cast", "Gelu", "Not", "Reciprocal", "DequantizeLinear", "QuantizeLinear"}
+    | {"ABS", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "RELU", "RELU6", "RELU_N1_TO_1"}
+    | {"TANH", "QUANTIZE", "DEQUANTIZE", "CAST"}
+)
+"""Ops that make of each element one, whatever lies beside it."""
+
+_WIDENING: Final = frozenset({"Expand", "Resize", "Transpose", "Upsample", "RESIZE_NEAREST_NEIGHBOR"})
+
+
+def unary(op: Op) -> bool:
+    """Whether an op makes of each element of one input one element, by the same rule wherever it lies."""
+    vectors = (value for name, value in op.attributes.items() if name.startswith(CONSTANT_SHAPE))
+    return op.type in UNARY and op.positions == (0,) and all(value in {(), (1,)} for value in vectors)
+
+
+def mergeable(draft: AlgebraDraft, op: int, other: int) -> bool:
+    """Whether two ops of a graph make equal tensors of equal inputs."""
+    one, two = draft.graph.ops[op], draft.graph.ops[other]
+    same = (one.type, one.inputs, one.positions, one.region, one.terms) == (
+        *(two.type, two.inputs, two.positions, two.region, two.terms),
+    )
+    if not same or dict(one.attributes) != dict(two.attributes) or not one.inputs:
+        return False
+    if len(one.outputs) != 1 or len(two.outputs) != 1 or draft.constants_of(one) != draft.constants_of(two):
+        return False
+    made = [draft.graph.tensors[value.outputs[0]] for value in (one, two)]
+    alike = (made[0].shape, made[0].dtype, made[0].size) == (made[1].shape, made[1].dtype, made[1].size)
+    return (
+        alike
+        and draft.same_values(one.outputs[0], two.outputs[0])
+        and not isinstance(describe(draft.graph, op), Refusal)
+    )
+
+
+def merged(draft: AlgebraDraft, later: int, kept: int) -> AlgebraDraft | None:
+    """Return the draft where what op ``later`` makes is read from op ``kept``, which makes the same."""
+    graph = draft.graph
+    made = graph.ops[later].outputs[0]
+    if kept >= later or made in graph.outputs or not mergeable(draft, later, kept):
+        return None
+    return Editor(draft, later).draft({made: graph.ops[kept].outputs[0]})
+
+
+def crossed(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
+    """Return the draft with ops ``reader`` and ``above``, which it reads, in the other order; None where they can't.
+
+    One of them looks at one element at a time, the other only moves elements, so every number is computed as before.
+    """
+    graph = draft.graph
+    below, first = graph.ops[reader], graph.ops[above]
+    if below.region is not None or first.region is not None or producers(graph)[below.inputs[0]] != above:
+        return None
+    if unary(first) and len(first.inputs) == 1 and subsamples(graph, reader):
+        return _crop_first(draft, reader, above)
+    if unary(below) and _moves_alone(graph, above):
+        return _crossed_up(draft, reader, above)
+    return None
+
+
+def _crop_first(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
+    """Leave elements out before the op that looks at one at a time."""
+    graph = draft.graph
+    below, first = graph.ops[reader], graph.ops[above]
+    source, made = first.inputs[0], below.outputs[0]
+    shape, whole = graph.tensors[made].shape or (), graph.tensors[source].shape or ()
+    along = moves(graph, reader)
+    if along is None or not draft.same_values(first.outputs[0], made):
+        return None
+    ends = [begin + step * (length - 1) + 1 for (begin, step), length in zip(along, shape, strict=True)]
+    crop = crop_at(draft.dialect, whole, [begin for begin, _ in along], ends, [step for _, step in along])
+    if crop is None:
+        return None
+    editor = Editor(draft, reader)
+    middle = editor.tensor(source, shape, "#crop")
+    editor.helper(crop[0], [source], middle, crop[1])
+    editor.copy(first, [middle], made)
+    return editor.draft()
+
+
+def _moves_alone(graph: Graph, op: int) -> bool:
+    """Whether an op only moves or repeats elements of its one input."""
+    value = graph.ops[op]
+    geometry = describe(graph, op) if value.type in _WIDENING and value.positions == (0,) else None
+    if geometry is None or isinstance(geometry, Refusal) or geometry.fixed:
+        return False
+    rules = [one.rule for one in geometry.operands[0]]
+    return all(rule.rounding != "linear" for rule in rules if isinstance(rule, Resampling))
+
+
+def _crossed_up(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
+    """Compute before elements are repeated or moved; the copy of the op that moves them is of another type then."""
+    graph = draft.graph
+    below, first = graph.ops[reader], graph.ops[above]
+    source, middle, made = first.inputs[0], first.outputs[0], below.outputs[0]
+    shape = graph.tensors[source].shape
+    if shape is None or not draft.same_values(source, middle):
+        return None
+    editor = Editor(draft, reader)
+    small = editor.tensor(made, shape, "#early")
+    editor.copy(below, [source], small)
+    editor.copy(first, [small], made)
+    return editor.draft()

@@ -1,0 +1,189 @@
+"""What reads a concatenation, computed for each of its inputs: concatenated afterwards, or added."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from memsched.algebra.draft import AlgebraDraft, Editor
+from memsched.algebra.exchange import UNARY
+from memsched.graph.dag import producers
+from memsched.graph.model import Graph, Op, Region
+from memsched.regions.geometry import describe
+from memsched.regions.ranges import PieceNeeds, deduce
+from memsched.regions.rules import FULL, ChannelGroups, Geometry, Pointwise, Refusal, Shift, Window
+
+__all__ = ["joined", "split", "summed"]
+
+_JOINS: Final = frozenset({"Concat", "CONCATENATION"})
+_DIVIDED: Final = UNARY | frozenset(
+    {"Add", "AveragePool", "Clip", "Conv", "Div", "Max", "MaxPool", "Min", "Mul", "PRelu", "Pad", "Pow", "Slice", "Sub"}
+    | {"ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DIV", "L2_POOL_2D", "MAXIMUM", "MAX_POOL_2D"}
+    | {"MINIMUM", "MUL", "PAD", "PRELU", "SLICE", "STRIDED_SLICE", "SUB"}
+)
+"""Ops of which a range of channels is computed bit by bit as it is among others."""
+
+_SUMS: Final = frozenset({"CONV_2D", "Conv", "MatMul"})
+"""Ops whose results are sums over an axis, and for which the formats can cut what is multiplied."""
+_FLOATS: Final = frozenset({"float16", "float32", "float64"})
+
+
+def joined(graph: Graph, op: int) -> tuple[int, list[tuple[int, int]]] | None:
+    """Return the axis of a concatenation and the range of each of its inputs along it; None for other ops."""
+    value = graph.ops[op]
+    if value.type not in _JOINS or value.attributes.get("fused_activation_function", "NONE") != "NONE":
+        return None
+    geometry = describe(graph, op)
+    if isinstance(geometry, Refusal) or value.positions != tuple(range(len(geometry.shapes))):
+        return None
+    axis, spans = -1, []
+    for position in value.positions:
+        for along, one in enumerate(geometry.operands[position]):
+            if isinstance(one.rule, Shift):
+                axis = along
+                spans.append((one.rule.offset, one.rule.offset + geometry.shapes[position][along]))
+    return (axis, spans) if len(spans) > 1 and all(begin < end for begin, end in spans) else None
+
+
+def split(draft: AlgebraDraft, reader: int, join: int) -> AlgebraDraft | None:
+    """Return the draft with op ``reader`` computed for each input of the concatenation ``join``; None where it can't.
+
+    Every number is computed as before.
+    """
+    graph = draft.graph
+    value, found = graph.ops[reader], joined(graph, join)
+    geometry = describe(graph, reader)
+    if found is None or isinstance(geometry, Refusal) or value.type not in _DIVIDED or value.region is not None:
+        return None
+    if value.origin is not None and draft.constants_of(value):
+        return None
+    axis, spans = found
+    output = _output_axis(value, geometry, graph.ops[join].outputs[0], axis)
+    if output is None:
+        return None
+    editor, parts = Editor(draft, reader), []
+    for number, span in enumerate(spans):
+        part = _part(draft, reader, geometry, join, number, span, output)
+        if part is None:
+            return None
+        region, needed, reads = part
+        made = editor.tensor(value.outputs[0], [end - begin for begin, end in region.ranges], f"#{number}")
+        attributes = {**value.attributes, **needed.attributes}
+        editor.copy(value, reads, made, region=region, attributes=attributes, macs=needed.macs)
+        parts.append(made)
+    editor.helper(draft.dialect.concat_type, parts, value.outputs[0], draft.dialect.concat_attributes(output))
+    return editor.draft()
+
+
+def _output_axis(value: Op, geometry: Geometry, tensor: int, axis: int) -> int | None:
+    """Return the axis of the output that follows ``axis`` of an input, element by element or group by group.
+
+    Where an op sums over whole axes, how it rounds may depend on what lies beside them.
+    """
+    for position, read in zip(value.positions, value.inputs, strict=True):
+        if read == tensor:
+            one = geometry.operands[position][axis]
+            if any(other.rule == FULL for other in geometry.operands[position]):
+                return None
+            if isinstance(one.rule, Pointwise | ChannelGroups) or one.rule == Window(1):
+                return one.output
+    return None
+
+
+def _part(
+    draft: AlgebraDraft, reader: int, geometry: Geometry, join: int, number: int, span: tuple[int, int], output: int
+) -> tuple[Region, PieceNeeds, list[int]] | None:
+    """Return the part of the output that follows from input ``number`` of the concatenation, and what it reads."""
+    graph, value = draft.graph, draft.graph.ops[reader]
+    joint = graph.ops[join].outputs[0]
+    span = _of_groups(geometry, value, joint, span)
+    ranges = [(0, length) for length in geometry.shape]
+    ranges[output] = span
+    region = Region(tuple(ranges))
+    needed = deduce(geometry, value, region) if span[0] < span[1] <= geometry.shape[output] else None
+    if not isinstance(needed, PieceNeeds) or any(pair != (0, 0) for pair in needed.crop):
+        return None
+    made_by = producers(graph)
+    reads = []
+    for tensor, one in zip(value.inputs, needed.inputs, strict=True):
+        shape = graph.tensors[tensor].shape or ()
+        if one.region is None:
+            return None
+        if one.region.ranges == tuple((0, length) for length in shape) and tensor != joint:
+            reads.append(tensor)
+            continue
+        source = made_by[tensor]
+        at = joined(graph, source) if source >= 0 else None
+        if at is None or len(at[1]) != len(graph.ops[join].inputs):
+            return None
+        wanted = [(0, length) for length in shape]
+        wanted[at[0]] = at[1][number]
+        branch = graph.ops[source].inputs[number]
+        if one.region.ranges != tuple(wanted) or not draft.same_values(branch, tensor):
+            return None
+        reads.append(branch)
+    return region, needed, reads
+
+
+def _of_groups(geometry: Geometry, value: Op, tensor: int, span: tuple[int, int]) -> tuple[int, int]:
+    """Return the range of the output that a range of the channels of ``tensor`` makes."""
+    for position, read in zip(value.positions, value.inputs, strict=True):
+        rules = [one.rule for one in geometry.operands[position]] if read == tensor else []
+        groups = next((rule for rule in rules if isinstance(rule, ChannelGroups)), None)
+        if groups is not None:
+            if any(end % groups.inputs for end in span):
+                return (0, 0)
+            return span[0] // groups.inputs * groups.outputs, span[1] // groups.inputs * groups.outputs
+    return span
+
+
+def summed(draft: AlgebraDraft, reader: int, join: int) -> AlgebraDraft | None:
+    """Return the draft with op ``reader`` as the sum of what it makes of each input of ``join``; None where it can't.
+
+    Floats are added in another order, and so rounded otherwise.
+    """
+    graph = draft.graph
+    value, found = graph.ops[reader], joined(graph, join)
+    geometry = describe(graph, reader)
+    add = draft.dialect.add
+    if found is None or isinstance(geometry, Refusal) or not _adds_up(graph, value, geometry, join, found[0]):
+        return None
+    if (
+        add is None
+        or value.origin is not None
+        or not all(draft.same_values(branch, graph.ops[join].outputs[0]) for branch in graph.ops[join].inputs)
+    ):
+        return None
+    editor, made = Editor(draft, reader), value.outputs[0]
+    spans, shape = found[1], graph.tensors[made].shape or ()
+    made_by = producers(graph)
+    # What is made first is added first.
+    order = sorted(range(len(spans)), key=lambda number: made_by[graph.ops[join].inputs[number]])
+    whole, total = spans[-1][1], -1
+    fused = value.attributes.get("fused_activation_function", "NONE")
+    for step, number in enumerate(order):
+        begin, end = spans[number]
+        part = editor.tensor(made, shape, f"#{number}")
+        attributes = dict(value.attributes)
+        if fused != "NONE":
+            attributes["fused_activation_function"] = "NONE"
+        terms, macs = (begin, end), value.macs * (end - begin) // whole
+        editor.copy(value, [graph.ops[join].inputs[number]], part, terms=terms, attributes=attributes, macs=macs)
+        if step == 0:
+            total = part
+            continue
+        last = step == len(order) - 1
+        both = made if last else editor.tensor(made, shape, "#sum")
+        editor.helper(add.type, [total, part], both, add.attributes(str(fused) if last else "NONE"))
+        total = both
+    return editor.draft()
+
+
+def _adds_up(graph: Graph, value: Op, geometry: Geometry, join: int, axis: int) -> bool:
+    """Whether an op sums over the axis of a concatenation that it reads alone, in floats."""
+    if value.type not in _SUMS or tuple(value.inputs) != graph.ops[join].outputs or value.positions != (0,):
+        return False
+    if graph.tensors[value.outputs[0]].dtype not in _FLOATS or geometry.group is not None:
+        return False
+    rank = len(geometry.operands[0])
+    along = {"CONV_2D": rank - 1, "Conv": 1, "MatMul": rank - 1}[value.type]
+    return axis == along and geometry.operands[0][axis].rule == FULL

@@ -1,0 +1,37 @@
+"""What may be done to a model beside ordering it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Permissions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What may be done to the model beside ordering it.
+
+    Attributes:
+        io: Inputs and outputs may become other tensors, so that the caller has to change.
+        extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
+            moved as well.
+        fuse: One operator may stand for a chain of others.
+        free: Layers may be computed in pieces where that costs nothing, without a long search: no work is done twice,
+            and a runtime's price of an operator is paid from the first one on.
+        algebra: Operators may be computed otherwise with the same values.
+        reassociate: With that, sums may be added up in another order.
+    """
+
+    tile: bool = False
+    remat: bool = False
+    io: bool = False
+    extra_percent: float = 15.0
+    fuse: bool = False
+    free: bool = False
+    algebra: bool = False
+    reassociate: bool = False
+
+    @property
+    def only_free(self) -> bool:
+        """Whether pieces that cost nothing are all the rewriting that may be done."""
+        return self.free and not (self.tile or self.remat or self.fuse or self.io or self.algebra)

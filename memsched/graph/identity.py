@@ -1,0 +1,29 @@
+"""Identities: one op of a graph computed otherwise, with the same values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Identity", "IdentityKind"]
+
+IdentityKind = Literal["merge", "shift", "cross", "split", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One op computed otherwise; what nothing reads then is gone.
+
+    Attributes:
+        kind: merge: an equal op's output is read instead. shift: pads, crops and subsamplings in a row become one crop
+            and one pad. cross: an op that looks at one element at a time and one that moves elements change places.
+            split: what reads a concatenation is computed for each of its inputs, and concatenated. sum: what sums over
+            a concatenation is computed for each of its inputs, and added: floats are rounded otherwise.
+        op: Name of the op.
+        over: Name of the op before it that takes part: the equal one, the first of the row, the one that it changes
+            places with, the concatenation.
+    """
+
+    kind: IdentityKind
+    op: str
+    over: str

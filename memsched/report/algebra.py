@@ -1,0 +1,61 @@
+"""What reports and the console say of ops computed otherwise with the same values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from memsched.graph.identity import Identity
+from memsched.report.text import shortened
+from memsched.report.values.rewrites import AlgebraSection, IdentityRow
+from memsched.units import counted
+
+__all__ = ["WORDS", "algebra_lines", "algebra_section"]
+
+WORDS: Final = {
+    "merge": "equal operators merged",
+    "shift": "pads and crops in a row made one",
+    "cross": "computed before elements are moved",
+    "split": "concatenations split by their inputs",
+    "sum": "sums over concatenations added up by their inputs",
+}
+"""What identities of a kind do."""
+
+_ROWS_SHOWN: Final = 4
+
+
+def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> AlgebraSection:
+    """Return the section on the identities that were used; what is required is not known yet."""
+    rows = tuple(IdentityRow(kind=one.kind, op=one.op, over=one.over) for one in way)
+    return AlgebraSection(
+        applied=bool(rows),
+        exact=all(one.kind != "sum" for one in way),
+        given_bytes=0,
+        bytes=0,
+        judged=judged,
+        exhausted=finished,
+        identities=rows,
+    )
+
+
+def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
+    """Return the lines on algebra, each with its style."""
+    if section is None:
+        return []
+    if not section.applied:
+        return [("no operator is computed otherwise: no identity was found that needs less", None)]
+    kinds = Counter(row.kind for row in section.identities)
+    what = ", ".join(f"{WORDS[kind]} {count}" for kind, count in kinds.items())
+    saved = f"{section.given_bytes:,} -> {section.bytes:,} B"
+    if section.bytes == section.given_bytes:
+        saved = f"{section.bytes:,} B by themselves, as before"
+    lines: list[tuple[str, str | None]] = [
+        (f"{counted(len(section.identities), 'operator')} computed otherwise ({what}): {saved}", None)
+    ]
+    shown = section.identities if verbose else section.identities[:_ROWS_SHOWN]
+    half = columns // 3
+    lines += [(f"  {row.kind}: {shortened(row.op, half)} over {shortened(row.over, half)}", "dim") for row in shown]
+    if len(shown) < len(section.identities):
+        lines.append((f"  and {len(section.identities) - len(shown)} more", "dim"))
+    return lines

@@ -1,0 +1,114 @@
+"""Identities: what they make of small models, and that both runtimes compute the same with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.algebra.nets import (
+    OnnxNet,
+    closed,
+    drafted,
+    onnx_outputs,
+    random_net,
+    tflite_net,
+    tflite_outputs,
+    written,
+)
+
+EXACT = ("merge", "shift", "cross", "split")
+
+
+def types(draft: object) -> Counter[str]:
+    return Counter(op.type for op in draft.graph.ops)  # type: ignore[attr-defined]
+
+
+def test_equal_ops_are_executed_once() -> None:
+    net = OnnxNet((1, 2, 6, 6))
+    data = net.data(net.same("Add", net.same("Relu", "x"), net.same("Relu", "x")))
+    module, draft = drafted(data)
+    made, way = closed(draft, ("merge",))
+    assert [one.kind for one in way] == ["merge"]
+    assert types(made) == {"Relu": 1, "Add": 1}
+    assert np.array_equal(onnx_outputs(data)[0], onnx_outputs(written(module, made))[0])
+
+
+def test_what_is_padded_cropped_and_subsampled_is_cropped_once() -> None:
+    net = OnnxNet((1, 2, 111, 111))
+    data = net.data(net.same("Relu", net.pool(net.crop(net.pad("x", 0, 1), 1, 0))))
+    module, draft = drafted(data)
+    made, _ = closed(draft, ("shift",))
+    # 111 rows, one more of zeros, without the first: every second one is row 1, 3, ... 109, and the zeros.
+    assert types(made) == {"Slice": 1, "Pad": 1, "Relu": 1}
+    shapes = [made.graph.tensors[op.outputs[0]].shape for op in made.graph.ops]
+    assert shapes == [(1, 2, 55, 55), (1, 2, 56, 56), (1, 2, 56, 56)]
+    assert np.array_equal(onnx_outputs(data)[0], onnx_outputs(written(module, made))[0])
+
+
+def test_a_crop_and_a_pad_are_left_as_they_are() -> None:
+    net = OnnxNet((1, 1, 8, 8))
+    _, draft = drafted(net.data(net.same("Relu", net.pad(net.crop("x", 2, 0, 2), 0, 1))))
+    assert closed(draft, ("shift",))[1] == []
+
+
+def test_what_reads_a_join_is_computed_for_each_part() -> None:
+    net = OnnxNet((1, 3, 8, 8))
+    joint = net.join([net.same("Relu", "x"), net.same("Tanh", "x")])
+    data = net.data(net.pool(net.conv(joint, 6, group=6), 2, 2, "MaxPool"))
+    module, draft = drafted(data)
+    made, way = closed(draft, ("split",))
+    assert [one.kind for one in way] == ["split", "split"]
+    assert types(made) == {"Relu": 1, "Tanh": 1, "Conv": 2, "MaxPool": 2, "Concat": 1}
+    assert made.graph.ops[-1].type == "Concat"
+    assert np.array_equal(onnx_outputs(data)[0], onnx_outputs(written(module, made))[0])
+
+
+def test_a_convolution_of_a_join_is_a_sum_only_where_that_is_permitted() -> None:
+    net = OnnxNet((1, 3, 8, 8))
+    data = net.data(net.conv(net.join([net.same("Relu", "x"), net.same("Tanh", "x")]), 2))
+    module, draft = drafted(data)
+    assert closed(draft, EXACT)[1] == []
+    made, _ = closed(draft, ("sum",))
+    assert types(made) == {"Relu": 1, "Tanh": 1, "Conv": 2, "Add": 1}
+    np.testing.assert_allclose(onnx_outputs(written(module, made))[0], onnx_outputs(data)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_elements_are_repeated_late_and_left_out_early() -> None:
+    net = OnnxNet((1, 2, 6, 6))
+    data = net.data(net.same("Sigmoid", net.twice("x")), net.crop(net.same("Tanh", "x"), 0, 0, 2))
+    module, draft = drafted(data)
+    made, _ = closed(draft, ("cross",))
+    assert [op.type for op in made.graph.ops] == ["Sigmoid", "Resize", "Slice", "Tanh"]
+    for one, two in zip(onnx_outputs(data), onnx_outputs(written(module, made)), strict=True):
+        assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("kinds", [EXACT, (*EXACT, "sum")], ids=["exact", "sums"])
+def test_tflite_models_compute_the_same(kinds: tuple[str, ...]) -> None:
+    data = tflite_net()
+    module, draft = drafted(data)
+    made, way = closed(draft, kinds)
+    assert {one.kind for one in way} >= {"merge", "shift", "split"}
+    (given,), (found,) = tflite_outputs(data), tflite_outputs(written(module, made))
+    if "sum" in kinds:
+        assert types(made)["ADD"] == 1
+        np.testing.assert_allclose(found, given, rtol=1e-5, atol=1e-5)
+    else:
+        assert np.array_equal(given, found)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_models_compute_the_same(seed: int) -> None:
+    data = random_net(seed)
+    module, draft = drafted(data)
+    for kinds in (EXACT, (*EXACT, "sum")):
+        made, way = closed(draft, kinds, rounds=2)
+        if not way:
+            continue
+        for one, two in zip(onnx_outputs(data, seed), onnx_outputs(written(module, made), seed), strict=True):
+            if "sum" in kinds:
+                np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-5 * float(np.abs(one).max() + 1e-9))
+            else:
+                assert np.array_equal(one, two), [one.kind for one in way]

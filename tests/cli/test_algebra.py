@@ -1,0 +1,54 @@
+"""Operators computed otherwise with the same values: what is permitted, printed, and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.algebra.nets import OnnxNet
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Two equal ops of a large tensor, and a convolution of what two others make of them."""
+    net = OnnxNet((1, 4, 32, 32))
+    first = net.conv("x", 4)
+    halves = [net.pool(net.same("Relu", first), 2), net.pool(net.same("Relu", first), 2, 2, "MaxPool")]
+    joint = net.join([net.same("Tanh", one) for one in halves])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.data(net.conv(joint, 1)))
+    return path
+
+
+def test_equal_ops_are_executed_once(run: Run, model: Path) -> None:
+    words = ["optimize", model, "--allow", "reorder,inplace,algebra", "--order-guarantee", "session"]
+    done = run(*words, "-o", model.with_name("out.onnx"))
+    assert done.code == 0, done.err
+    assert "1 operator computed otherwise (equal operators merged 1): 36,864 -> 24,576 B" in done.out
+    assert "outputs bit-equal" in done.out
+    report = json.loads(model.with_name("out.json").read_text())["algebra"]
+    assert [report[name] for name in ("applied", "exact", "exhausted")] == [True, True, True]
+    assert [row["kind"] for row in report["identities"]] == ["merge"]
+    assert sum(node.op_type == "Relu" for node in onnx.load(model.with_name("out.onnx")).graph.node) == 1
+
+
+def test_nothing_is_computed_otherwise_unless_it_is_named(run: Run, model: Path) -> None:
+    run("optimize", model, "--allow", "all", "--time-limit", 2, "--no-verify", "-o", model.with_name("out.onnx"))
+    assert json.loads(model.with_name("out.json").read_text())["algebra"] is None
+
+
+def test_where_nothing_is_found_that_is_said(run: Run, model: Path) -> None:
+    net = OnnxNet((1, 4, 8, 8))
+    model.write_bytes(net.data(net.same("Relu", net.conv("x", 4))))
+    done = run("optimize", model, "--allow", "reorder,algebra", "--no-verify")
+    assert "no operator is computed otherwise: no identity was found that needs less" in done.out
+
+
+def test_sessions_that_are_named_take_none(run: Run, model: Path) -> None:
+    done = run("optimize", model, "--session", "default", "--allow", "reorder,algebra")
+    assert done.code == 2
+    assert done.err.startswith("memsched: error: --session takes no algebra in --allow")
