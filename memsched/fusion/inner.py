@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memsched.fusion.closure import FusionGroup
 from memsched.graph.liveness import match_in_place
 
-__all__ = ["InnerCosts", "InnerOrder", "best_inner_order"]
+__all__ = ["InnerCosts", "InnerOrder", "best_inner_order", "gains_and_losses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,23 @@ class _InnerMove:
 
 
 def _moves(group: FusionGroup, costs: InnerCosts) -> list[_InnerMove]:
-    gains = [0] * len(group.preds)
-    losses: list[list[tuple[int, int]]] = [[] for _ in group.preds]
+    gains, losses = gains_and_losses(group)
     unlocks: list[list[tuple[int, int]]] = [[] for _ in group.preds]
     for task, preds in enumerate(group.preds):
         befores = sum(1 << before for before in preds)
         for before in preds:
             unlocks[before].append((1 << task, befores))
+    excesses = [None if costs.depends(task) else top for task, top in enumerate(costs.top)]
+    return [
+        _InnerMove(task, excess, gain, tuple(losses[task]), tuple(unlocks[task]))
+        for task, (gain, excess) in enumerate(zip(gains, excesses, strict=True))
+    ]
+
+
+def gains_and_losses(group: FusionGroup) -> tuple[list[int], list[list[tuple[int, int]]]]:
+    """Return per task the bytes that it creates, and those it may free with the tasks that must be done by then."""
+    gains = [0] * len(group.preds)
+    losses: list[list[tuple[int, int]]] = [[] for _ in group.preds]
     for buffer in group.buffers:
         if buffer.creator >= 0:
             gains[buffer.creator] += buffer.size
@@ -149,12 +159,7 @@ def _moves(group: FusionGroup, costs: InnerCosts) -> list[_InnerMove]:
         needs = sum(1 << user for user in buffer.users)
         for user in buffer.users:
             losses[user].append((buffer.size, needs))
-    return [
-        _InnerMove(
-            task, None if costs.depends(task) else costs.top[task], gain, tuple(losses[task]), tuple(unlocks[task])
-        )
-        for task, gain in enumerate(gains)
-    ]
+    return gains, losses
 
 
 def _path(parents: Mapping[int, tuple[int, int]], done: int) -> tuple[int, ...]:

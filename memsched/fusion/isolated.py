@@ -40,7 +40,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memsched.fusion.closure import FusionGroup, InnerBuffer, lowest_inner_residue
-from memsched.fusion.inner import InnerCosts, InnerOrder, best_inner_order
+from memsched.fusion.compiled import inner_order
+from memsched.fusion.inner import InnerCosts, InnerOrder
 from memsched.fusion.quotient import ALIVE, DIES, Quotient
 
 __all__ = ["SOURCES", "Growth", "fuse_group"]
@@ -160,7 +161,7 @@ def _inner_order(graph: Quotient, tasks: Sequence[int], max_states: int) -> Inne
             return None
     found = []
     for group in groups:
-        found.append(best_inner_order(group, _costs(graph, tasks, buffers, group), max_states))
+        found.append(inner_order(group, _costs(graph, tasks, buffers, group), max_states))
         graph.work += found[-1].states * len(tasks)
         if found[-1].order is None or found[-1].peak != found[0].peak:
             return None
