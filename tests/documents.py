@@ -50,7 +50,6 @@ CHECKED = (
 SLOW = (
     ("docs/remat.md", "-o again.onnx"),
     ("docs/tasks/onnxruntime.md", "memsched optimize models/networks/nasnet_a.onnx --order-guarantee session --allow"),
-    ("docs/tiling.md", "memsched optimize models/networks/transformer.onnx"),
 )
 """Page and part of commands that take more than some seconds, or need what those write: `make test-docs`."""
 

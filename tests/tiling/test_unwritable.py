@@ -45,11 +45,11 @@ def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) ->
     """Optimise in pieces where no file can hold a piece of the op that makes ``bad``."""
     write = read_back
 
-    def failing(module: Any, graph: Graph, *rest: Any) -> Any:
+    def failing(module: Any, graph: Graph, *rest: Any, **more: Any) -> Any:
         made = {(op.origin or "").partition("#")[0] for op in graph.ops if op.region is not None}
         if fault is not None and any(bad in name for name in made):
             raise fault(f"RESHAPE 2304 != 2295 at '{bad}'")
-        return write(module, graph, *rest)
+        return write(module, graph, *rest, **more)
 
     monkeypatch.setattr(rewriting, "read_back", failing)
     result = memsched.optimize(

@@ -33,6 +33,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 MODULES: dict[str, tuple[str, ...]] = {
     "check/schedule": ("tests/check/test_schedule.py", "tests/graph/test_addresses.py", "tests/graph/test_parts.py"),
+    "check/algebra": ("tests/check/test_algebra.py", "tests/algebra/test_identities.py"),
     "check/border": ("tests/commands/optimize/test_border.py",),
     "check/stages": ("tests/check/test_stages.py",),
     "check/packing": ("tests/check/test_packing.py",),
@@ -56,6 +57,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "graph/liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py", "tests/graph/test_uses.py"),
     "graph/uses": ("tests/graph/test_uses.py",),
+    "graph/fixed_point": ("tests/emit/test_emitted.py",),
+    "graph/kernel": ("tests/emit/test_emitted.py",),
     "graph/stages": ("tests/check/test_stages.py",),
     "graph/addresses": ("tests/graph/test_addresses.py",),
     "graph/contraction": ("tests/graph/test_contraction.py",),

@@ -29,9 +29,10 @@ SOCKETS = {
 NATIVE = {
     *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"),
     *("memsched/core/library.py", "memsched/schedule/compiled.py", "memsched/allocate/compiled.py"),
+    *("memsched/fusion/compiled.py", "memsched/tiling/compiled.py", "memsched/search/heap.py"),
 }
-"""In the child process that verifies: the runtime's own memory is read. And the compiled core, which is this package's
-own. Nothing is called that a file names.
+"""In the child process that verifies: the runtime's own memory is read. The compiled core, which is this package's own.
+And the heap of the C library that runs this process. Nothing is called that a file names.
 """
 
 POOLS = {"memsched/search/workers.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}

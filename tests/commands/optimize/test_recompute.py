@@ -173,10 +173,10 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
     copies = {copy["op"] for copy in whole["remat"]["copies"]}
     write = read_back
 
-    def failing(module: Any, graph: Graph, *rest: Any) -> Any:
+    def failing(module: Any, graph: Graph, *rest: Any, **more: Any) -> Any:
         if copies & {op.origin for op in graph.ops}:
             raise fault("RESHAPE 2304 != 2295")
-        return write(module, graph, *rest)
+        return write(module, graph, *rest, **more)
 
     monkeypatch.setattr(rewriting, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
