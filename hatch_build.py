@@ -18,7 +18,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _FOLDER = Path("memsched/core")
-_FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC")
+_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 

@@ -27,6 +27,9 @@ DIES, FREE, ALIVE = 0, 1, 2
 # A buffer with more readers counts as one whose fate is unknown: looking at all of them again and again is quadratic.
 _MANY_USERS = 256
 
+# Work after which the caller is asked whether to stop.
+_POLLED_AFTER = 200
+
 
 class Quotient:
     """Tasks under fusion, mutable.
@@ -67,12 +70,16 @@ class Quotient:
         self.work = 0
         self.budget = budget
         self._stop = stop or (lambda: False)
+        self._polled_at, self._stopped = -_POLLED_AFTER, False
         self._ancestors = ancestor_bitsets(storage.preds) if count <= reachability_limit else None
 
     @property
     def exhausted(self) -> bool:
-        """Whether the permitted effort has been spent, or the caller asked to stop."""
-        return self.work > self.budget or self._stop()
+        """Whether the permitted effort has been spent, or the caller asked to stop: polled after so much work."""
+        if self.work >= self._polled_at + _POLLED_AFTER:
+            self._polled_at = self.work
+            self._stopped = self._stopped or self._stop()
+        return self.work > self.budget or self._stopped
 
     def tasks(self) -> list[int]:
         """Return the representatives, ascending: a topological order."""
@@ -97,22 +104,25 @@ class Quotient:
             return FREE
         self.work += len(users)
         result = DIES
+        precedes = self.precedes
         for user in users:
-            if user in inside or self.precedes(user, anchor):
+            if user in inside or precedes(user, anchor):
                 continue
-            if user == anchor or self.precedes(anchor, user):
+            if user == anchor or precedes(anchor, user):
                 return ALIVE
             result = FREE
         return result
 
     def change(self, task: int, inside: Collection[int], anchor: int, dying: int) -> int:
         """Return the change of the residue over ``task``, bytes; fates up to ``dying`` count as death."""
-        sizes = self.sizes
+        sizes, users, kept = self.sizes, self.users, self.kept
         result = 0
         for buffer in self.creates[task]:
             result += sizes[buffer]
         for buffer in self.reads[task]:
-            if sizes[buffer] and self.fate(buffer, inside, anchor) <= dying:
+            # The task is inside and may be the only one that reads it.
+            alone = len(users[buffer]) == 1 and not kept[buffer]
+            if sizes[buffer] and (alone or self.fate(buffer, inside, anchor) <= dying):
                 result -= sizes[buffer]
         self.work += len(self.creates[task]) + len(self.reads[task])
         return result

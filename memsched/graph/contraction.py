@@ -7,7 +7,7 @@ so a hyper-node keeps its own peak and residue profile, shared inputs and in-pla
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memsched.errors import GraphError
 from memsched.graph.dag import successors_of, topological_order
@@ -47,6 +47,9 @@ class Tasks:
     creates: tuple[tuple[int, ...], ...]
     reads: tuple[tuple[int, ...], ...]
     initial: int
+    _excesses: dict[tuple[int, frozenset[int]], int] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def __len__(self) -> int:
         return len(self.members)
@@ -100,9 +103,13 @@ class Tasks:
     def excess(self, task: int, dying: Collection[int]) -> int:
         """Return the task's largest footprint above the residue before it, bytes; ``dying`` as in `profile`.
 
-        More dying buffers never give a larger excess.
+        More dying buffers never give a larger excess. Kept once it was found: bounds and searches ask the same again.
         """
-        return max(self.profile(task, dying)[0])
+        key = task, frozenset(dying)
+        found = self._excesses.get(key)
+        if found is None:
+            found = self._excesses[key] = max(self.profile(task, dying)[0])
+        return found
 
 
 class _FutureUses(dict[int, int]):

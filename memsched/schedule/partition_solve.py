@@ -84,6 +84,8 @@ def solve_partitioned(
     most_attempts: float = math.inf,
     seed: int = 0,
     stop: Callable[[], bool] = lambda: False,
+    states_left: Callable[[int], float] = lambda _: math.inf,
+    on_states: Callable[[int, int], None] = lambda _states, _tasks: None,
     on_order: Callable[[tuple[int, ...], int], None] = lambda _order, _peak: None,
 ) -> tuple[tuple[int, ...], PartitionReport]:
     """Return an order of ``tasks`` that needs no more than ``order``, and how it was found.
@@ -99,6 +101,8 @@ def solve_partitioned(
         most_attempts: Partitions that may be tried.
         seed: As of `partition`.
         stop: Polled often; True ends the search with the best order so far.
+        states_left: Returns the downsets that may still be expanded in stages of so many tasks; 0 ends the search.
+        on_states: Called with the downsets that a search of a stage expanded, and the tasks of that stage.
         on_order: Called with each better order and its peak, bytes.
 
     Raises:
@@ -106,7 +110,11 @@ def solve_partitioned(
     """
     if parts != "auto" and parts < 1:
         raise UsageError(f"--partitions {parts} is not possible: give 1 or more, or auto")
-    solver = _PartitionSolver(tasks, order, lower_bound, max_states, stop, on_order)
+
+    def over() -> bool:
+        return stop() or not states_left(len(tasks))
+
+    solver = _PartitionSolver(tasks, order, lower_bound, max_states, over, states_left, on_states, on_order)
     for count in _counts(len(tasks)) if parts == "auto" else (parts,):
         for groups in _partitions(solver, count, memory_aware, rounds, seed):
             if not solver.try_groups(groups) or solver.done() or solver.attempts >= most_attempts:
@@ -164,6 +172,8 @@ class _PartitionSolver:
         lower_bound: int,
         max_states: int,
         stop: Callable[[], bool],
+        states_left: Callable[[int], float],
+        on_states: Callable[[int, int], None],
         on_order: Callable[[tuple[int, ...], int], None],
     ) -> None:
         self.tasks = tasks
@@ -172,6 +182,8 @@ class _PartitionSolver:
         self._lower_bound = lower_bound
         self._max_states = max_states
         self.stop = stop
+        self._states_left = states_left
+        self._on_states = on_states
         self._on_order = on_order
         self._parts: tuple[PartReport, ...] = ()
         self._cut = self.attempts = self._states = 0
@@ -227,9 +239,9 @@ class _PartitionSolver:
         """
         ascending = sorted(members)
         part = restrict(self.tasks, ascending, executed, residue)
-        result = exact.search(
-            part, lower_bound=floor, upper_bound=self._peak, max_states=self._max_states, stop=self.stop
-        )
+        most = int(min(self._max_states, self._states_left(len(members))))
+        result = exact.search(part, lower_bound=floor, upper_bound=self._peak, max_states=most, stop=self.stop)
+        self._on_states(result.states, len(members))
         states, complete, order = result.states, result.complete, result.order
         if not complete:
             local = {task: index for index, task in enumerate(ascending)}
@@ -237,8 +249,9 @@ class _PartitionSolver:
                 part,
                 [local[task] for task in members],
                 lower_bound=floor,
-                states_per_window=max(1, self._max_states // _WINDOW_SHARE),
+                states_per_window=max(1, most // _WINDOW_SHARE),
                 stop=self.stop,
+                on_states=lambda states: self._on_states(states, len(members)),
             )
             states, order = states + improved.states, improved.order
         self._states += states

@@ -55,18 +55,17 @@ _SHARES_IN_ROUNDS = (0.4, 0.5, 0.6, 0.65, 0.85, 0.9, 0.95, 0.99)
 
 _PROGRAM_WORK = 0.15
 _PROGRAM_WORK_IN_ROUNDS = 0.03
-"""CP-SAT's share of a limit of work, and of the work of a round, most of which is states: these take less time."""
+_PROGRAM_WORK_COMPILED = 0.008
+"""CP-SAT's share of a limit of work, and of the work of a round, most of which is states: these take less time, and
+with the compiled core a tenth of that."""
 
 _LEAST_PROGRAM_WORK = 0.5
 _SEARCH_EFFORT = 0.2
 _SEARCH_EFFORT_IN_ROUNDS = 0.45
 """Share of the work for each threshold search."""
 
-_PARTITIONING_EFFORT = 0.1
-"""Share of the limit of work for cutting the tasks into stages."""
-
-_MOST_CUT_WORK = 16.0
-"""The work of the last round in which tasks are cut into stages: their searches take longer than it says."""
+_PARTITIONING_EFFORT = 0.15
+"""Share of the work that is done by the end of it for cutting the tasks into stages, and for ordering these."""
 
 _TASKS_CUT_PER_SECOND = 2_500
 """Tasks that an idle machine cuts into stages in a second."""
@@ -295,7 +294,8 @@ class _SegmentOrders:
         run = self.search.run
 
         def spend(states: int, ops: int) -> None:
-            run.spend(ops * _WORK_PER_EXCERPT + states * (ops + 100) / _TASK_STATES_PER_SECOND)
+            run.spend(ops * _WORK_PER_EXCERPT)
+            _spend(run, states, ops)
 
         found = excerpts.raise_bound(
             *(self.search.tasks.storage, self.best.order),
@@ -312,13 +312,10 @@ class _SegmentOrders:
         tasks = self.search.tasks
         if partitions == "auto" and (len(tasks) > _SEARCH_TASKS or self._cut_at == self.best.peak):
             return
-        if self.in_rounds and (self.search.run.limits.effort or 0.0) > _MOST_CUT_WORK:
-            return
-        run, most = self.search.run, math.inf
-        left = run.effort()
-        if left is not None:
-            work = min(left, _PARTITIONING_EFFORT * (run.limits.effort or 0.0))
-            most = int(work * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
+        run, most = self.search.run.until(share), math.inf
+        if run.limits.effort is not None:
+            run = run.within(_PARTITIONING_EFFORT)
+            most = int((run.effort() or 0.0) * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
             if partitions == "auto" and not most:
                 return
         order, report = solve_partitioned(
@@ -327,12 +324,15 @@ class _SegmentOrders:
             self._whole(),
             lower_bound=self.lower_bound,
             most_attempts=most,
-            seed=self.search.run.limits.seed,
-            stop=self.search.run.until(share).over,
+            seed=run.limits.seed,
+            stop=run.over,
+            states_left=partial(_states_left, run),
+            on_states=partial(_spend, run),
         )
         self.states += report.states
-        self._cut_at = self.best.peak if self.in_rounds else None
-        self.search.run.spend(report.attempts * len(tasks) / _TASKS_CUT_PER_SECOND)
+        # With more work it would go on.
+        self._cut_at = self.best.peak if self.in_rounds and _states_left(run, len(tasks)) else None
+        run.spend(report.attempts * len(tasks) / _TASKS_CUT_PER_SECOND)
         # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
         for index, numbers in enumerate(self._numbers):
             inner = order[numbers.start : numbers.stop]
@@ -388,7 +388,7 @@ class _SegmentOrders:
         return min(most, int(work * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
 
     def _spend(self, part: int, states: int) -> None:
-        self.search.run.spend(states * (len(self._parts[part]) + 100) / _TASK_STATES_PER_SECOND)
+        _spend(self.search.run, states, len(self._parts[part]))
 
     def _take(self, part: int, result: ExactResult) -> None:
         self.states += result.states
@@ -452,7 +452,8 @@ class _SegmentOrders:
         """
         run = self.search.run.quiet()
         since, before = run.clock(), self.best.peak
-        share = min(share, _PROGRAM_WORK_IN_ROUNDS) if self.in_rounds and share < 1 else share
+        if self.in_rounds and share < 1:
+            share = _PROGRAM_WORK_COMPILED if self._compiled else _PROGRAM_WORK_IN_ROUNDS
         if self.in_rounds and share * (run.limits.effort or math.inf) < _LEAST_PROGRAM_WORK:
             return
         waiting = self._open_parts()
@@ -472,6 +473,17 @@ class _SegmentOrders:
             tasks = sum(len(self._parts[given]) for given in waiting[:count])
             told = before, self.best.peak, self.lower_bound
             self.program = ProgramEffort(count, tasks, run.clock() - since, *told)
+
+
+def _states_left(run: Run, tasks: int) -> float:
+    """Return the states that a search of so many tasks may visit with the work that is left."""
+    left = run.effort()
+    return math.inf if left is None else int(left * _TASK_STATES_PER_SECOND / (tasks + 100))
+
+
+def _spend(run: Run, states: int, tasks: int) -> None:
+    """Count the states that a search of so many tasks visited."""
+    run.spend(states * (tasks + 100) / _TASK_STATES_PER_SECOND)
 
 
 def _peak(part: Tasks, order: Sequence[int]) -> int:

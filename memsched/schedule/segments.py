@@ -21,6 +21,8 @@ def split(tasks: Tasks) -> list[tuple[Tasks, range]]:
     """
     separating = set(separating_nodes(tasks.preds, tasks.succs))
     ends = [task + 1 for task in range(len(tasks) - 1) if task in separating and task + 1 not in separating]
+    if not ends:
+        return [(tasks, range(len(tasks)))]
     _, residues = tasks.run(range(len(tasks)))
     result = []
     for start, end in pairwise([0, *ends, len(tasks)]):

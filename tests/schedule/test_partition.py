@@ -350,6 +350,22 @@ def test_a_limit_of_work_ends_it_after_so_many_partitions() -> None:
     assert attempts[2] > 3
 
 
+@pytest.mark.parametrize("allowed", [0, 1, 100, 1_000])
+def test_stages_expand_no_more_states_than_are_left(allowed: int) -> None:
+    tasks = layered_tasks(3, 120)
+    left = allowed
+
+    def spend(states: int, of: int) -> None:
+        nonlocal left
+        assert 0 < of < len(tasks)
+        left -= states
+
+    _, report = solve_partitioned(tasks, 4, post_order(tasks), states_left=lambda _: max(0, left), on_states=spend)
+    assert report.states == allowed - left
+    # One window may begin with the last states that are left.
+    assert report.states <= 1.1 * allowed < solve_partitioned(tasks, 4, post_order(tasks))[1].states
+
+
 def test_too_little_effort_for_a_proof_still_improves_the_order() -> None:
     tasks = layered_tasks(1, 200)
     order = tuple(range(len(tasks)))
