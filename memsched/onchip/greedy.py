@@ -1,8 +1,8 @@
 """The paper's way to form groups: a group grows layer by layer as long as some tile of its last layer's output fits.
 
 Source: "Deep Fusion", section 3.3, Figure 6. Beyond the flowchart: where no piece of the plane
-fits because of the weights, the channels are cut as well, and a layer only joins if that moves no more bytes than
-leaving it to the next group.
+fits because of the weights, the channels are cut as well. The flowchart lets each layer join that fits; unless that is
+asked for, a layer only joins if that moves no more bytes than leaving it to the next group.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from memsched.onchip.traffic import Machine, alone
 __all__ = ["candidate", "finished", "fitted", "greedy", "singles"]
 
 
-def greedy(network: OnChipNetwork, machine: Machine, policy: Policy, first: int = 0) -> list[OnChipGroup]:
-    """Return the groups of Figure 6 from op ``first`` on, in order."""
+def greedy(
+    network: OnChipNetwork, machine: Machine, policy: Policy, first: int = 0, *, all_that_fit: bool = False
+) -> list[OnChipGroup]:
+    """Return the groups of Figure 6 from op ``first`` on, in order.
+
+    Args:
+        all_that_fit: Whether layers join even if more bytes are moved then, as in the flowchart.
+    """
     groups: list[OnChipGroup] = []
     count = len(network.layers)
     by_itself: dict[int, OnChipGroup] = {}
@@ -34,7 +40,9 @@ def greedy(network: OnChipNetwork, machine: Machine, policy: Policy, first: int 
         last = first + 1
         while group.refusal is None and last < count:
             found = fitted(network, machine, first, last, policy)
-            if found is None or found[0].cost().traffic > group.cost.traffic + single(last).cost.traffic:
+            if found is None:
+                break
+            if not all_that_fit and found[0].cost().traffic > group.cost.traffic + single(last).cost.traffic:
                 break
             group = _group(machine, *found)
             last += 1

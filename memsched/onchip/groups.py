@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from memsched.onchip.model import Cost, OnChipBuffer, Policy, Tile
 from memsched.onchip.network import OnChipNetwork, Range
@@ -130,8 +131,12 @@ class GroupCandidate:
 
     # Placement -----------------------------------------------------------------------------------------------------
 
-    def bound(self) -> int:
-        """Return a lower bound of every placement with reuse, in bytes."""
+    def bound(self, policy: Policy = "reuse") -> int:
+        """Return a lower bound of every placement, in bytes."""
+        if policy == "separate":
+            parts = self.tile.weights == "step"
+            weights = (self._part(step) if parts else self._slice(step) for step in range(len(self.span.layers)))
+            return sum(weights) + sum(self._size(tensor) for tensor in self.span.first_use)
         span, cut = self.span, self.tile.channels > 1
         sizes = {tensor: self._size(tensor) for tensor in span.first_use}
         kept = self.kept()
@@ -159,7 +164,7 @@ class GroupCandidate:
 
     def placed(self, capacity: int, alignment: int, policy: Policy) -> tuple[OnChipBuffer, ...] | None:
         """Return all buffers with addresses; None where no placement within ``capacity`` bytes was found."""
-        if policy == "reuse" and self.bound() > capacity:
+        if self.bound(policy) > capacity:
             return None
         sliced = (False, True) if self.tile.weights == "step" else (False,)
         for parts in sliced:
@@ -187,8 +192,8 @@ class GroupCandidate:
             for step, size in held
         ]
         if policy == "separate":
-            everything = [Lifetime(one.size, 0, end) for one in (*weights, *lives)]
-            offsets = place(everything, {}, capacity, alignment)
+            ends = (0, *accumulate(one.size for one in (*weights, *lives)))
+            offsets = ends[:-1] if ends[-1] <= capacity else None
         else:
             fixed = sum(one.size for one in weights) if whole else 0
             if fixed > capacity:

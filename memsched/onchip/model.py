@@ -7,9 +7,10 @@ from typing import Literal
 
 from memsched.onchip.network import Range
 
-__all__ = ["Cost", "OnChipBuffer", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
+__all__ = ["Cost", "Method", "OnChipBuffer", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
 
 Policy = Literal["separate", "reuse"]
+Method = Literal["layers", "flowchart", "greedy", "optimal"]
 Weights = Literal["resident", "step"]
 
 
@@ -132,4 +133,4 @@ class OnChipPlan:
     cost: Cost
     seconds: float
     capacity: int
-    method: Literal["greedy", "optimal"]
+    method: Method

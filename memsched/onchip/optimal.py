@@ -181,7 +181,7 @@ class _OptimalCut:
         dead: set[int] = set()
         attempts = 0
         for key, place, one in ranked:
-            if one.bound() > self._machine.capacity:
+            if one.bound(self._policy) > self._machine.capacity:
                 if not tiles[place].kept:  # a longer group has other inputs, and may keep less of them
                     dead.add(place)
                 continue

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.onchip.check import check_plan
 from memsched.onchip.greedy import greedy, singles
-from memsched.onchip.model import Cost, OnChipGroup, OnChipPlan, Policy
+from memsched.onchip.model import Cost, Method, OnChipGroup, OnChipPlan, Policy
 from memsched.onchip.network import OnChipNetwork
 from memsched.onchip.optimal import Objective, optimal
 from memsched.onchip.traffic import Machine, alone
@@ -17,8 +15,6 @@ from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["Method", "plan"]
-
-Method = Literal["greedy", "optimal"]
 
 
 def plan(
@@ -33,8 +29,8 @@ def plan(
     """Return how ``graph``, not lowered and in order of execution, runs on an accelerator with on-chip memory.
 
     Args:
-        method: "greedy": the groups of "Deep Fusion". "optimal": the best cut into groups, never a worse
-            one than the greedy.
+        method: "layers": each layer by itself. "flowchart": the groups of "Deep Fusion". "greedy": the same, but a
+            layer only joins where that moves no more. "optimal": the best cut into groups, never worse than "greedy".
         policy: "separate": everything in a group has bytes of its own. "reuse": by lifetime and local independence.
         objective: What the best cut minimises; the other decides between equals.
 
@@ -46,8 +42,11 @@ def plan(
     lowered = apply_target(graph, target)
     network = OnChipNetwork(lowered)
     before = singles(network, machine, "separate")
-    groups = greedy(network, machine, policy)
-    used: Method = "greedy"
+    if method == "layers":
+        groups = singles(network, machine, policy)
+    else:
+        groups = greedy(network, machine, policy, all_that_fit=method == "flowchart")
+    used: Method = method if method != "optimal" else "greedy"
     if method == "optimal":
         found = optimal(network, machine, policy, objective, run.deadline())
         if _key(found, objective) < _key(groups, objective):

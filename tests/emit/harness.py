@@ -108,16 +108,16 @@ def as_in_file(case: EmittedCase, tensor: int, data: bytes) -> Values:
     return values.reshape(one.shape or ())
 
 
-def compiled(files: dict[str, bytes], folder: Path, optimise: str = "-O1") -> Path:
+def compiled(files: dict[str, bytes], folder: Path, *flags: str, compiler: str | None = COMPILER) -> Path:
     """Write and compile the files; any warning is an error."""
-    assert COMPILER is not None
+    assert compiler is not None
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
     host = folder / "host"
     sources = sorted(str(folder / name) for name in files if name.endswith(".c"))
     done = subprocess.run(
-        [COMPILER, *FLAGS, optimise, *sources, "-lm", "-o", str(host)], capture_output=True, text=True, check=False
+        [compiler, *FLAGS, *flags, *sources, "-lm", "-o", str(host)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return host
@@ -178,7 +178,12 @@ def differences(case: EmittedCase, found: Sequence[Values], wanted: Sequence[Val
             if not np.array_equal(one, other):
                 wrong.append(f"{name}: {np.count_nonzero(one != other)} of {one.size} values differ")
         else:
-            error = float(np.abs(one - other).max()) / max(1.0, float(np.abs(other).max()))
+            error = error_of(one, other)
             if not error <= 1e-5:
                 wrong.append(f"{name}: {error:.2g} off")
     return wrong
+
+
+def error_of(found: Values, wanted: Values) -> float:
+    """Return how far values are off at most, in parts of the largest."""
+    return float(np.abs(found - wanted).max()) / max(1.0, float(np.abs(wanted).max()))

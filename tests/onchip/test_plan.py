@@ -48,6 +48,24 @@ def test_random_networks_are_planned_and_checked(seed: int, size: int) -> None:
     assert fast.seconds <= min(best.seconds, found.seconds) + 1e-12
 
 
+def test_the_flowchart_joins_whatever_fits() -> None:
+    graph = random_net(5)
+    alone = plan(graph, chip(3000), LIMITS, method="layers", policy="separate")
+    grown = plan(graph, chip(3000), LIMITS, method="flowchart")
+    greedy = plan(graph, chip(3000), LIMITS, method="greedy")
+    assert len(alone.groups) == len(graph.ops) and alone.cost == alone.before
+    assert len(grown.groups) < len(greedy.groups) < len(alone.groups)
+    assert grown.cost.traffic > greedy.cost.traffic
+
+
+def test_without_reuse_everything_has_bytes_of_its_own() -> None:
+    for seed in range(6):
+        found = plan(random_net(seed), chip(3000), LIMITS, policy="separate")
+        for group in found.groups:
+            ends = sorted((buffer.offset, buffer.offset + buffer.size) for buffer in group.buffers)
+            assert all(one[1] <= other[0] for one, other in itertools.pairwise(ends))
+
+
 def test_traffic_by_hand() -> None:
     net = Net(2, 8, 6)
     net.relu(net.conv(0, 4, 3, 1, 1))

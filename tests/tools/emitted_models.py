@@ -12,25 +12,36 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from memsched.errors import MemschedError
-from scripts.networks.catalogue import CLASSIFIERS, build
+from memsched.targets.load import load_target
+from memsched.targets.model import Target
+from scripts.networks.catalogue import CLASSIFIERS
+from scripts.networks.catalogue import build as build_network
 from scripts.networks.mobilenet_tflite import mobilenet_v2
 from scripts.networks.random_weights import randomised
 from scripts.networks.resnet8_tflite import resnet8
 from tests.emit.harness import (
+    COMPILER,
+    EmittedCase,
+    Values,
     by_the_plan,
     compiled,
     differences,
+    emitted,
     emitted_somewhere,
+    error_of,
     executed,
     in_runtime,
     random_inputs,
@@ -80,7 +91,19 @@ def models() -> Iterator[tuple[str, Callable[[], bytes]]]:
         seed += 1
 
 
-def judged(name: str, model: bytes, folder: Path, ways: dict[str, str]) -> tuple[str, bool]:
+@dataclass(frozen=True)
+class Build:
+    """How programs are compiled: the compiler, and what it is told beside the warnings that are errors."""
+
+    compiler: str | None
+    flags: tuple[str, ...]
+
+    def host(self, case: EmittedCase, folder: Path) -> Path:
+        """Write and compile a program."""
+        return compiled(case.files, folder, *self.flags, compiler=self.compiler)
+
+
+def judged(name: str, model: bytes, folder: Path, build: Build, ways: dict[str, Any]) -> tuple[str, bool]:
     """Return what was found of one model, in words, and whether all is well.
 
     Raises:
@@ -88,7 +111,7 @@ def judged(name: str, model: bytes, folder: Path, ways: dict[str, str]) -> tuple
     """
     least = 600 if "seed" in name else 16384
     case, size = emitted_somewhere(model, [least << step for step in range(16)], **ways)
-    host = compiled(case.files, folder, "-O2")
+    host = build.host(case, folder)
     inputs = random_inputs(case, 1)
     wanted = in_runtime(model, case, inputs)
     wrong = [f"in Python: {one}" for one in differences(case, by_the_plan(case, inputs), wanted)]
@@ -105,36 +128,69 @@ def judged(name: str, model: bytes, folder: Path, ways: dict[str, str]) -> tuple
     return f"{shape}; {said}{''.join(f'; WRONG: {one}' for one in wrong)}", not wrong
 
 
-def classifiers() -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield the networks of the layer fusion literature, at full size: they take minutes."""
+WAYS: dict[str, dict[str, Any]] = {
+    "none": {"method": "layers", "policy": "separate"},
+    "flowchart": {"method": "flowchart", "policy": "separate"},
+    "flowchart + reuse": {"method": "flowchart"},
+    "optimal": {},
+}
+"""Ways to plan the networks of the literature, by name."""
+
+
+def literature(build: Build, target: Target, only: str) -> int:
+    """Print the networks of the layer fusion literature as a table, each planned in all ways; 1 where one is wrong.
+
+    They have their full size, and take minutes.
+    """
+    print("| network | way | planned, B | moved, B | while computing | transfers | off ONNX Runtime |")
+    print("|---|---|--:|--:|--:|--:|--:|")
+    wrong = 0
     for name in CLASSIFIERS:
-        yield name, partial(classifier, name)
-
-
-def classifier(name: str) -> bytes:
-    """Return a network of the catalogue with random weights."""
-    return bytes(randomised(build(name), 0).SerializeToString())
+        if only not in name:
+            continue
+        model = bytes(randomised(build_network(name), 0).SerializeToString())
+        wanted: list[Values] = []
+        for way, ways in WAYS.items():
+            case = emitted(model, target, 300.0, **ways)
+            inputs = random_inputs(case, 1)
+            wanted = wanted or in_runtime(model, case, inputs)
+            with tempfile.TemporaryDirectory() as folder:
+                # What awaited transfers move arrives as late as can be.
+                found, said = executed(case, build.host(case, Path(folder)), inputs, late=True)
+            loaded, _, stored, _, transfers, overlapped = (int(one) for one in re.findall(r"[0-9]+", said))
+            moved, off = loaded + stored, max(map(error_of, found, wanted))
+            wrong += bool(differences(case, found, wanted))
+            planned = f"{case.found.cost.traffic:,} | {moved:,} | {100 * overlapped / moved:.1f} %"
+            print(f"| {name} | {way} | {planned} | {transfers:,} | {off:.1e} |", flush=True)
+    return wrong > 0
 
 
 def main() -> int:
     """Run; 1 where a result was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=50, help="models to be executed")
-    parser.add_argument("--only", help="those whose name has this in it")
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--compiler", default=COMPILER, help="by default cc")
+    parser.add_argument("--sanitize", action="store_true", help="with address and undefined behaviour sanitizers")
     parser.add_argument("--classifiers", action="store_true", help="the five networks of the literature instead")
+    parser.add_argument("--target", default="diannao", help="of --classifiers: the accelerator")
     args = parser.parse_args()
+    sanitizers = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if args.sanitize else ()
+    build = Build(args.compiler, ("-O2", *sanitizers))
+    if args.classifiers:
+        return literature(build, load_target(args.target), args.only)
     done = refused = wrong = 0
     began = time.process_time()
-    for number, (name, make) in enumerate(classifiers() if args.classifiers else models()):
+    for number, (name, make) in enumerate(models()):
         if done == args.count:
             break
-        if args.only and args.only not in name:
+        if args.only not in name:
             continue
         # The greedy groups and those without reuse have to be right, too.
         ways = [{}, {"objective": "time"}, {"method": "greedy"}, {"method": "greedy", "policy": "separate"}][number % 4]
         with tempfile.TemporaryDirectory() as folder:
             try:
-                text, well = judged(name, make(), Path(folder), ways)
+                text, well = judged(name, make(), Path(folder), build, ways)
             except MemschedError as error:
                 refused += 1
                 print(f"{name}: refused: {error}", flush=True)

@@ -89,5 +89,14 @@ int main(int argc, char **argv)
            (unsigned long long)ms_host_counts.loaded, MODEL_LOADED_BYTES, (unsigned long long)ms_host_counts.stored,
            MODEL_STORED_BYTES, (unsigned long long)(ms_host_counts.loads + ms_host_counts.stores),
            (unsigned long long)ms_host_counts.overlapped);
+    for (at = 0; at < MODEL_INPUTS; ++at) {
+        free(inputs[at]);
+    }
+    for (at = 0; at < MODEL_OUTPUTS; ++at) {
+        free(outputs[at]);
+    }
+    free(weights);
+    free(arena);
+    free(chip);
     return wrong || ms_host_counts.loaded != MODEL_LOADED_BYTES || ms_host_counts.stored != MODEL_STORED_BYTES;
 }

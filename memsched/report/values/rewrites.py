@@ -362,7 +362,7 @@ class OnChipSection(Section, frozen=True, kw_only=True):
     """Groups of layers whose data stays on chip, and the DRAM traffic and time that they save."""
 
     on_chip_bytes: Positive
-    method: Literal["greedy", "optimal"]
+    method: Literal["layers", "flowchart", "greedy", "optimal"]
     groups: tuple[OnChipGroupRow, ...]
     traffic: TrafficSection
     flops: FlopsSection
