@@ -236,13 +236,13 @@ def _group(program: Program, number: int, one: GroupProgram, ranges: _Ranges) ->
         places = ", ".join(ranges.name(part) for part in parts)
         buffers.append(
             f"/* {_comment(names.tensors[buffer.tensor].name)} */ "
-            f"{{{buffer.tensor}, {{{offsets[0]}u, {offsets[-1]}u}}, {places}, {counts}}}"
+            f"{{{buffer.tensor}, {{{offsets[0]}u, {offsets[-1]}u}}, {places}, {counts}, {int(buffer.addends)}}}"
         )
     yield from _array(f"static const ms_buffer buffers_{number}[{len(buffers)}]", buffers)
     for place, step in enumerate(one.steps):
         if step.weights is not None:
             yield f"static const ms_weights weights_{number}_{place} = {_weights(step.weights)};"
-    steps = [_step(program, number, place, step) for place, step in enumerate(one.steps)]
+    steps = [_step(number, place, step) for place, step in enumerate(one.steps)]
     yield from _array(f"static const ms_step steps_{number}[{len(steps)}]", steps)
     loads = [
         f"{{{load.buffer}, {load.step}, {load.issue}, {int(load.ahead)}, {load.when}, {int(load.kept)}}}"
@@ -261,17 +261,17 @@ def _group(program: Program, number: int, one: GroupProgram, ranges: _Ranges) ->
     yield ""
 
 
-def _step(program: Program, group: int, place: int, step: ChipStep) -> str:
+def _step(group: int, place: int, step: ChipStep) -> str:
     weights = "NULL" if step.weights is None else f"&weights_{group}_{place}"
     reads = ", ".join(map(str, step.reads))
-    layer = program.layers[step.op]
-    return f"{{{layer.kernel}, &layer_{step.op}, {{{reads}}}, {len(step.reads)}, {step.made}, {weights}}}"
+    return f"{{{step.kernel}, &layer_{step.op}, {{{reads}}}, {len(step.reads)}, {step.made}, {weights}}}"
 
 
 def _weights(one: LayerWeights) -> str:
     lists = [f"{{{', '.join(f'{value}u' for value in values)}}}" for values in (one.dram, one.bytes)]
     offsets = f"{{{one.offsets[0]}u, {one.offsets[-1]}u}}"
-    return f"{{{lists[0]}, {lists[1]}, {len(one.dram)}, {one.filters}, {offsets}, {one.slice}, {len(one.offsets)}}}"
+    counts = f"{len(one.dram)}, {one.filters}, {offsets}, {one.slice}, {len(one.offsets)}"
+    return f"{{{lists[0]}, {lists[1]}, {counts}, {one.each}u, {one.beside}u}}"
 
 
 def _group_entry(number: int, one: GroupProgram) -> str:

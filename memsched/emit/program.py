@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["ChipLoad", "ChipStep", "ChipStore", "DramTensor", "GroupProgram", "LayerWeights", "Program", "program_of"]
 
 DRAM_ALIGNMENT: Final = 16
+_ADDING_UP: Final = ("ms_conv_f32", "ms_conv_sums_f32")
+"""The kernel whose sums can be taken over a few input channels at a time, and that which does so."""
+
 When = Literal["MS_EVERY_PIECE", "MS_NEW_CHANNELS", "MS_NEW_PLANE"]
 Space = Literal["MS_ARENA", "MS_INPUT", "MS_OUTPUT"]
 
@@ -69,6 +72,9 @@ class LayerWeights:
     Attributes:
         slice: Filters on chip at a time in one place; 0: all of a piece.
         offsets: On chip, of the place or of two that are taken in turn.
+        each: Bytes of one filter for one input channel, where parts of these are added up in turn; otherwise 0. The
+            first constant then lies in DRAM part by part.
+        beside: On chip, where the constants behind the first begin in that case.
     """
 
     dram: tuple[int, ...]
@@ -76,13 +82,16 @@ class LayerWeights:
     filters: int
     offsets: tuple[int, ...]
     slice: int
+    each: int = 0
+    beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChipStep:
-    """One layer: buffers of the group that it reads and makes."""
+    """One layer: buffers of the group that it reads and makes, and the function that computes it."""
 
     op: int
+    kernel: str
     reads: tuple[int, ...]
     made: int
     weights: LayerWeights | None
@@ -134,7 +143,7 @@ def program_of(network: OnChipNetwork, plan: OnChipPlan, layers: Sequence[LayerC
         if group.refusal is not None:
             name = network.layers[group.ops[0]].name
             raise ModelError(f"op '{name}' cannot be emitted: {_clause(group.refusal, name)}")
-    weights, places = _weights(network, layers)
+    weights, places = _weights(network, layers, plan)
     tensors, arena = _dram(network, plan)
     groups = tuple(
         _GroupWriter(network, group, layers, places, plan.capacity).program()
@@ -150,8 +159,11 @@ def _clause(refusal: str, name: str) -> str:
     return found or refusal.replace(f"op '{name}' ", "it ", 1)
 
 
-def _weights(network: OnChipNetwork, layers: Sequence[LayerCode]) -> tuple[bytes, dict[int, tuple[int, ...]]]:
+def _weights(
+    network: OnChipNetwork, layers: Sequence[LayerCode], plan: OnChipPlan
+) -> tuple[bytes, dict[int, tuple[int, ...]]]:
     """Return all constants, each aligned, and per op where its own begin."""
+    addends = {group.ops[0]: group.tile.addends for group in plan.groups}
     parts: list[bytes] = []
     places: dict[int, tuple[int, ...]] = {}
     at = 0
@@ -161,6 +173,9 @@ def _weights(network: OnChipNetwork, layers: Sequence[LayerCode]) -> tuple[bytes
         own = []
         for values in layer.constants:
             data = values.tobytes()
+            if addends.get(op, 1) > 1 and values is layer.constants[0]:
+                spans = [span for span in cuts(values.shape[-1], addends[op]) if span is not None]
+                data = b"".join(values[..., start:stop].tobytes() for start, stop in spans)
             own.append(at)
             padding = -len(data) % DRAM_ALIGNMENT
             parts += (data, bytes(padding))
@@ -234,9 +249,14 @@ class _GroupWriter:
         return GroupProgram(group, tuple(self._tensors), tuple(offsets), steps, tuple(loads), stores)
 
     def _step(self, op: int) -> ChipStep:
-        layer = self._network.layers[op]
+        layer, kernel = self._network.layers[op], self._layers[op].kernel
+        if op == self._group.ops[0] and self._group.tile.addends > 1:
+            if kernel != _ADDING_UP[0] or self._layers[op].fields["groups"] != "1":
+                raise ModelError(f"op '{layer.name}' cannot be emitted: its input channels cannot be added up in parts")
+            kernel = _ADDING_UP[1]
         return ChipStep(
             op,
+            kernel,
             tuple(self._index[tensor] for tensor in layer.reads),
             self._index[layer.writes[0]],
             self._weights(op),
@@ -265,6 +285,9 @@ class _GroupWriter:
         first_reader = min(
             place for place, op in enumerate(self._group.ops) if one.tensor in self._network.layers[op].reads
         )
+        if one.addends:
+            issue, ahead = self._issue(one, one.last)
+            return ChipLoad(place, 0, issue, ahead, "MS_EVERY_PIECE", False), (one.offset, one.offset + one.size // 2)
         whole = len(one.channels) == 1 and tile.channels > 1
         when: When = "MS_NEW_PLANE" if whole and tile.weights == "step" else "MS_EVERY_PIECE"
         step = first_reader if kept else one.first
@@ -307,9 +330,16 @@ class _GroupWriter:
                     f"op '{layer.name}' cannot be emitted: its constants cannot be loaded a part at a time"
                 )
         each = tuple(values.nbytes // filters for values in constants)
+        offsets: tuple[int, ...]
+        if op == self._group.ops[0] and self._group.tile.addends > 1:
+            beside = sum(each[1:]) * self._most_filters(op)
+            half = (buffer.size - beside) // 2
+            offsets = (buffer.offset + beside, buffer.offset + beside + half)
+            one = each[0] // layer.addends
+            return LayerWeights(self._places[op], each, filters, offsets, 0, one, buffer.offset)
         most = self._most_filters(op) if filters > 1 else 1
         slice_ = 0 if sum(each) * most <= buffer.size else buffer.size // sum(each)
-        offsets: tuple[int, ...] = (buffer.offset,)
+        offsets = (buffer.offset,)
         if slice_ > 1:
             slice_ //= 2
             offsets = (buffer.offset, buffer.offset + slice_ * sum(each))

@@ -7,7 +7,7 @@ share bytes is decided by running through each layer's output points in order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 from memsched.errors import InternalError
 from memsched.graph.model import Graph, Region
@@ -49,8 +49,9 @@ class _GroupCheck:
                 self._sizes(buffer)
             if buffer.kept:
                 self._stays(buffer)
-            if buffer.kind == "output":
+            if buffer.kind == "output" or buffer.addends:
                 self._covers(buffer)
+        self._adds_up()
         for step, op in enumerate(self._group.ops):
             self._reads(step, op)
         for one, other in combinations(self._group.buffers, 2):
@@ -63,7 +64,8 @@ class _GroupCheck:
     def _sizes(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
         rows, columns = (max(map(_length, ranges)) for ranges in (buffer.rows, buffer.columns))
-        if tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
+        halves = 2 if buffer.addends else 1
+        if halves * tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
             self._fail(f"'{buffer.name}' is larger than its bytes")
 
     def _stays(self, buffer: OnChipBuffer) -> None:
@@ -85,6 +87,27 @@ class _GroupCheck:
                     end = max(end, span[1])
             if end != length:
                 self._fail(f"its pieces do not cover '{buffer.name}'")
+
+    def _adds_up(self) -> None:
+        """Check that only the first op reads what is added up in parts, and that its weights have room for two."""
+        parts, op = self._group.tile.addends, self._group.ops[0]
+        layer = self._network.layers[op]
+        added = [buffer for buffer in self._group.buffers if buffer.addends]
+        if parts == 1 and not added:
+            return
+        if [buffer.tensor for buffer in added] != list(layer.reads) or parts > layer.addends or len(layer.writes) != 1:
+            self._fail(f"'{layer.name}' cannot add up what it does")
+        one, made, filters = added[0], self._of[layer.writes[0]], layer.filters
+        weights = next(buffer for buffer in self._group.buffers if buffer.kind == "weights" and buffer.op == op)
+        largest = max(map(_length, made.channels))
+        each = (layer.weights - layer.beside) // filters // layer.addends * max(map(_length, one.channels))
+        if weights.size < largest * (layer.beside // filters) + 2 * largest * each:
+            self._fail(f"'{layer.name}' has no room for the weights of two parts")
+        spans = [span for span in one.channels if span is not None]
+        if any(before[1] != after[0] for before, after in pairwise(spans)) or len(spans) != parts:
+            self._fail(f"'{layer.name}' adds up channels twice")
+        if (one.first, one.last) != (0, 0) or self._group.tile.weights != "step" or one.kept:
+            self._fail(f"'{one.name}' cannot be added up in parts")
 
     # What ops read ----------------------------------------------------------------------------------------------------
 
@@ -110,6 +133,8 @@ class _GroupCheck:
         if group.tile.channels > 1:
             for tensor in layer.reads:
                 whole = ((0, self._network.maps[tensor].channels),)
+                if self._of[tensor].addends:
+                    continue
                 wanted = whole if layer.channels == "head" else made.channels
                 if self._of[tensor].channels not in {whole, wanted}:
                     self._fail(f"'{layer.name}' lacks channels")
@@ -117,9 +142,8 @@ class _GroupCheck:
     def _whole(self, tensors: Sequence[int]) -> None:
         for tensor in tensors:
             buffer, one = self._of[tensor], self._network.maps[tensor]
-            if (buffer.rows, buffer.columns, buffer.channels) != (
-                ((0, one.rows),), ((0, one.columns),), ((0, one.channels),),
-            ):  # fmt: skip
+            channels = buffer.channels if buffer.addends else ((0, one.channels),)
+            if (buffer.rows, buffer.columns, buffer.channels) != (((0, one.rows),), ((0, one.columns),), channels):
                 self._fail(f"'{buffer.name}' is not whole")
 
     def _needed(self, op: int, made: OnChipBuffer, row: int, column: int) -> PieceNeeds | None:
@@ -158,7 +182,7 @@ class _GroupCheck:
         step = made.first
         layer = self._network.layers[self._group.ops[step]]
         meets = given.last == step and given.tensor in layer.reads and layer.writes == (made.tensor,)
-        meets = meets and not given.kept
+        meets = meets and not given.kept and not given.addends
         sliced = any(b.op == layer.op and b.kind == "weights" and b.size < layer.weights for b in self._group.buffers)
         if not meets or (sliced and layer.channels != "follow"):
             self._fail(f"'{one.name}' and '{other.name}' share bytes")
@@ -241,7 +265,7 @@ class _GroupCheck:
                 plane = sum(_length(r) * _length(c) for r, c in product(rows, buffer.columns))
                 channels = sum(map(_length, buffer.channels))
                 # A head's input is whole in each channel piece, and loaded for each unless it stays.
-                if len(buffer.channels) == 1 and group.tile.weights == "resident":
+                if buffer.addends or (len(buffer.channels) == 1 and group.tile.weights == "resident"):
                     channels *= group.tile.channels
                 read += tensor.batch * plane * channels * tensor.element
         if (read, written) != (group.cost.read, group.cost.written):

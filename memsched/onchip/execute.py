@@ -7,8 +7,8 @@ or leaves it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -85,10 +85,14 @@ class _GroupRun:
         for piece in order:
             self._weights(piece)
             for step, op in enumerate(self._group.ops):
+                added: dict[int, PiecePart] = {}
                 for buffer in self._group.buffers:
                     if buffer.kind == "input" and self._first_reader(buffer) == step:
-                        self._load(buffer, piece)
-                self._compute(op, piece)
+                        if buffer.addends:
+                            added = self._load_in_turn(buffer, piece)
+                        else:
+                            self._load(buffer, piece)
+                self._compute(op, piece, added)
                 for tensor in self._network.layers[op].writes:
                     if self._of[tensor].kind == "output":
                         self._store(self._of[tensor], piece)
@@ -143,6 +147,38 @@ class _GroupRun:
         part.values[:, fresh - rows[0] :] = given[:, fresh - rows[0] :]
         self._loaded += given[:, fresh - rows[0] :].nbytes
 
+    def _load_in_turn(self, buffer: OnChipBuffer, piece: tuple[int, int, int]) -> dict[int, PiecePart]:
+        """Load parts of the channels into both halves in turn; return all together, as an op that adds up sees them.
+
+        Raises:
+            InternalError: What they are added up to is not left alone.
+        """
+        import numpy as np
+
+        made = self._of[self._network.layers[self._group.ops[0]].writes[0]]
+        sums = self._chip[made.offset : made.offset + made.size]
+        sums[:] = 0x5A
+        whole: Array | None = None
+        spans, one = None, self._network.maps[buffer.tensor]
+        for place, channels in enumerate(buffer.channels):
+            spans = self._spans(replace(buffer, channels=(channels,)), piece)
+            if spans is None:
+                return {}
+            half = replace(buffer, offset=buffer.offset + place % 2 * (buffer.size // 2), size=buffer.size // 2)
+            part = self._part(half, spans)
+            (top, bottom), (left, right), (front, back) = spans
+            part.values[...] = self._source(buffer.tensor)[:, top:bottom, left:right, front:back]
+            self._loaded += part.values.nbytes
+            if whole is None:
+                shape = (one.batch, bottom - top, right - left, one.channels)
+                whole = np.zeros(shape, part.values.dtype)
+            whole[..., front:back] = part.values
+        if whole is None or spans is None:
+            return {}
+        if not (sums == 0x5A).all():
+            raise InternalError(f"parts of '{buffer.name}' lie over their sums")
+        return {buffer.tensor: PiecePart(whole, spans[0], spans[1], (0, one.channels))}
+
     def _source(self, tensor: int) -> Array:
         root, one = self._network.root(tensor), self._network.maps[tensor]
         if root not in self._dram:
@@ -195,14 +231,16 @@ class _GroupRun:
 
     # Layers -----------------------------------------------------------------------------------------------------------
 
-    def _compute(self, op: int, piece: tuple[int, int, int]) -> None:
+    def _compute(self, op: int, piece: tuple[int, int, int], added: Mapping[int, PiecePart]) -> None:
         layer, kernel = self._network.layers[op], self._kernels[op]
         made = self._of[layer.writes[0]]
         spans = self._spans(made, piece)
         if spans is None:
             return
-        parts = {}
+        parts = dict(added)
         for tensor in layer.reads:
+            if tensor in added:
+                continue
             held = self._spans(self._of[tensor], piece)
             if held is not None:
                 found = self._part(self._of[tensor], held)

@@ -71,6 +71,13 @@ class GroupSpan:
         """The inputs that each channel piece needs whole."""
         return self.layers[0].reads if self.layers[0].channels == "head" else ()
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the first op's sums can be taken over a few input channels at a time."""
+        first = self.layers[0]
+        alone = first.reads and self.last_use[first.reads[0]] == 0
+        return bool(first.addends > 1 and first.filters > 1 and alone and self.channels_can_be_cut)
+
     def most_channels(self) -> int:
         """Return into how many pieces the channels can be cut."""
         return min(self.network.maps[tensor].channels for tensor in self.made)
@@ -98,7 +105,8 @@ class GroupCandidate:
             rows = self.rows.fresh(tensor) if tensor in kept else self.rows.sizes(tensor)[1]
             size = rows * self.columns.sizes(tensor)[1] * one.batch * one.point
             # Resident weights put the channel pieces outermost: the plane passes once for each.
-            read += size * (tile.channels if tensor in uncut and tile.weights == "resident" else 1)
+            again = tile.weights == "resident" or tensor == self.addend
+            read += size * (tile.channels if tensor in uncut and again else 1)
         if tile.weights == "resident":
             read += span.weights
         else:
@@ -108,6 +116,15 @@ class GroupCandidate:
             )
         written = sum(maps[tensor].size for tensor in span.outputs)
         return Cost(read, written, self._flops())
+
+    @property
+    def addend(self) -> int:
+        """The input whose channels are added up in parts; -1 for none."""
+        return self.span.layers[0].reads[0] if self.tile.addends > 1 else -1
+
+    def addend_bytes(self) -> int:
+        """Return the bytes on chip of the parts of the input channels that are added up, and of their weights."""
+        return self._size(self.addend) + self._slice(0)
 
     def kept(self) -> frozenset[int]:
         """Return the inputs of which each piece leaves rows on chip that the piece below it needs."""
@@ -140,7 +157,7 @@ class GroupCandidate:
         span, cut = self.span, self.tile.channels > 1
         sizes = {tensor: self._size(tensor) for tensor in span.first_use}
         kept = self.kept()
-        shared = (*kept, *(span.uncut if cut and self.tile.weights == "step" else ()))
+        shared = (*kept, *(span.uncut if cut and self.tile.weights == "step" and self.tile.addends == 1 else ()))
         resident = self.tile.weights == "resident"
         live = sum(sizes[tensor] for tensor in kept)
         most = fixed = 0
@@ -148,7 +165,7 @@ class GroupCandidate:
             live += sum(sizes[tensor] for tensor in span.born[step] if tensor not in kept)
             over = 0
             for tensor, elementwise in span.dying[step]:
-                if (elementwise or not cut) and tensor not in shared:
+                if (elementwise or not cut) and tensor not in shared and tensor != self.addend:
                     over += sizes[tensor]
             if over:
                 over = min(over, sum(sizes[tensor] for tensor in layer.writes))
@@ -239,29 +256,37 @@ class GroupCandidate:
                 tuple(self.columns.ranges[tensor]),
                 self._channel_ranges(tensor),
                 tensor in kept,
+                tensor == self.addend,
             )
 
     def _channel_ranges(self, tensor: int) -> tuple[Range, ...]:
         channels = self.span.network.maps[tensor].channels
-        if self.tile.channels == 1 or tensor in self.span.uncut:
-            return ((0, channels),)
-        return tuple(span for span in cuts(channels, self.tile.channels) if span is not None)
+        parts = self.tile.addends if tensor == self.addend else 1 if tensor in self.span.uncut else self.tile.channels
+        return tuple(span for span in cuts(channels, parts) if span is not None)
 
     def _size(self, tensor: int) -> int:
         one = self.span.network.maps[tensor]
         plane = self.rows.sizes(tensor)[0] * self.columns.sizes(tensor)[0] * one.batch
+        if tensor == self.addend:
+            return 2 * plane * one.element * -(-one.channels // self.tile.addends)
         if self.tile.channels == 1 or tensor in self.span.uncut:
             return plane * one.point
         return plane * one.element * -(-one.channels // self.tile.channels)
 
     def _last(self, tensor: int) -> int:
         """Whether an input stays to the end of a piece of the plane because all its channel pieces share it."""
-        shared = self.tile.channels > 1 and self.tile.weights == "step" and tensor in self.span.uncut
+        tile = self.tile
+        shared = tile.channels > 1 and tile.weights == "step" and tensor in self.span.uncut and tensor != self.addend
         return len(self.span.layers) - 1 if shared else self.span.last_use[tensor]
 
     def _slice(self, step: int) -> int:
-        """Return the bytes of a layer's weights for its largest channel piece."""
+        """Return the bytes of a layer's weights for its largest channel piece; in two halves, those of an addend."""
         layer = self.span.layers[step]
+        if self.tile.addends > 1 and not step:
+            filters = -(-layer.filters // self.tile.channels)
+            each = (layer.weights - layer.beside) // (layer.filters * layer.addends)
+            part = filters * each * -(-layer.addends // self.tile.addends)
+            return -(-layer.beside * filters // layer.filters) + 2 * part
         if self.tile.channels == 1:
             return layer.weights
         if layer.filters == 1:
@@ -271,7 +296,7 @@ class GroupCandidate:
     def _part(self, step: int) -> int:
         """Return the bytes on chip of weights that are loaded some filters at a time."""
         size, layer = self._slice(step), self.span.layers[step]
-        if size <= _SLICE_BYTES or layer.filters == 1:
+        if size <= _SLICE_BYTES or layer.filters == 1 or (self.tile.addends > 1 and not step):
             return size
         one = -(-layer.weights // layer.filters)
         return min(size, max(1, _SLICE_BYTES // one) * one)
@@ -284,7 +309,7 @@ class GroupCandidate:
             if len(layer.writes) != 1 or (parts and self._part(step) < self._slice(step)):
                 continue
             for entry, tensor in enumerate(layer.reads):
-                if self._last(tensor) != step or tensor in kept:
+                if self._last(tensor) != step or tensor in kept or tensor == self.addend:
                     continue
                 apart = self._apart(step, entry)
                 if apart is not None:

@@ -26,6 +26,8 @@ class Tile:
             computed. "step": each layer's weights are loaded when a piece comes to it, whole or some filters at a
             time, and stay no longer.
         kept: Whether rows of the group's inputs that a piece shares with the one above it stay on chip.
+        addends: Parts of the input channels of the group's first op, a convolution: a piece's sums stay on chip while
+            the parts, with the weights that they take, are loaded in turn, each while the one before is added up.
     """
 
     rows: int = 1
@@ -33,6 +35,7 @@ class Tile:
     channels: int = 1
     weights: Weights = "resident"
     kept: bool = False
+    addends: int = 1
 
     @property
     def planes(self) -> int:
@@ -53,6 +56,8 @@ class OnChipBuffer:
         tensor: Index into the graph; -1 for weights.
         op: Index of the op whose weights these are, otherwise of the op that produces the tensor; -1 for none.
         kept: Rows that the piece above has of it stay: they move to the top, and only the others are loaded.
+        addends: Whether ``channels`` are parts of the input channels, taken in turn in every piece, in one half of the
+            bytes while the other half is in use.
     """
 
     name: str
@@ -67,6 +72,7 @@ class OnChipBuffer:
     columns: tuple[Range | None, ...] = ()
     channels: tuple[Range, ...] = ()
     kept: bool = False
+    addends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ class OnChipLayer:
         channels: "head": an output channel needs all input channels. "follow": it needs its own only. "whole": its
             channels cannot be cut.
         refusal: Why it cannot be cut at all; None where it can.
+        addends: Input channels that the sums can be taken over a few at a time; 1 where they cannot.
+        beside: Bytes of its constants but for the largest.
     """
 
     op: int
@@ -98,6 +100,8 @@ class OnChipLayer:
     spatial: bool
     channels: Channels
     refusal: str | None
+    addends: int
+    beside: int
 
 
 class OnChipNetwork:
@@ -275,18 +279,21 @@ class OnChipNetwork:
         writes = tuple(tensor for tensor in one.outputs if self.graph.tensors[tensor].sized)
         out = self.maps[one.outputs[0]] if one.outputs else None
         elements = out.size // out.element if out else 0
+        weights, beside = self._weights(one)
         return OnChipLayer(
             op,
             one.name,
             tuple(dict.fromkeys(one.inputs)),
             writes,
-            self._weights(one),
+            weights,
             self._filters(one, found) if isinstance(found, Geometry) else 1,
             0 if view else (2 * one.macs or elements * _window(found)),
             view,
             spatial,
             channels,  # type: ignore[arg-type]
             refusal,
+            self._addends(one) if spatial and channels == "head" else 1,
+            beside,
         )
 
     def _spatial(self, one: Op, found: Geometry) -> bool:
@@ -335,15 +342,26 @@ class OnChipNetwork:
         follows = any(entry == AxisMap(last, POINTWISE) for entry in found.operands[largest])
         return found.shape[last] if follows else 1
 
-    def _weights(self, one: Op) -> int:
+    def _addends(self, one: Op) -> int:
+        """Return the input channels of a convolution of floats."""
+        given = self.maps[one.inputs[0]]
+        floats = all(self.graph.tensors[tensor].dtype == "float32" for tensor in (*one.inputs, *one.outputs))
+        if not floats or given.element != 4 or len(one.inputs) != 1:
+            return 1
+        shapes = [value for name, value in sorted(one.attributes.items()) if name.startswith(CONSTANT_SHAPE)]
+        convolves = any(isinstance(shape, tuple) and len(shape) == 4 for shape in shapes)
+        return given.channels if convolves else 1
+
+    def _weights(self, one: Op) -> tuple[int, int]:
+        """Return the bytes of all constants, and of all but the largest."""
         element = min((self.maps[tensor].element for tensor in one.inputs), default=_VECTOR_BYTES)
-        total = 0
+        sizes = [0]
         for name, value in sorted(one.attributes.items()):
             # A single number is part of the program.
             if name.startswith(CONSTANT_SHAPE) and isinstance(value, tuple) and value:
                 size = _VECTOR_BYTES if element == 1 and len(value) < 2 else element
-                total += size * math.prod(int(extent) for extent in value)
-        return total
+                sizes.append(size * math.prod(int(extent) for extent in value))
+        return sum(sizes), sum(sizes) - max(sizes)
 
 
 def _map(graph: Graph, tensor: int) -> Map:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final, Literal
 
 from memsched.onchip.greedy import candidate, finished, greedy
@@ -32,6 +33,9 @@ _COLUMNS: Final = (1, 2, 3, 4, 7, 14)
 _CHANNELS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 _RELOADS: Final = 8
 """Most pieces for each of which weights are loaded again."""
+
+_ADDEND_SHARE: Final = 8
+"""Part of the memory that input channels and their weights take while they are added up, where that is possible."""
 
 _ATTEMPTS: Final = 12
 """Placements tried per group, the cheapest ways of cutting first."""
@@ -162,6 +166,9 @@ class _OptimalCut:
             if span.channels_can_be_cut:
                 _, cut = self._best(span, axes, list(self._channel_tiles(span, axes)))
                 found = cut if found is None or (cut is not None and cut.key < found.key) else found
+            if span.adds_up:
+                _, cut = self._best(span, axes, list(self._addend_tiles(span, axes)))
+                found = cut if found is None or (cut is not None and cut.key < found.key) else found
             if found is not None or first == last:
                 yield first, found
             if time.monotonic() > self._deadline:
@@ -192,6 +199,24 @@ class _OptimalCut:
             if attempts >= _ATTEMPTS:
                 break
         return [tile for at, tile in enumerate(tiles) if at not in dead], None
+
+    def _addend_tiles(self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]]) -> Iterator[Tile]:
+        """Yield ways to add up parts of the input channels: few where that leaves room, and one channel each."""
+        each, capacity = span.layers[0].addends, self._machine.capacity
+        for pieces in (1, *(pieces for pieces in _CHANNELS if pieces <= span.most_channels())):
+            for rows, columns in product(axes[0], axes[1]):
+                if columns > 1 and rows < columns:
+                    continue
+                sweeps = axes[0][rows], axes[1][columns]
+                parts = 2
+                while parts < each:
+                    tile = Tile(rows, columns, pieces, "step", addends=parts)
+                    one = GroupCandidate(span, tile, *sweeps)
+                    if one.addend_bytes() <= capacity // _ADDEND_SHARE or one.bound() <= capacity:
+                        yield tile
+                        break
+                    parts *= 2
+                yield Tile(rows, columns, pieces, "step", addends=each)
 
     def _ladders(self, last: int) -> tuple[list[int], list[int]]:
         layer = self._network.layers[last]

@@ -70,6 +70,8 @@ def _total(groups: list[OnChipGroup]) -> Cost:
     return sum((group.cost for group in groups), Cost())
 
 
-def _key(groups: list[OnChipGroup], objective: Objective) -> tuple[float, float]:
+def _key(groups: list[OnChipGroup], objective: Objective) -> tuple[int, float, float]:
+    """Return the order of preference: what cannot be planned counts as if it moved everything once, and comes last."""
+    refused = sum(len(group.ops) for group in groups if group.refusal is not None)
     traffic, seconds = _total(groups).traffic, sum(group.seconds for group in groups)
-    return (traffic, seconds) if objective == "traffic" else (seconds, traffic)
+    return (refused, traffic, seconds) if objective == "traffic" else (refused, seconds, traffic)

@@ -1,13 +1,16 @@
-"""Random networks of 8 bits, as TFLite files with scales of their own at every tensor."""
+"""Random networks of 8 bits, as TFLite files with scales of their own at every tensor; deep convolutions of floats."""
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from onnx import helper, numpy_helper
 
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+from tests.small_models import floats, model_of
 
 _ACTIVATIONS = (0, 1, 3)
 """None, RELU and RELU6 in the schema."""
@@ -189,3 +192,21 @@ def quantised_net(seed: int, layers: int = 7) -> bytes:
     for _ in range(layers):
         net.layer()
     return net.finish()
+
+
+def deep_net(channels: tuple[int, ...] = (16, 24, 20), size: int = 6) -> bytes:
+    """Return convolutions of floats with many channels and small planes, one with a bias, as an ONNX file."""
+    rng = np.random.default_rng(0)
+    nodes, constants, current = [], [], "x"
+    for number, (given, made) in enumerate(pairwise(channels)):
+        weights = 0.2 * rng.standard_normal((made, given, 3, 3)).astype(np.float32)
+        constants.append(numpy_helper.from_array(weights, f"w{number}"))
+        read = [current, f"w{number}"]
+        if number:
+            constants.append(numpy_helper.from_array(rng.standard_normal(made).astype(np.float32), f"b{number}"))
+            read.append(f"b{number}")
+        nodes.append(helper.make_node("Conv", read, [f"c{number}"], pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
+        current = f"r{number}"
+    ends = [floats("x", [1, channels[0], size, size])], [floats(current, [1, channels[-1], size, size])]
+    return model_of(nodes, *ends, constants)

@@ -20,7 +20,7 @@ from tests.emit.harness import (
     in_runtime,
     random_inputs,
 )
-from tests.emit.networks import quantised_net
+from tests.emit.networks import deep_net, quantised_net
 from tests.small_models import floats, model_of
 from tests.tiling.random_nets import onnx_net, tflite_net
 
@@ -30,6 +30,7 @@ CASES = [
     ("8 bits", quantised_net(8, 6), 600, True),
     ("ONNX", onnx_net(9, 5), 600, False),
     ("TFLite floats", tflite_net(7, 4), 600, True),
+    ("sums over parts of the channels", deep_net(), 2000, True),
 ]
 
 
@@ -37,7 +38,8 @@ CASES = [
 @pytest.mark.parametrize(("model", "size", "late"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, late: bool, tmp_path: Path) -> None:
     case = emitted(model, chip(size))
-    assert any(group.tile.planes > 1 for group in case.found.groups)
+    tiles = [group.tile for group in case.found.groups]
+    assert any(tile.planes > 1 or tile.addends > 1 for tile in tiles)
     inputs = random_inputs(case, 1)
     found, said = executed(case, compiled(case.files, tmp_path, "-O0"), inputs, late=late)
     wanted = in_runtime(model, case, inputs)

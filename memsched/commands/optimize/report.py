@@ -411,6 +411,7 @@ def _on_chip_group(plan: OnChipPlan, group: OnChipGroup) -> OnChipGroupRow:
         time_seconds=group.seconds,
         reason=group.refusal,
         buffers=tuple(map(_on_chip_buffer, group.buffers)),
+        addends=tile.addends,
     )
 
 

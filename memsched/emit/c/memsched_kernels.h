@@ -40,6 +40,9 @@ typedef struct {
 } ms_conv_layer;
 
 void ms_conv_f32(const void *layer, const ms_piece *in, const ms_piece *out, ms_range channels, const ms_constants *c);
+/* Adds the products of some input channels, those of `in`, to what is there; the first ones begin with the bias. */
+void ms_conv_sums_f32(const void *layer, const ms_piece *in, const ms_piece *out, ms_range channels,
+                      const ms_constants *c);
 void ms_conv_i8(const void *layer, const ms_piece *in, const ms_piece *out, ms_range channels, const ms_constants *c);
 
 typedef struct {

@@ -8,6 +8,7 @@ typedef struct {
     int32_t column;
     int32_t channel;
     int32_t number;
+    int32_t part; /* of the input channels, where these are added up */
 } place_of_piece;
 
 typedef struct {
@@ -31,6 +32,7 @@ static place_of_piece piece_at(const ms_group *g, int32_t number)
     found.row = plane / g->column_pieces;
     found.column = plane % g->column_pieces;
     found.number = number;
+    found.part = 0;
     return found;
 }
 
@@ -46,8 +48,8 @@ static ms_piece piece_of(const run *r, int32_t buffer, place_of_piece at)
     found.batch = r->memory->tensors[b->tensor].shape.batch;
     found.rows = range_of(b->rows, b->row_pieces, at.row);
     found.columns = range_of(b->columns, b->column_pieces, at.column);
-    found.channels = range_of(b->channels, b->channel_pieces, at.channel);
-    found.data = r->memory->chip + b->offset[at.number & 1];
+    found.channels = range_of(b->channels, b->channel_pieces, b->added_up ? at.part : at.channel);
+    found.data = r->memory->chip + b->offset[(b->added_up ? at.part : at.number) & 1];
     return found;
 }
 
@@ -128,7 +130,7 @@ static void load_buffer(run *r, int32_t number, place_of_piece at)
     const ms_buffer *b = &r->group->buffers[l->what];
     const ms_tensor *t = &r->memory->tensors[b->tensor];
     const ms_piece whole = piece_of(r, l->what, at);
-    const unsigned tag = 2u * (unsigned)number + (unsigned)(at.number & 1);
+    const unsigned tag = 2u * (unsigned)number + (unsigned)((b->added_up ? at.part : at.number) & 1);
     ms_piece part = whole;
     int32_t batch;
     if (is_empty(&whole)) {
@@ -176,6 +178,33 @@ static void load_weights(run *r, int32_t number, const ms_weights *w, ms_range f
         claim(r, t.chip, t.bytes);
         dma_load(tag, &t, r->memory->weights + w->dram[part] + (size_t)filters.begin * w->bytes[part]);
         behind += t.bytes;
+    }
+}
+
+/* Weights of these filters for part `part` of the input channels; with the first part, the other constants as well. */
+static void load_addend(run *r, int32_t number, const ms_weights *w, ms_range filters, const ms_buffer *in, int32_t part)
+{
+    const unsigned tag = 2u * (unsigned)number + (unsigned)(part & 1);
+    const ms_range channels = in->channels[part];
+    size_t behind = 0;
+    int32_t at;
+    for (at = part > 0 ? 0 : w->parts - 1; at >= 0; --at) {
+        ms_transfer t;
+        size_t dram = w->dram[at];
+        if (at == 0) {
+            t.bytes = extent(filters) * extent(channels) * w->each;
+            t.chip = r->memory->chip + w->offset[part & 1];
+            dram += ((size_t)w->filters * (size_t)channels.begin + (size_t)filters.begin * extent(channels)) * w->each;
+        } else {
+            t.bytes = extent(filters) * w->bytes[at];
+            t.chip = r->memory->chip + w->beside + behind;
+            dram += (size_t)filters.begin * w->bytes[at];
+            behind += t.bytes;
+        }
+        t.inner = t.outer = 1;
+        t.chip_inner = t.chip_outer = t.dram_inner = t.dram_outer = t.bytes;
+        claim(r, t.chip, t.bytes);
+        dma_load(tag, &t, r->memory->weights + dram);
     }
 }
 
@@ -230,8 +259,45 @@ static void issue(run *r, int32_t number, int32_t piece)
         const ms_piece made = piece_of(r, step->made, at);
         if (l->when != MS_EVERY_PIECE || !is_empty(&made)) {
             const ms_range filters = filters_of(step->weights, channels_made(r, step, at));
-            load_weights(r, number, step->weights, first_slice(step->weights, filters), 0);
+            if (step->weights->each > 0) {
+                load_addend(r, number, step->weights, filters, &r->group->buffers[step->reads[0]], 0);
+            } else {
+                load_weights(r, number, step->weights, first_slice(step->weights, filters), 0);
+            }
         }
+    }
+}
+
+/* Add up the products of one part of the input channels after another; the next is loaded meanwhile. */
+static void add_up(run *r, const ms_step *step, place_of_piece at, const ms_piece *out, int32_t weights_load)
+{
+    const ms_weights *w = step->weights;
+    const ms_buffer *b = &r->group->buffers[step->reads[0]];
+    ms_constants constants;
+    int32_t number = 0;
+    while (r->group->loads[number].what != step->reads[0]) {
+        ++number;
+    }
+    memset(&constants, 0, sizeof(constants));
+    constants.first = out->channels.begin;
+    constants.at[1] = r->memory->chip + w->beside;
+    for (at.part = 0; at.part < b->channel_pieces; ++at.part) {
+        const unsigned place = (unsigned)(at.part & 1);
+        place_of_piece next = at;
+        ms_piece in;
+        ++next.part;
+        dma_wait(2u * (unsigned)number + place);
+        dma_wait(2u * (unsigned)weights_load + place);
+        if (next.part < b->channel_pieces) {
+            load_buffer(r, number, next);
+            load_addend(r, weights_load, w, out->channels, b, next.part);
+        }
+        if (r->memory->computes != NULL) {
+            r->memory->computes();
+        }
+        in = piece_of(r, step->reads[0], at);
+        constants.at[0] = r->memory->chip + w->offset[place];
+        step->kernel(step->layer, &in, out, out->channels, &constants);
     }
 }
 
@@ -244,6 +310,11 @@ static void run_step(run *r, int32_t number, place_of_piece at, int32_t weights_
     ms_range rest;
     int32_t read, place = 0;
     if (is_empty(&out)) {
+        return;
+    }
+    if (w != NULL && w->each > 0) {
+        claim(r, out.data, bytes_of(&out, (size_t)r->memory->tensors[r->group->buffers[step->made].tensor].element));
+        add_up(r, step, at, &out, weights_load);
         return;
     }
     for (read = 0; read < step->read_count; ++read) {

@@ -67,6 +67,7 @@ typedef struct {
     int32_t row_pieces;
     int32_t column_pieces;
     int32_t channel_pieces;
+    int32_t added_up; /* channels are taken in turn in every piece, in either place, and added up by the first step */
 } ms_buffer;
 
 /* Constants: per filter so many bytes of each part, one part behind the other. */
@@ -78,6 +79,8 @@ typedef struct {
     size_t offset[2];
     int32_t slice;     /* filters on chip at a time in one place; 0: all of the piece */
     int32_t places;    /* 2 where one slice is loaded while another is in use */
+    size_t each;       /* bytes of one filter for one input channel where parts of these are added up; otherwise 0 */
+    size_t beside;     /* on chip: where the parts behind the first lie then */
 } ms_weights;
 
 /* A load: of buffer `what`, or of the weights of step `step`. It is started behind step `issue` (-1: before the first)

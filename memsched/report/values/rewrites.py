@@ -315,6 +315,7 @@ class OnChipGroupRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         weights: How the weights are kept.
+        addends: Parts of the first layer's input channels that are added up one after the other.
         reason: Why it is one layer alone; null where it is a group.
     """
 
@@ -328,6 +329,7 @@ class OnChipGroupRow(Section, frozen=True, kw_only=True):
     time_seconds: Amount
     reason: str | None
     buffers: tuple[OnChipBufferRow, ...]
+    addends: Positive = 1
 
 
 class TrafficSection(Section, frozen=True, kw_only=True):
