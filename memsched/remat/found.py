@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memsched.graph.liveness import Storage, evaluate
@@ -11,7 +13,7 @@ from memsched.remat.cost import RematPoint, least_peak, work_of
 from memsched.remat.rewrite import repeatable
 from memsched.targets.model import Target
 
-__all__ = ["RematResult", "untried"]
+__all__ = ["PointFrontier", "RematResult", "untried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,53 @@ class RematResult:
     def at_most(self, extra: float) -> RematPoint:
         """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
         return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
+
+
+class PointFrontier:
+    """Points that no other undercuts, with rising cost, and what is permitted of them.
+
+    Attributes:
+        left_out: A point was refused for its multiply-accumulates.
+
+    Args:
+        first: Without repetition.
+        budget: Bytes; None: the least peak is sought.
+        most: Cost that is permitted.
+        most_macs: Multiply-accumulates that are permitted; points with more are not kept.
+    """
+
+    def __init__(self, first: RematPoint, budget: int | None, most: float, most_macs: float = math.inf) -> None:
+        self._points = [first]
+        self._budget, self._most, self._most_macs = budget, most, most_macs
+        self.left_out = False
+
+    def __iter__(self) -> Iterator[RematPoint]:
+        return iter(self._points)
+
+    @property
+    def first(self) -> RematPoint:
+        """The point of least cost."""
+        return self._points[0]
+
+    def keep(self, point: RematPoint) -> None:
+        """Put a point on the frontier where it is permitted and not undercut."""
+        if point.extra_macs > self._most_macs:
+            self.left_out = True
+        elif not any(known.peak <= point.peak and known.cost <= point.cost for known in self._points):
+            kept = [known for known in self._points if not (point.peak <= known.peak and point.cost <= known.cost)]
+            self._points = sorted([*kept, point], key=lambda one: one.cost)
+
+    def replace(self, points: Iterable[RematPoint]) -> None:
+        """Take the same points with more proven of them."""
+        self._points = list(points)
+
+    def best(self) -> RematPoint:
+        """Return the cheapest point that meets the budget, or that of the least peak within the permitted work."""
+        within = [point for point in self._points if point.cost <= self._most]
+        met = [point for point in within if self._budget is not None and point.peak <= self._budget]
+        if met:
+            return min(met, key=lambda one: (one.cost, one.peak))
+        return min(within, key=lambda one: (one.peak, one.cost))
 
 
 def untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:

@@ -21,7 +21,7 @@ from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.remat.cost import RematPoint, judge, least_peak, work_of
 from memsched.remat.cpsat import least_cost
-from memsched.remat.found import RematResult, untried
+from memsched.remat.found import PointFrontier, RematResult, untried
 from memsched.remat.gaps import dropping_cost
 from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.holding import Game, TooLargeError, relaxed
@@ -107,6 +107,7 @@ def search(
     *,
     budget: int | None = None,
     most_extra: float | None = None,
+    most_macs: float = math.inf,
     custom: bool = False,
     known: Sequence[RematPoint] = (),
     enough: Callable[[RematPoint], bool] | None = None,
@@ -120,6 +121,7 @@ def search(
         budget: Bytes that the peak may have: then the least extra work that meets it is sought. None: the least peak.
         most_extra: Extra work permitted, as a part of the work of executing every op once, both in multiply-accumulates
             plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
+        most_macs: Multiply-accumulates that repetitions may add, however few bytes they move.
         custom: Permit repeating operators of domains that are not the format's own.
         known: What an earlier search of the same ops found.
         enough: Called with each better point; True ends the search, unless the graph is small.
@@ -127,11 +129,9 @@ def search(
     if ((run.late() and len(graph.ops) > SMALL) or run.stop()) and not known:
         return untried(graph, tuple(order), target, budget, custom)
     one = _FrontierSearch(graph, order, target, dialect, run, custom, enough)
-    for point in known:
-        one.keep(point)
     if most_extra is None and budget is None:
         most_extra = MOST_EXTRA
-    one.aim(budget, math.inf if most_extra is None else most_extra * one.total)
+    one.aim(budget, math.inf if most_extra is None else most_extra * one.total, most_macs, known)
     return one.run()
 
 
@@ -156,7 +156,8 @@ class _FrontierSearch:
         work = work_of(graph)
         self.total = work.total
         peak = evaluate(given, self._order).peak
-        self._frontier = [RematPoint(peak, 0, 0, 0, self._order, method="no repetition")]
+        self._given = RematPoint(peak, 0, 0, 0, self._order, method="no repetition")
+        self._frontier = PointFrontier(self._given, None, math.inf)
         # Numbered as executed: all below works on these numbers, and `_offer` turns them back.
         self._ordered = rematerialise(graph, self._order, dialect).graph
         lowered = apply_target(self._ordered, target)
@@ -173,9 +174,12 @@ class _FrontierSearch:
         self._of_all = BudgetProofs(self.lower_bound)
         self._of_groups = BudgetProofs(self.lower_bound)
 
-    def aim(self, budget: int | None, most: float) -> None:
-        """Set what is sought."""
+    def aim(self, budget: int | None, most: float, most_macs: float, known: Sequence[RematPoint]) -> None:
+        """Set what is sought and permitted, beside what is known."""
         self._budget, self._most = budget, most
+        self._frontier = PointFrontier(self._given, budget, most, most_macs)
+        for point in known:
+            self._frontier.keep(point)
 
     # The frontier --------------------------------------------------------------------------------------------------
 
@@ -185,26 +189,15 @@ class _FrontierSearch:
         point = judge(self._graph, [self._order[op] for op in mine], self._target, self._dialect, method)
         self._judged += 1
         before = self._best()
-        self.keep(point)
+        self._frontier.keep(point)
         after = self._best()
         if after is not before:
             self._run.tell("rematerialisation", after.peak, None)
             self._had_enough = self._had_enough or (self._tracer.count > SMALL and self._enough(after))
         return point
 
-    def keep(self, point: RematPoint) -> None:
-        """Put a point on the frontier where it is not dominated."""
-        if any(known.peak <= point.peak and known.cost <= point.cost for known in self._frontier):
-            return
-        kept = [known for known in self._frontier if not (point.peak <= known.peak and point.cost <= known.cost)]
-        self._frontier = sorted([*kept, point], key=lambda one: one.cost)
-
     def _best(self) -> RematPoint:
-        if self._budget is not None:
-            found = [p for p in self._frontier if p.peak <= self._budget and p.cost <= self._most]
-            if found:
-                return min(found, key=lambda p: (p.cost, p.peak))
-        return min((p for p in self._frontier if p.cost <= self._most), key=lambda p: (p.peak, p.cost))
+        return self._frontier.best()
 
     def _numbered(self, point: RematPoint) -> GreedyResult:
         """Return a point of the frontier in the tracer's numbers."""
@@ -216,7 +209,7 @@ class _FrontierSearch:
 
     def run(self) -> RematResult:
         """Run all stages as far as the time goes."""
-        settled = self._settle()
+        settled = self._settle() and not self._frontier.left_out
         if not settled:
             self._climb()
             if not self._done():
@@ -226,7 +219,7 @@ class _FrontierSearch:
                     self._focus(self._budget)
                 else:
                     self._lower()
-        self._frontier = [self._with_proof(point) for point in self._frontier]
+        self._frontier.replace([self._with_proof(point) for point in self._frontier])
         best = self._best()
         met = self._budget is None or best.peak <= self._budget
         frontier = tuple(self._frontier)
@@ -236,7 +229,7 @@ class _FrontierSearch:
 
     def _settle(self) -> bool:
         """Search a small graph in full, or else its groups; return whether nothing better exists."""
-        if self._met_for_nothing() or self._frontier[0].peak <= self.lower_bound:
+        if self._met_for_nothing() or self._frontier.first.peak <= self.lower_bound:
             return True
         if self._tracer.count > _GROUPED:
             return False
@@ -262,7 +255,7 @@ class _FrontierSearch:
         left = self._run.within(_SETTLED_SHARE).effort()
         proofs = settle(
             game,
-            self._frontier[0],
+            self._frontier.first,
             self.lower_bound,
             budget=self._budget,
             most_cost=self._most,
@@ -332,7 +325,7 @@ class _FrontierSearch:
         over = self._ending(_LADDER_SHARE, steps)
         if self._budget is not None:
             # First the requested budget: later points can only be better.
-            if self._frontier[0].peak > self._budget:
+            if self._frontier.first.peak > self._budget:
                 self._greedy(starts[0], self._budget, self._ending(1.0, steps))
             for start in starts[1:]:
                 if not self._done() and not over():
@@ -341,14 +334,14 @@ class _FrontierSearch:
         self._ladder(starts, over)
 
     def _ladder(self, starts: Sequence[tuple[int, ...]], over: Callable[[], bool]) -> None:
-        base = self._frontier[0].peak
+        base = self._frontier.first.peak
         failed: set[int] = set()
         for rung in (int(base * part) for part in _LADDER):
             if rung < self.lower_bound or (self._budget is not None and rung <= self._budget):
                 continue
             if len(failed) == len(starts) or over():
                 break
-            previous = next((point for point in reversed(self._frontier) if point.peak > rung), self._frontier[0])
+            previous = next((one for one in reversed([*self._frontier]) if one.peak > rung), self._frontier.first)
             for number, start in enumerate(starts):
                 if number not in failed and not self._greedy(start, rung, over):
                     failed.add(number)
@@ -482,10 +475,12 @@ class _FrontierSearch:
         """Note what is proven of the cost of a point that meets the budget, in its order of first executions."""
         if not least:
             return
-        for place, known in enumerate(self._frontier):
+        points = list(self._frontier)
+        for place, known in enumerate(points):
             if known.sequence == point.sequence and known.peak <= budget:
                 bound = min(known.cost, max(least, known.cost_bound))
-                self._frontier[place] = dataclasses.replace(known, cost_bound=bound, scope="order")
+                points[place] = dataclasses.replace(known, cost_bound=bound, scope="order")
+        self._frontier.replace(points)
 
     def _lower(self) -> None:
         """Lower the peak within the permitted work: budgets a little below the best, smaller steps when they fail."""

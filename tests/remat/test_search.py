@@ -107,3 +107,15 @@ def test_the_same_input_gives_the_same_result() -> None:
     one, two = (run(graph, 0.85) for _ in range(2))
     assert (one.finished, two.finished) == (True, True)
     assert one.frontier == two.frontier
+
+
+def test_multiply_accumulates_are_limited_by_themselves() -> None:
+    graph = layered(3, 12, width=3)
+    order = schedule_graph(apply_target(graph, IDEAL), Run(NO_TIME_LIMIT)).schedule.order
+    free = search(graph, order, IDEAL, PLAIN, Run(NO_TIME_LIMIT))
+    most = free.best.extra_macs - 1
+    found = search(graph, order, IDEAL, PLAIN, Run(NO_TIME_LIMIT), most_macs=most)
+    assert 0 <= max(point.extra_macs for point in found.frontier) <= most
+    assert found.best.peak > free.best.peak
+    # A complete search over work alone has not looked at all that this permits.
+    assert (free.settled, found.settled) == (True, False)

@@ -19,7 +19,7 @@ from memsched.check.rewrite import check_folded
 from memsched.commands.optimize.border import BorderRewrite, unused
 from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.fuse import ChainRewrite
-from memsched.commands.optimize.permissions import Permissions
+from memsched.commands.optimize.permissions import Permissions, percent_left
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
@@ -414,11 +414,7 @@ def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted
 def _left(final: FinalModel, permitted: Permissions) -> float:
     """Return the extra work that is still permitted, in percent of the work of ``final``."""
     done = sum(op.macs for op in final.module.graphs[0].ops)
-    own = max(0, done - final.extra_macs)
-    if not own:
-        return float(permitted.extra_percent)
-    used = max(100 * float(final.extra_work), 100 * final.extra_macs / own)
-    return max(0.0, permitted.extra_percent - used) * own / done
+    return percent_left(permitted.extra_percent, done - final.extra_macs, final.extra_macs, float(final.extra_work))
 
 
 def _slower_by_less(request: Request, final: FinalModel) -> Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Permissions"]
+__all__ = ["Permissions", "percent_left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +35,18 @@ class Permissions:
     def only_free(self) -> bool:
         """Whether pieces that cost nothing are all the rewriting that may be done."""
         return self.free and not (self.tile or self.remat or self.fuse or self.io or self.algebra)
+
+
+def percent_left(permitted: float, macs: int, extra_macs: int, extra_work: float) -> float:
+    """Return the extra work that is still permitted for a model that was rewritten, in percent of its own work.
+
+    Args:
+        permitted: In percent of the work of the model as given.
+        macs: Multiply-accumulates of the model as given.
+        extra_macs: Those that were added.
+        extra_work: What was added as `Permissions.extra_percent` counts it, as a part of the model's as given.
+    """
+    done = macs + extra_macs
+    if macs <= 0 or done <= 0:
+        return max(0.0, permitted - 100 * extra_work)
+    return max(0.0, permitted - 100 * max(extra_work, extra_macs / macs)) * macs / done

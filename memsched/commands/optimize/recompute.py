@@ -30,6 +30,8 @@ _SEARCH_SHARE = 0.6
 class RematRewrite:
     """Ops executed several times; work counts multiply-accumulates and bytes moved. See `Rewrite`.
 
+    The permitted percentage holds for that and for multiply-accumulates alone.
+
     A way is a sequence of ops, which is done as a whole.
     """
 
@@ -45,6 +47,7 @@ class RematRewrite:
         self.graph = base.executed
         self.total = work_of(self.graph).total
         self.most = int(self.total * percent / 100)
+        self._most_macs = int(sum(op.macs for op in self.graph.ops) * percent / 100)
         self.small = len(self.graph.ops) <= SMALL
         self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
         self._kept = 0 if self._prices is None else self._prices.of_model.persistent
@@ -137,6 +140,7 @@ class RematRewrite:
             request.run,
             budget=budget,
             most_extra=self._percent / 100,
+            most_macs=self._most_macs,
             known=self._found.frontier if self._found is not None else (),
             enough=enough,
         )
