@@ -6,10 +6,11 @@ Work is counted as for repetitions: multiply-accumulates, and one for each byte 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.permissions import percent_left
 from memsched.commands.optimize.place import GivenUpError, Request, place, prepare_again
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
@@ -27,8 +28,9 @@ How = Literal["order", "tile", "remat", "both"]
 _ORDER_SHARE = 0.25
 """Share of the time for the order, where the model may be rewritten as well."""
 
-_REPETITION_SHARE = 0.4
-"""Share of what is left then for repetitions, where pieces are permitted as well."""
+_REPETITION_SHARE = 1 / 3
+"""Share for the order and repetitions, where pieces are permitted as well. A third, and as much for pieces: with three
+times the work, both together find all that each finds alone, from the same order on."""
 
 _LOOP_SHARE = 0.4
 """Share of what is left then for pieces in loops, where the format has loops and the target permits them."""
@@ -36,8 +38,8 @@ _LOOP_SHARE = 0.4
 _SEARCH_SHARE = 0.9
 """Share of the time for pieces that goes to their search; in the rest the work of what it found is counted."""
 
-_PIECES_SHARE = 0.6
-"""Share of what is left then for pieces, where repetitions of models in pieces may follow."""
+_PIECES_SHARE = 0.5
+"""Share of the time left then for pieces, where repetitions of models in pieces may follow."""
 
 _REPEATED = 3
 """Models in pieces that repetitions are sought for: that of the least peak, and others spread over the frontier."""
@@ -97,34 +99,37 @@ def find_frontier(
     module: Module, prepared: TargetModule, options: LoadOptions, request: Request, permitted: Permissions
 ) -> Frontier:
     """Return the frontier of ``module``: pieces, repetitions, and repetitions of a few models in pieces."""
+    both = permitted.tile and permitted.remat
+    first = request.within(_REPETITION_SHARE) if both else request
     rewriting = permitted.tile or permitted.remat
-    placed = place(module, prepared, request.within(_ORDER_SHARE) if rewriting else request)
+    placed = place(module, prepared, first.within(_ORDER_SHARE) if rewriting else request)
+    alone = first.rest()
     base = RewriteBase(module, prepared, placed, options)
     schedule = placed.plans[0].schedule
     # As points have it: by liveness, and for TensorFlow Lite Micro with what its arena holds beside.
     steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
     finished = schedule.status == "optimal" or not request.over()
     percent = permitted.extra_percent
-    both = permitted.tile and permitted.remat
     again = pieces = None
     # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
     if permitted.remat and not request.stopped():
         from memsched.commands.optimize.recompute import RematRewrite
 
-        within = request.within(_REPETITION_SHARE) if permitted.tile else request
-        again = _Searched.by(RematRewrite, base, within, percent)
+        again = _Searched.by(RematRewrite, base, alone, percent)
         steps += again.steps("remat")
         finished = finished and again.rewrite.finished
+    if both:
+        alone = _as_much(request, alone)
     if permitted.tile and base.dialect.loop is not None and not request.stopped():
         from memsched.commands.optimize.loops import LoopRewrite
 
-        loops = _Searched.by(LoopRewrite, base, request.within(_LOOP_SHARE), percent)
+        loops = _Searched.by(LoopRewrite, base, alone.within(_LOOP_SHARE), percent)
         steps += loops.steps("tile")
         finished = finished and loops.rewrite.finished
     if permitted.tile and not request.stopped():
         from memsched.commands.optimize.tile import TileRewrite
 
-        pieces = _Searched.by(TileRewrite, base, request.within(_PIECES_SHARE if both else _SEARCH_SHARE), percent)
+        pieces = _Searched.by(TileRewrite, base, alone.within(_SEARCH_SHARE), percent)
         steps += pieces.steps("tile")
         finished = finished and pieces.rewrite.finished
         if again is not None:
@@ -133,6 +138,12 @@ def find_frontier(
     graph = module.graphs[0]
     macs, work = sum(op.macs for op in graph.ops), work_of(graph).total
     return Frontier(least(steps), finished and not request.stopped(), macs, work)
+
+
+def _as_much(request: Request, before: Request) -> Request:
+    """Return a request for as much work as ``before`` had, or a share of the time that is left of ``request``."""
+    run, effort = request.rest().within(_PIECES_SHARE).run, before.run.limits.effort
+    return replace(request, run=replace(run, limits=replace(run.limits, effort=effort)))
 
 
 def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:
@@ -185,9 +196,10 @@ class _Searched(Generic[Part]):
                 placed = place(module, prepared, turn.within(_ORDER_SHARE))
             except (GivenUpError, InternalError, ModelError):
                 continue
-            paid = 100 * point.work / max(1, self.rewrite.total)
+            given, paid = sum(op.macs for op in self.rewrite.graph.ops), point.work / max(1, self.rewrite.total)
+            left_percent = percent_left(percent, given, point.extra_macs, paid)
             made = RewriteBase(module, prepared, placed, base.options)
-            found = _Searched.by(make, made, turn.rest(), max(0.0, percent - paid))
+            found = _Searched.by(make, made, turn.rest(), left_percent)
             for more in found.steps("both"):
                 macs, work = point.extra_macs + more.extra_macs, self.rewrite.cost(point) + more.extra_work
                 yield FrontierStep(more.peak, macs, work, "both")
