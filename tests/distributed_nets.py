@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,11 +177,16 @@ def _enlarged(net: Net, x: str, scales: Any) -> str:
     return net.node("Resize", [x, "", scales.name], (batch, channels, 2 * height, 2 * width), **more)
 
 
-def random_plan(graph: Graph, seed: int, weights: Mapping[int, Mapping[int, int]] | None = None) -> Distribution:
+def random_plan(
+    graph: Graph,
+    seed: int,
+    weights: Mapping[int, Mapping[int, int]] | None = None,
+    refused: Collection[tuple[int, Axis]] = (),
+) -> Distribution:
     """A random share of every op, random blocks without synchronisation, and a random home."""
     r = random.Random(seed)
     count = r.randint(2, 4)
-    space = Space.of(graph, None, weights)
+    space = Space.of(graph, None, weights, refused)
     shares = []
     for position in range(len(graph.ops)):
         axes: list[Axis] = [axis for axis in ("channels", "rows", "whole") if axis in space.divisions[position]]
@@ -218,8 +223,13 @@ def play(
     given: Sequence[Sequence[Send]],
     part: Callable[[int, int], bytes],
     feeds: Mapping[str, Array],
+    opened: Callable[[bytes], Any] | None = None,
 ) -> tuple[dict[str, Array], list[int]]:
-    """Execute programs in this process; return the outputs, and the most bytes held by each at the end of a half."""
+    """Execute programs in this process; return the outputs, and the most bytes held by each at the end of a half.
+
+    Args:
+        opened: Returns what runs a model; None for ONNX Runtime.
+    """
     held: list[dict[str, Array]] = [{} for _ in programs]
     most = [0] * len(programs)
 
@@ -242,7 +252,7 @@ def play(
                     array[_slices(cut.target)] = held[device][cut.key][_slices(cut.source)]
         note()
         for device, program in enumerate(programs):
-            _compute(held[device], program, step, device, part)
+            _compute(held[device], program, step, device, part, opened or _session)
         note()
         for device, program in enumerate(programs):
             for key in program.steps[step].done:
@@ -254,13 +264,18 @@ def play(
 
 
 def _compute(
-    held: dict[str, Array], program: DeviceProgram, step: int, device: int, part: Callable[[int, int], bytes]
+    held: dict[str, Array],
+    program: DeviceProgram,
+    step: int,
+    device: int,
+    part: Callable[[int, int], bytes],
+    opened: Callable[[bytes], Any],
 ) -> None:
     one = program.steps[step]
     for key in one.sent:
         del held[key]
     if one.run is not None:
-        session = _session(part(device, step))
+        session = opened(part(device, step))
         results = session.run([name for name, _ in one.run.outputs], {name: held[key] for name, key in one.run.inputs})
         held.update({key: array for (_, key), array in zip(one.run.outputs, results, strict=True)})
 

@@ -49,7 +49,7 @@ _INTERRUPTED = 130
 @click.option(
     "--run/--no-run",
     default=None,
-    help="Run the plan here, one process per device, and compare; by default where onnxruntime is installed.",
+    help="Run the plan here, one process per device, and compare; by default where its runtime is installed.",
 )
 @click.option(
     "--throttle",
@@ -64,15 +64,15 @@ _INTERRUPTED = 130
 @click.option("--force", is_flag=True, help="Write into a folder that holds other files, too.")
 @output_options
 def command(**options: Any) -> int:
-    """Share the work on every operator of MODEL (ONNX) out to the devices of a cluster.
+    """Share the work on every operator of MODEL out to the devices of a cluster.
 
     DIR gets plan.json and, for each device and step between two synchronisations, the model that the device runs:
-    <stem>_device_<d>_step_<s>.onnx, with the weights that it needs and no others. The plan is then run here, one
+    <stem>_device_<d>_step_<s>, with the weights that it needs and no others. The plan is then run here, one
     process per device, and nothing is written if the outputs differ from the whole model's by more than 1e-5.
 
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
-    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan, runtime_installed
+    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan, runtime_missing
     from memsched.commands.distribute.report import check_folder, save_distributed
     from memsched.formats.staging import check_writable, staged_files
 
@@ -95,7 +95,7 @@ def command(**options: Any) -> int:
             stop=end.stop,
         )
         end.passed()
-        if throttled or options["run"] or (options["run"] is None and runtime_installed()):
+        if throttled or options["run"] or (options["run"] is None and not runtime_missing(found.module)):
             found = run_plan(found, throttled=throttled)
         report = save_distributed(found, folder, force=options["force"])
         if options["calibrate"] is not None:
@@ -128,7 +128,7 @@ def _folder(model: str, given: str | None) -> str:
 
 def _print(found: DistributedNetwork, report: Report[DistributionReport], display: Display, folder: str) -> None:
     from memsched.cli.terminal import write_standard_output
-    from memsched.commands.distribute.distribute import runtime_installed
+    from memsched.commands.distribute.distribute import runtime_missing
     from memsched.report.distribution import print_distribution
 
     if display.as_json:
@@ -136,5 +136,6 @@ def _print(found: DistributedNetwork, report: Report[DistributionReport], displa
     console = display.console(stderr=display.as_json)
     print_distribution(console, report.values, folder=folder, verbose=display.detailed)
     asked = click.get_current_context().get_parameter_source("run") is not ParameterSource.DEFAULT
-    if found.executed is None and not asked and not runtime_installed():
-        console.print("note: not run: onnxruntime is not installed", style="dim")
+    missing = runtime_missing(found.module)
+    if found.executed is None and not asked and missing:
+        console.print(f"note: not run: {missing} is not installed", style="dim")

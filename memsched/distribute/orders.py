@@ -8,7 +8,7 @@ together (`together`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,7 +17,7 @@ from memsched.distribute.search import Method, improved, search
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.distribute.together import orders_for, plain, rank
 from memsched.graph.contraction import single_op_tasks
-from memsched.graph.distribution import Distribution, Share
+from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.schedule import backtrack
@@ -105,7 +105,11 @@ class _SharesTask:
     cluster: Cluster
     method: Method
     weights: Mapping[int, Mapping[int, int]] | None
+    refused: Collection[tuple[int, Axis]]
     home: int
+
+    def space(self, order: Sequence[int] | None) -> Space:
+        return Space.of(self.graph, order, self.weights, self.refused)
 
     def attempt(
         self, order: Sequence[int] | None, run: Run, *, least: bool = False, start: Sequence[Share] = ()
@@ -116,6 +120,7 @@ class _SharesTask:
                 method=self.method,
                 order=order,
                 weights=self.weights,
+                refused=self.refused,
                 home=self.home,
                 least_order=least,
                 start=start,
@@ -132,6 +137,7 @@ def plan_in_best_order(
     method: Method = "auto",
     metric: Metric = "peak",
     weights: Mapping[int, Mapping[int, int]] | None = None,
+    refused: Collection[tuple[int, Axis]] = (),
     home: int = 0,
 ) -> OrderedPlan:
     """Return the best of the plans that `search` finds in the file's order and in the one that needs least memory.
@@ -152,7 +158,7 @@ def plan_in_best_order(
         UsageError: There is no device ``home``, or no such method.
     """
     least = least_order(graph, run, metric)
-    task = _SharesTask(graph, cluster, method, weights, home)
+    task = _SharesTask(graph, cluster, method, weights, refused, home)
     proven = least.proven and metric == "peak"
     first = task.attempt(
         None,
@@ -175,7 +181,7 @@ def plan_in_best_order(
     bounds = [one.lower_bound for one in plans]
     if least.better and len(plans) < 2:
         # What was proven about one order says nothing about the other.
-        bounds.append(latency_bound(Space.of(graph, None, weights), cluster))
+        bounds.append(latency_bound(task.space(None), cluster))
     return OrderedPlan(
         plan=replace(best, lower_bound=min(*bounds, best.latency)),
         order="given" if best is first else "found" if best is second else "together",
@@ -221,7 +227,7 @@ def _faster(task: _SharesTask, best: Distribution, run: Run) -> Distribution | N
         for order in orders_for(task.graph, best, task.cluster, share.within(_ORDER_SHARE)):
             if share.over():
                 break
-            space = Space.of(task.graph, order, task.weights)
+            space = task.space(order)
             found = improved(space, best.shares, task.cluster, _paying(share), home=task.home)
             if found is not None and rank(found) < rank(best):
                 best = replace(found, lower_bound=latency_bound(space, task.cluster))

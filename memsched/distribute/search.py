@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,6 +54,7 @@ def search(
     method: Method = "auto",
     order: Sequence[int] | None = None,
     weights: Mapping[int, Mapping[int, int]] | None = None,
+    refused: Collection[tuple[int, Axis]] = (),
     home: int = 0,
     fuse: bool = True,
     least_order: bool = False,
@@ -68,6 +69,7 @@ def search(
             "single": the best even split, the best device alone.
         order: The order of execution; None for the graph's own.
         weights: Per op the bytes of its constants by position, where the graph's shapes do not tell them.
+        refused: As for `Space.of`.
         home: The device that gets the outputs.
         fuse: Permit "auto" blocks of ops without a synchronisation inside.
         least_order: Whether no order needs less memory than this one on one device, which proves what it needs there.
@@ -84,7 +86,7 @@ def search(
         raise UsageError(
             f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
         )
-    space = Space.of(graph, order, weights)
+    space = Space.of(graph, order, weights, refused)
     task = _SearchGoal(space, cluster, home, run, least_order, shares_in_order(space.order, start) if start else ())
     if method in {"single", "even"}:
         plans = task.single() if method == "single" else task.even()

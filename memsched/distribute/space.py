@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.distribute.boxes import EMPTY, Box, Extents, extents_of, hull, layout_of, volume
@@ -82,7 +82,10 @@ class Space:
 
     @staticmethod
     def of(
-        graph: Graph, order: Sequence[int] | None = None, weights: Mapping[int, Mapping[int, int]] | None = None
+        graph: Graph,
+        order: Sequence[int] | None = None,
+        weights: Mapping[int, Mapping[int, int]] | None = None,
+        refused: Collection[tuple[int, Axis]] = (),
     ) -> Space:
         """Return the space of ``graph``.
 
@@ -90,6 +93,7 @@ class Space:
             order: The order of execution; None for the graph's own.
             weights: Per op the bytes of its constants by position. What it does not name follows from the shapes
                 that the graph states (`constant_bytes`).
+            refused: (op, axis) along which no op is divided, whatever its regions permit.
 
         Raises:
             DistributionError: The network keeps a state, which no two devices could share.
@@ -110,7 +114,8 @@ class Space:
             geometries.append(known)
             found: dict[Axis, Division] = {"whole": undivided(op, extents, constants.values())}
             for axis in _AXES if known is not None else ():
-                division = divide(op, known, axis, extents, constants) if known is not None else None
+                permitted = known is not None and (index, axis) not in refused
+                division = divide(op, known, axis, extents, constants) if known is not None and permitted else None
                 if division is not None:
                     found[axis] = division
             divisions.append(found)

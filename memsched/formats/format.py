@@ -32,8 +32,12 @@ class PartWriter(Protocol):
     def constant_bytes(self) -> dict[int, dict[int, int]]:
         """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
 
-    def write(self, graph: Graph, metadata: Mapping[str, str]) -> SegmentModel:
+    def write(self, graph: Graph, parts: Sequence[int], metadata: Mapping[str, str]) -> SegmentModel:
         """Return the model of ``graph``, whose ops are executed as they stand.
+
+        Args:
+            parts: Per tensor of ``graph`` the tensor of the module's main graph that it is, or is a part of.
+            metadata: Added where the format has a place for it.
 
         Raises:
             InternalError: The graph does not fit the module.
@@ -178,8 +182,8 @@ class Format(Protocol):
     def annotate_stages(self, module: Module, stages: Sequence[int]) -> bytes | None:
         """Return the whole model with the stage of every op in it; None where the format has no place for that."""
 
-    def part_writer(self, module: Module) -> PartWriter | None:
-        """Return what writes parts of ops of ``module`` as models; None where the format has no such writer."""
+    def part_writer(self, module: Module) -> PartWriter:
+        """Return what writes parts of ops of ``module`` as models."""
 
     def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
         """Return what to state when a model of ``segment`` is read, so that all its sizes are those of ``module``."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.graph.border import Border
+from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.package import RuntimePackage
 from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["RowRunner", "Runner", "SizeObserver"]
@@ -114,6 +116,8 @@ class RowRunner(Runner, Protocol):
         row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
         other_mode: How they are run the second time, in words.
         kernels: What measures each operator of a model, likewise; None where the runtime does not say that.
+        parts: The `PartRuntime` that executes parts of models on devices, "package.module:Class".
+        package: What has to be installed.
     """
 
     @property
@@ -122,6 +126,14 @@ class RowRunner(Runner, Protocol):
     def other_mode(self) -> str: ...  # noqa: D102 - above
     @property
     def kernels(self) -> str | None: ...  # noqa: D102 - above
+
+    @property
+    def parts(self) -> str: ...  # noqa: D102 - above
+    @property
+    def package(self) -> RuntimePackage: ...  # noqa: D102 - above
+
+    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
+        """Return the bytes in use beside its inputs while a part of a model runs; ``data`` makes its file."""
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return what `row` must know of the model beside its bytes."""

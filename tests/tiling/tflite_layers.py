@@ -331,11 +331,15 @@ def _restate(
             stated["endMask"] = needed.attributes["end_mask"]
 
 
-def _run(layers: Sequence[Layer]) -> tuple[bytes, list[Array]]:
-    """Return the model of these layers side by side, and their results."""
+def model_of_layers(layers: Sequence[Layer]) -> bytes:
+    """Return the model of these layers side by side."""
+    return _model(layers)[0]
+
+
+def _model(layers: Sequence[Layer]) -> tuple[bytes, dict[str, Array], list[str]]:
+    """Return the model, what it is given by name, and the names of its outputs."""
     tensors: list[T] = []
-    inputs: list[int] = []
-    feeds: list[Array] = []
+    feeds: dict[int, Array] = {}
     ops: list[O] = []
     outputs: list[int] = []
     for number, layer in enumerate(layers):
@@ -346,19 +350,24 @@ def _run(layers: Sequence[Layer]) -> tuple[bytes, list[Array]]:
             data = None if activation else np.ascontiguousarray(array).tobytes()
             tensors.append(T(f"t{number}_{position}", array.shape, dtype, data))
             if activation:
-                inputs.append(read[-1])
-                feeds.append(array)
+                feeds[read[-1]] = array
         outputs.append(len(tensors))
         tensors.append(T(f"y{number}", layer.output))
         ops.append(O(layer.kind, read, [outputs[-1]], options(layer.table, **layer.options) if layer.table else None))
-    data = build(Sub(tensors, ops, inputs, outputs))
+    given = {tensors[tensor].name: array for tensor, array in feeds.items()}
+    return build(Sub(tensors, ops, list(feeds), outputs)), given, [tensors[tensor].name for tensor in outputs]
+
+
+def _run(layers: Sequence[Layer]) -> tuple[bytes, list[Array]]:
+    """Return the model of these layers side by side, and their results."""
+    data, feeds, outputs = _model(layers)
     interpreter = Interpreter(
         model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )
     interpreter.allocate_tensors()
     details = {one["name"]: one["index"] for one in interpreter.get_input_details()}
-    for tensor, array in zip(inputs, feeds, strict=True):
-        interpreter.set_tensor(details[tensors[tensor].name], array)
+    for name, array in feeds.items():
+        interpreter.set_tensor(details[name], array)
     interpreter.invoke()
     made = {one["name"]: one["index"] for one in interpreter.get_output_details()}
-    return data, [interpreter.get_tensor(made[tensors[tensor].name]) for tensor in outputs]
+    return data, [interpreter.get_tensor(made[name]) for name in outputs]

@@ -8,6 +8,8 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from memsched import __version__
@@ -19,6 +21,7 @@ from memsched.commands.distribute.calibrate import (
     throttles_of,
 )
 from memsched.commands.distribute.execute import DistributedRun, execute
+from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
@@ -29,17 +32,16 @@ from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError, Space
-from memsched.errors import ModelError, UsageError, VerificationError
+from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import PartWriter
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx.rewriter import dialect
-from memsched.formats.staging import describe
+from memsched.formats.staging import STANDARD_STREAM
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.devices.program import Throttle
-from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.known import row_runner_of
 from memsched.schedule.backtrack import Metric
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -55,7 +57,7 @@ __all__ = [
     "latency_of",
     "replan",
     "run_plan",
-    "runtime_installed",
+    "runtime_missing",
 ]
 
 _DEFAULT = DistributeOptions(cluster="")
@@ -112,7 +114,7 @@ class DeviceModels:
         if model is None:
             raise UsageError(f"device {device} computes nothing in step {step}")
         metadata = {"memsched_device": str(device), "memsched_step": str(step), "memsched_version": __version__}
-        part = self.writer.write(model.graph, metadata)
+        part = self.writer.write(model.graph, model.parts, metadata)
         digest = hashlib.sha256(part.data).hexdigest()
         self.facts[device, step] = FileFacts(digest, len(part.data), part.weights)
         return part.data
@@ -139,12 +141,13 @@ class DistributedNetwork:
     """A network shared out to the devices of a cluster.
 
     Attributes:
+        data: The model's file.
         cluster: Without the devices that have dropped out; plan and models count the others from 0.
         cluster_path: Name or path of the cluster's file; "" for one given as a value.
         dropped: Names of the devices that have dropped out.
         ordered: The order of execution that the plan is for, and what became of the other one.
         single: The fastest device by itself, in the plan's order.
-        memory: Per device the most bytes in use while the plan runs, as ONNX Runtime will show them: what the plan
+        memory: Per device the most bytes in use while the plan runs, as the runtime will show them: what the plan
             counts, and what the runtime cuts out and joins beside it.
         even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
         executed: The run, where there was one.
@@ -152,6 +155,7 @@ class DistributedNetwork:
     """
 
     module: Module
+    data: bytes
     cluster: Cluster
     cluster_path: str
     dropped: tuple[str, ...]
@@ -187,7 +191,7 @@ def distribute(
     """Plan how the devices of a cluster share the work on every op, and make the models that they run.
 
     Args:
-        source: An ONNX file, "-" for standard input, or a model's bytes.
+        source: An ONNX or TFLite file, "-" for standard input, or a model's bytes.
         cluster: A TOML file, the name of a built-in cluster, or a value.
         method: How to search; "even" and "single" are rules.
         metric: What the order that shares are searched in needs least of: "peak" or "sum".
@@ -202,7 +206,7 @@ def distribute(
         stop: Called often; True ends the search with the best plan so far.
 
     Raises:
-        ModelError: The file is no ONNX model, or a state or a body makes it impossible to share it out.
+        ModelError: The file is no model, or a state or a body makes it impossible to share it out.
         ClusterError: The cluster's file is wrong.
         NoPlanFitsError: No plan fits the devices' memories; it says what would do.
         UsageError: There is no such device, or none is left.
@@ -218,9 +222,7 @@ def distribute(
     shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
     module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
     writer = format_of(module).part_writer(module)
-    if writer is None:
-        raise ModelError(f"{describe(name)} is a TFLite model: only ONNX models can be distributed")
-    return _planned(module, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
+    return _planned(module, data, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
 
 
 def replan(
@@ -241,11 +243,13 @@ def replan(
     request = dataclasses.replace(earlier.request, home=names.index(home) if home in names else 0)
     dropped = (*earlier.dropped, *gone)
     run = Run.of(request.limits, started, stop=stop)
-    return _planned(earlier.module, earlier.models.writer, left, earlier.cluster_path, dropped, request, run)
+    given = (earlier.module, earlier.data, earlier.models.writer)
+    return _planned(*given, left, earlier.cluster_path, dropped, request, run)
 
 
 def _planned(
     module: Module,
+    data: bytes,
     writer: PartWriter,
     cluster: Cluster,
     path: str,
@@ -254,6 +258,7 @@ def _planned(
     run: Run,
 ) -> DistributedNetwork:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
+    refused = inexpressible(graph, format_of(module).dialect(module), weights)
     search, left = run.within(_AGAIN) if run.limits.time_limit is None else _less_reading(run), cluster
     needed: tuple[int, ...] = ()
     for attempt in range(_ATTEMPTS):
@@ -263,6 +268,7 @@ def _planned(
                 method=request.method,
                 metric=request.metric,
                 weights=weights,
+                refused=refused,
                 home=home,
             )
         except NoPlanFitsError:
@@ -272,7 +278,7 @@ def _planned(
         plan = ordered.plan
         check_plan(graph, plan, cluster, weights)
         followed, models = _models(module, writer, plan)
-        memory = _memory(followed, models)
+        memory = _memory(module, followed, models)
         if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
             break
         # Room is kept for what the runtime copies beside the plan.
@@ -283,9 +289,10 @@ def _planned(
             search = run.within(_AGAIN ** (attempt + 2))
     else:
         raise _too_small(graph.name, cluster, needed)
-    single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights), cluster, home)
+    single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights, refused), cluster, home)
     return DistributedNetwork(
         module=module,
+        data=data,
         cluster=cluster,
         cluster_path=path,
         dropped=dropped,
@@ -304,7 +311,7 @@ def _planned(
 
 
 def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[ResolvedPlan, DeviceModels]:
-    words = dialect(module)
+    words = format_of(module).dialect(module)
     followed = follow(module.graph, plan, words)
     steps = tuple(
         tuple(step_model(followed, device, step, words) for step in range(len(plan.steps)))
@@ -321,12 +328,16 @@ def _weights(models: DeviceModels) -> list[int]:
     ]
 
 
-def _memory(followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
+def _memory(module: Module, followed: ResolvedPlan, models: DeviceModels) -> tuple[int, ...]:
     """Return per device the most bytes in use: its weights, what it holds, and what the runtime has beside that."""
-    return tuple(
-        activations_of(followed, device, steps) + weights
-        for device, (steps, weights) in enumerate(zip(models.steps, _weights(models), strict=True))
-    )
+    runner, result = row_runner_of(module.format), []
+    for device, steps in enumerate(models.steps):
+        running = [
+            0 if one is None else runner.part_bytes(one.graph, partial(models.file, device, step))
+            for step, one in enumerate(steps)
+        ]
+        result.append(activations_of(followed, device, steps, running))
+    return tuple(used + weights for used, weights in zip(result, _weights(models), strict=True))
 
 
 def _less_memory(cluster: Cluster, left: Cluster, memory: Sequence[int], planned: Sequence[int]) -> Cluster:
@@ -399,9 +410,10 @@ def _number(cluster: Cluster, wanted: str | int) -> int:
 # Running ------------------------------------------------------------------------------------------------------------
 
 
-def runtime_installed() -> bool:
-    """Whether plans can be run here."""
-    return ONNXRUNTIME.found()
+def runtime_missing(module: Module) -> str | None:
+    """Return the package without which plans for ``module`` cannot be run here; None where it is installed."""
+    package = row_runner_of(module.format).package
+    return None if package.found() else package.name
 
 
 def run_plan(
@@ -420,13 +432,19 @@ def run_plan(
             compute as long as the cluster says ("rates"), or have a device's share of a core ("cores").
 
     Raises:
-        RuntimeUnavailableError: onnxruntime is not installed.
+        RuntimeUnavailableError: The runtime is not installed.
         VerificationError: The outputs differ by more than 1e-5 of their largest magnitude, or a process failed.
         ModelError: Values of this type cannot be exchanged here.
     """
-    ONNXRUNTIME.require("--no-run")
+    module = distributed.module
+    runner = row_runner_of(module.format)
+    runner.package.require("--no-run")
+    if throttled == "cores" and runner.kernels is None:
+        raise UsageError(f"--calibrate: {runner.name} does not say how long single operators take")
+    beside = format_of(module).external_files(module) and module.path != STANDARD_STREAM
     executed = execute(
-        distributed.module,
+        module,
+        str(Path(module.path).absolute()) if beside else distributed.data,
         distributed.followed,
         distributed.models.steps,
         distributed.models.file,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.commands.distribute.follow import ResolvedPlan
@@ -17,6 +16,7 @@ from memsched.graph.model import Tensor
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.devices.parent import ClusterRun, ThrottledRun, run_cluster, time_cluster
 from memsched.runtimes.devices.program import Throttle
+from memsched.runtimes.known import row_runner_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +53,7 @@ class DistributedRun:
 
 def execute(
     module: Module,
+    source: str | bytes,
     followed: ResolvedPlan,
     models: Sequence[Sequence[StepModel | None]],
     part: Callable[[int, int], bytes],
@@ -65,6 +66,7 @@ def execute(
     """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
 
     Args:
+        source: The model's file, or its bytes where it has no other files.
         models: What each device computes in each step.
         part: (device, step) -> that model's file.
         patience_seconds: The longest that loading, or one step, may take.
@@ -78,16 +80,19 @@ def execute(
     """
     feeds = _feeds([followed.graph.tensors[tensor] for tensor in followed.graph.inputs], seed, module.path)
     names = [followed.graph.tensors[tensor].name for tensor in followed.graph.outputs]
-    request = {"model": _source(module), "feeds": feeds, "outputs": names}
+    runner = row_runner_of(module.format)
+    asked = {"runtime": runner.parts, "names": runner.row_request(module).get("names", ())}
+    request = {**asked, "model": source, "feeds": feeds, "outputs": names}
     whole = run_in_child(_REFERENCE, request, 10 * patience_seconds)
     if not whole.ok:
-        raise VerificationError(f"{module.path}: onnxruntime does not run the model as given: {_short(whole.reason)}")
+        raise VerificationError(f"{module.path}: {runner.name} does not run the model as given: {_short(whole.reason)}")
     programs = [program_of(followed, device, models[device]) for device in range(followed.plan.devices)]
     run = run_cluster(
         programs,
         given_sends(followed),
         part,
         feeds[whole.value["feed"]],
+        runtime=runner.parts,
         patience_seconds=patience_seconds,
         on_start=on_start,
     )
@@ -97,6 +102,7 @@ def execute(
         return found
     throttled = time_cluster(
         *(programs, given_sends(followed), part, feeds[whole.value["feed"]], throttles),
+        runtime=runner.parts,
         slower=_slow_motion(followed.plan.latency, run.seconds, throttles),
         patience_seconds=patience_seconds,
     )
@@ -154,15 +160,6 @@ def _feeds(inputs: Sequence[Tensor], seed: int, path: str) -> list[dict[str, np.
         rng = np.random.default_rng(seed)
         found.append({one.name: random_values(one.dtype, one.shape or (), rng, high=bound) for one in inputs})
     return found
-
-
-def _source(module: Module) -> str | bytes:
-    """Return the model's file where other files belong to it, otherwise its bytes."""
-    external: Mapping[str, Any] | Sequence[str] = module.native.external
-    if external and module.path != "-":
-        return str(Path(module.path).absolute())
-    data: bytes = module.native.data
-    return data
 
 
 def _short(reason: str | None) -> str:

@@ -244,7 +244,7 @@ class _OpResolver:
             return None, None, everything
         if value.type == self._dialect.concat_type and not complete:
             return self._concatenation(one, geometry)
-        found = run_of(value, one.op, geometry, one.region, self._dialect)
+        found = run_of(value, one.op, geometry, one.region, self._dialect, padded=True)
         if isinstance(found, Refusal):
             if not complete:
                 raise ModelError(f"the plan divides what cannot be divided: {found.reason}")

@@ -18,6 +18,7 @@ from memsched.commands.optimize.report import model_section
 from memsched.commands.results import Report
 from memsched.distribute.orders import OrderAttempt, OrderedPlan
 from memsched.errors import OutputError
+from memsched.formats.module import FormatName
 from memsched.formats.staging import (
     STANDARD_STREAM,
     TEMPORARY_PREFIX,
@@ -61,10 +62,10 @@ _LONGEST_PLAN: Final = 1 << 30
 _INTERRUPTED: Final = "interrupted: this is the best plan found so far"
 
 
-def file_name(path: str, device: int, step: int) -> str:
-    """Return the name of the file of one device and step of the model at ``path``."""
+def file_name(path: str, kind: FormatName, device: int, step: int) -> str:
+    """Return the name of the file, of ``kind``, of one device and step of the model at ``path``."""
     stem = "model" if path == STANDARD_STREAM else Path(path).stem
-    return f"{stem}_device_{device}_step_{step}.onnx"
+    return f"{stem}_device_{device}_step_{step}.{kind}"
 
 
 # The report ---------------------------------------------------------------------------------------------------------
@@ -308,7 +309,7 @@ def _computation(distributed: DistributedNetwork, device: int, step: int, model:
 
     return ComputationRow(
         device=device,
-        file=file_name(distributed.module.path, device, step),
+        file=file_name(distributed.module.path, distributed.module.format, device, step),
         sha256=facts.sha256,
         size_bytes=facts.size,
         weights_bytes=facts.weights,
@@ -415,7 +416,7 @@ def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str
             for step, model in enumerate(steps):
                 if model is None:
                     continue
-                name = file_name(source, device, step)
+                name = file_name(source, distributed.module.format, device, step)
                 if source != STANDARD_STREAM and same_file(folder / name, source):
                     raise OutputError(f"'{folder / name}' is the input: name another folder with -o")
                 files.add(folder / name, distributed.models.file(device, step))

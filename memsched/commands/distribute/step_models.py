@@ -33,11 +33,13 @@ class StepModel:
 
     Attributes:
         graph: Its ops in order of execution; `Op.origin` and `Op.region` say what they are made from.
+        parts: Per tensor of the graph the tensor of the network that it is, or is a part of.
         inputs: Number of the device's piece per input of the graph.
         outputs: The same per output.
     """
 
     graph: Graph
+    parts: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
@@ -55,6 +57,7 @@ class _StepModelBuilder:
     def __init__(self, given: Graph, holder: Holder, dialect: Dialect, names: frozenset[str], title: str) -> None:
         self._given, self._holder, self._dialect, self._title = given, holder, dialect, title
         self._tensors: list[Tensor] = []
+        self._parts: list[int] = []
         self._ops: list[Op] = []
         self._inputs: dict[int, int] = {}
         self._values: dict[int, int] = {}
@@ -78,7 +81,7 @@ class _StepModelBuilder:
             inputs=tuple(self._inputs.values()),
             outputs=tuple(self._values[number] for number in used),
         )
-        return StepModel(graph, tuple(self._inputs), tuple(used))
+        return StepModel(graph, tuple(self._parts), tuple(self._inputs), tuple(used))
 
     def _run(self, run: DeviceOp) -> None:
         value = self._given.ops[run.op]
@@ -163,7 +166,7 @@ class _StepModelBuilder:
     def _padded(self, read: int, pads: Sequence[tuple[int, int]]) -> int:
         given = self._tensors[read]
         shape = tuple(size + low + high for size, (low, high) in zip(given.shape or (), pads, strict=True))
-        made = self._add(f"{given.name}#padded", given, shape)
+        made = self._add(f"{given.name}#padded", given, shape, self._parts[read])
         self._help(self._dialect.pad_type, [read], made, self._dialect.pad_attributes(pads))
         return made
 
@@ -185,13 +188,14 @@ class _StepModelBuilder:
         given = self._given.tensors[tensor]
         if region == whole_of(self._given, tensor):
             # Bodies of control flow capture tensors by this name.
-            return self._add(given.name, given, given.shape)
-        return self._add(f"{given.name}[{_shown(region)}]", given, _lengths(region))
+            return self._add(given.name, given, given.shape, tensor)
+        return self._add(f"{given.name}[{_shown(region)}]", given, _lengths(region), tensor)
 
-    def _add(self, name: str, like: Tensor, shape: tuple[int, ...] | None) -> int:
+    def _add(self, name: str, like: Tensor, shape: tuple[int, ...] | None, part: int) -> int:
         elements = math.prod(like.shape or ())
         size = -(-like.size * math.prod(shape or ()) // elements) if elements else like.size
         self._tensors.append(Tensor(_free(name, self._tensor_names), size, shape, like.dtype, like.sized))
+        self._parts.append(part)
         return len(self._tensors) - 1
 
 

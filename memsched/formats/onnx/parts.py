@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
@@ -62,11 +62,12 @@ class PartsWriter:
             found[op] = {place: tensor_bytes(one.data_type, one.dims) for place, one in stored.items()}
         return found
 
-    def write(self, graph: Graph, metadata: Mapping[str, str]) -> SegmentModel:
+    def write(self, graph: Graph, parts: Sequence[int], metadata: Mapping[str, str]) -> SegmentModel:
         """Return the model of ``graph``, whose ops are executed as they stand.
 
         Args:
             graph: Ops as `memsched.graph.model.Op` describes them, made from ops of the module by name.
+            parts: A tensor's type and shape say all of it here.
             metadata: The model's ``metadata_props``.
 
         Raises:
@@ -76,6 +77,7 @@ class PartsWriter:
         """
         from onnx import ModelProto
 
+        del parts
         model = ModelProto(
             ir_version=max(self._model.ir_version, _FREE_INITIALIZERS),
             opset_import=self._model.opset_import,

@@ -171,10 +171,11 @@ class TfliteFormat:
         del module, stages
         return None
 
-    def part_writer(self, module: Module) -> PartWriter | None:
-        """Return None: parts of ops are written as ONNX models only."""
-        del module
-        return None
+    def part_writer(self, module: Module) -> PartWriter:
+        """Return what writes parts of ops of ``module`` as models."""
+        from memsched.formats.tflite.parts import TflitePartsWriter
+
+        return TflitePartsWriter(module)
 
     def segment_options(self, module: Module, segment: Segment) -> LoadOptions:
         """State nothing: all sizes are in the file."""

@@ -54,7 +54,7 @@ from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
 
-__all__ = ["dialect", "serialize"]
+__all__ = ["GraphRewriter", "dialect", "serialize"]
 
 
 def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dependencies: bool = False) -> bytes:
@@ -75,7 +75,7 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dep
     if sorted(order) != list(range(len(graph.ops))):
         raise InternalError("the order of a rewritten graph does not name each of its ops once")
     try:
-        data = _Rewriter(module, native, graph).file(order)
+        data = GraphRewriter(module, native, graph).file(order)
         if control_dependencies:
             data = tflite_metadata.with_order(data)
     except ModelError as error:
@@ -87,7 +87,9 @@ _SHAPED = frozenset({"BROADCAST_TO", "RESHAPE"})
 """Operators that are told the shape of what they make, by their second input or (RESHAPE alone) their options."""
 
 
-class _Rewriter:
+class GraphRewriter:
+    """Makes the file of a module whose main graph is rewritten to another."""
+
     def __init__(self, module: Module, native: TfliteNative, graph: Graph) -> None:
         self._model: FileModel = native.model
         self._graph = graph

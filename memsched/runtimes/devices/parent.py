@@ -92,6 +92,7 @@ def run_cluster(
     model: Callable[[int, int], bytes],
     feeds: Mapping[str, np.ndarray[Any, Any]],
     *,
+    runtime: str,
     patience_seconds: float = 120.0,
     on_start: Callable[[Sequence[int]], None] | None = None,
 ) -> ClusterRun:
@@ -100,7 +101,8 @@ def run_cluster(
     Args:
         programs: One per device; all have the same number of steps.
         given: Per step what this process sends; keys are names of ``feeds``.
-        model: (device, step) -> the ONNX model that the device runs in that step.
+        model: (device, step) -> the model that the device runs in that step.
+        runtime: What executes it, a `PartRuntime`: "package.module:Class".
         patience_seconds: The longest that loading, or one step, may take.
         on_start: Called with the ids of the processes once they run.
 
@@ -112,7 +114,7 @@ def run_cluster(
     _check_types(programs)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        team = stack.enter_context(_Team(folder, programs, model, patience_seconds))
+        team = stack.enter_context(_Team(folder, programs, model, runtime, patience_seconds))
         if on_start is not None:
             on_start(team.numbers)
         team.connect()
@@ -158,6 +160,7 @@ def time_cluster(
     feeds: Mapping[str, np.ndarray[Any, Any]],
     throttles: Sequence[Throttle],
     *,
+    runtime: str,
     slower: int = 1,
     passes: int = 3,
     patience_seconds: float = 120.0,
@@ -176,7 +179,7 @@ def time_cluster(
     result = []
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        team = _Team(folder, programs, model, patience_seconds, throttles=throttles, passes=1 + passes)
+        team = _Team(folder, programs, model, runtime, patience_seconds, throttles=throttles, passes=1 + passes)
         stack.enter_context(team)
         team.connect()
         for _ in range(1 + passes):
@@ -223,6 +226,7 @@ class _Team:
         folder: Path,
         programs: Sequence[DeviceProgram],
         model: Callable[[int, int], bytes],
+        runtime: str,
         patience: float,
         *,
         throttles: Sequence[Throttle] = (),
@@ -230,7 +234,7 @@ class _Team:
     ) -> None:
         self._throttles, self._passes = throttles, passes
         self._folder, self._programs, self._model = folder, programs, model
-        self._patience = patience
+        self._runtime, self._patience = runtime, patience
         self._token = secrets.token_bytes(32)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._control: list[Channel] = []
@@ -272,7 +276,7 @@ class _Team:
         place.mkdir()
         paths: list[str | None] = []
         for step, one in enumerate(self._programs[device].steps):
-            path = place / f"step_{step}.onnx"
+            path = place / f"step_{step}.model"
             if one.run is not None:
                 path.write_bytes(self._model(device, step))
             paths.append(str(path) if one.run is not None else None)
@@ -280,6 +284,7 @@ class _Team:
             "device": device,
             "token": self._token,
             "links": list(links),
+            "runtime": self._runtime,
             "models": paths,
             "program": dataclasses.asdict(self._programs[device]),
             "throttle": dataclasses.asdict(self._throttles[device]) if self._throttles else None,
@@ -363,8 +368,7 @@ class _Team:
         answers = self._all(deadline, "giving the outputs")
         self.nodes = [answer["nodes"] for answer in answers]
         devices = tuple(_device_run(answer, self._seconds[device]) for device, answer in enumerate(answers))
-        runtime = f"onnxruntime {answers[0]['version']}"
-        return ClusterRun(outputs, devices, self._given, self._given_once, seconds, runtime)
+        return ClusterRun(outputs, devices, self._given, self._given_once, seconds, answers[0]["version"])
 
     def _all(self, deadline: float, doing: str) -> list[dict[str, Any]]:
         """Return the next message of every process."""

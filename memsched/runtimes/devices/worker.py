@@ -6,7 +6,7 @@ It executes its program step by step, each when the parent says so. It ends at o
 from __future__ import annotations
 
 import contextlib
-import json
+import importlib
 import os
 import queue
 import signal
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from memsched.runtimes.devices.part_runtime import PartRuntime, PartSession
 from memsched.runtimes.devices.program import CALLER
 from memsched.runtimes.devices.wire import (
     HEADER_BYTES,
@@ -33,13 +34,11 @@ from memsched.runtimes.devices.wire import (
     send_array,
     send_to_all,
 )
-from memsched.runtimes.onnxruntime.sessions import read_profile
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import end_with_parent
 
 __all__ = ["main", "reference"]
 
-_KERNEL: Final = "_kernel_time"
 _KIB: Final = 1024
 _OWN_ROOM: Final = 16 << 20
 """Bytes beside the device's memory for what the process itself takes: sockets, arguments, fragments."""
@@ -156,15 +155,10 @@ class _Worker:
         self._sent = self._once = self._frames = 0
 
     def work(self) -> None:
-        import onnxruntime
-
-        onnxruntime.set_default_logger_severity(4)
-        _share_arena(onnxruntime)
+        runtime = _runtime(self._request["runtime"])
         start = _resident_bytes()
         sessions = {
-            step: _open_session(onnxruntime, path, step)
-            for step, path in enumerate(self._request["models"])
-            if path is not None
+            step: runtime.open(path, step, {}) for step, path in enumerate(self._request["models"]) if path is not None
         }
         loaded = _resident_bytes()
         _restart_peak()
@@ -191,7 +185,7 @@ class _Worker:
                 "activations": self._peak,
                 "resident": [start, loaded, peak],
                 "nodes": self._nodes(sessions) if self._throttle is not None else {},
-                "version": onnxruntime.__version__,
+                "version": runtime.version,
             }
         )
         self._parent.wait()
@@ -265,32 +259,20 @@ class _Worker:
         for cut in value["cuts"]:
             self._held[key][_index(cut["target"])] = self._held[cut["key"]][_index(cut["source"])]
 
-    def _run(self, session: Any, run: Mapping[str, Any]) -> None:
+    def _run(self, session: PartSession, run: Mapping[str, Any]) -> None:
         feeds = {name: self._held[key] for name, key in run["inputs"]}
         results = session.run([name for name, _ in run["outputs"]], feeds)
         if self._throttle is None:
-            self._measure(session)
+            self._reach(session.peak())
         for (_, key), array in zip(run["outputs"], results, strict=True):
-            self._held[key] = np.asarray(array)
+            self._held[key] = array
 
-    def _nodes(self, sessions: Mapping[int, Any]) -> dict[str, dict[str, float]]:
+    def _nodes(self, sessions: Mapping[int, PartSession]) -> dict[str, dict[str, float]]:
         """Return per step the seconds of every node, the median of all passes but the first."""
-        result: dict[str, dict[str, float]] = {}
-        for step, session in sessions.items():
-            path = Path(session.end_profiling())
-            took: dict[str, list[float]] = {}
-            for event in json.loads(path.read_text(encoding="utf-8")):
-                name = str(event.get("name", ""))
-                if event.get("cat") == "Node" and name.endswith(_KERNEL):
-                    took.setdefault(name.removesuffix(_KERNEL), []).append(1e-6 * float(event["dur"]))
-            path.unlink()
-            result[str(step)] = {name: median(seconds[1:] or seconds) for name, seconds in took.items()}
-        return result
-
-    def _measure(self, session: Any) -> None:
-        path = Path(session.end_profiling())
-        self._reach(read_profile(json.loads(path.read_text(encoding="utf-8")))["peak_bytes"])
-        path.unlink()
+        return {
+            str(step): {name: median(seconds[1:] or seconds) for name, seconds in session.nodes().items()}
+            for step, session in sessions.items()
+        }
 
     def _reach(self, beside: int | None) -> None:
         """Note what is in use: the arrays held, and what the runtime has beside them; None where it cannot say."""
@@ -317,14 +299,6 @@ def _index(ranges: Sequence[Sequence[int]]) -> tuple[Any, ...]:
     return (*(slice(start, stop) for start, stop in ranges), ...)
 
 
-def _share_arena(onnxruntime: Any) -> None:
-    """Let all sessions of this process take memory from one arena that grows by what is asked for."""
-    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
-    memory = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
-    growth = {"max_mem": 0, "arena_extend_strategy": 1, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
-    onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(growth))
-
-
 def _limit_memory(room: int) -> None:
     """Limit what this process may take from now on, where the system can: the device's room, and some for itself."""
     with contextlib.suppress(ImportError, OSError, ValueError):
@@ -334,23 +308,6 @@ def _limit_memory(room: int) -> None:
         if taken is not None:
             limit = taken + room + _OWN_ROOM
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-
-
-def _open_session(onnxruntime: Any, model: str | bytes, number: int) -> Any:
-    """Open a session that executes the file's order and measures, as verification does."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.enable_profiling = True
-    # The runtime adds the time in whole seconds, which several sessions share.
-    options.profile_file_prefix = f"profile_{number}"
-    options.enable_mem_pattern = False
-    options.enable_mem_reuse = False
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _resident_bytes(*, peak: bool = False, wanted: str = "VmRSS:") -> int | None:
@@ -373,31 +330,36 @@ def reference(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model as given in one session, in a process of its own: `memsched.runtimes.child` calls it.
 
     Args:
-        request: "model": its path or its bytes; "feeds": lists of inputs by name, of which the first that the model
-            runs on is taken; "outputs": names.
+        request: "runtime": what executes it; "model": its path or its bytes; "names": pairs of a value's number in the
+            file and its name; "feeds": lists of inputs by name, of which the first that the model runs on is taken;
+            "outputs": names.
 
     Returns:
         "feed": which of the feeds it was; "outputs"; "activations": bytes in use at most, inputs included, or None;
         "version".
     """
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    _share_arena(onnxruntime)
+    runtime = _runtime(request["runtime"])
+    names = {int(number): str(name) for number, name in request["names"]}
     for number, feed in enumerate(request["feeds"]):
-        session = _open_session(onnxruntime, request["model"], number)
+        session = runtime.open(request["model"], number, names)
         try:
-            outputs = session.run(list(request["outputs"]), dict(feed))
+            outputs = session.run(request["outputs"], feed)
         except Exception:  # indices out of bounds, for one: smaller ones may do
             if number + 1 == len(request["feeds"]):
                 raise
             continue
-        path = Path(session.end_profiling())
-        peak = read_profile(json.loads(path.read_text(encoding="utf-8")))["peak_bytes"]
+        peak = session.peak()
         given = sum(array.nbytes for array in feed.values())
         activations = None if peak is None else peak + given
-        return {"feed": number, "outputs": outputs, "activations": activations, "version": onnxruntime.__version__}
+        return {"feed": number, "outputs": outputs, "activations": activations, "version": runtime.version}
     raise ValueError("there are no inputs")
+
+
+def _runtime(path: str) -> PartRuntime:
+    """Return what "package.module:Class" names."""
+    module, _, name = path.partition(":")
+    found: PartRuntime = getattr(importlib.import_module(module), name)()
+    return found
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
@@ -22,10 +23,19 @@ class LiteRtRunner(TfliteRunner):
     row: Final = "memsched.runtimes.litert.row:run"
     other_mode: Final = "with LiteRT's default delegates"
     kernels: Final = None
+    parts: Final = "memsched.runtimes.litert.parts:LiteRtParts"
+    package: Final = LITERT
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
         return LITERT.require()
+
+    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
+        """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
+        del graph
+        from memsched.runtimes.litert.part_memory import part_bytes
+
+        return part_bytes(data())
 
     @property
     def verify_files(self) -> VerifyFiles:

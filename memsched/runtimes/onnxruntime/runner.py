@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.graph.border import Border
+from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import RunnerName, Verification
@@ -28,10 +29,19 @@ class OnnxRuntimeRunner:
     row: Final = "memsched.runtimes.onnxruntime.row:run"
     other_mode: Final = "with graph optimisation"
     kernels: Final = "memsched.runtimes.onnxruntime.kernels:seconds"
+    parts: Final = "memsched.runtimes.onnxruntime.parts:OnnxRuntimeParts"
+    package: Final = ONNXRUNTIME
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""
         return ONNXRUNTIME.require()
+
+    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
+        """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
+        del data
+        from memsched.runtimes.onnxruntime.part_memory import part_bytes
+
+        return part_bytes(graph)
 
     def verify(
         self,

@@ -59,7 +59,7 @@ def outputs_of(
     def part(device: int, step: int) -> bytes:
         found = models[device][step]
         assert found is not None
-        written = writer.write(found.graph, {})
+        written = writer.write(found.graph, found.parts, {})
         onnx.checker.check_model(written.data, full_check=True)
         weights[device] += written.weights
         return written.data

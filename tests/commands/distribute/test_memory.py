@@ -20,6 +20,7 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.parts import PartsWriter
 from memsched.formats.onnx.rewriter import dialect
+from memsched.runtimes.onnxruntime.part_memory import part_bytes
 from tests.distributed_nets import classifier, cluster_of, random_net, random_plan
 from tests.distributed_nets import wide_first as wide
 
@@ -50,9 +51,12 @@ def test_copies_of_slices_are_counted() -> None:
         followed, steps = follow(module.graph, plan, words), range(len(plan.steps))
         models = [[step_model(followed, device, step, words) for step in steps] for device in range(plan.devices)]
         weights = [0] * plan.devices
-        run = execute(module, followed, models, partial(written, writer, models, weights)).run
+        run = execute(module, module.native.data, followed, models, partial(written, writer, models, weights)).run
         for device, one in enumerate(run.devices):
-            told = activations_of(followed, device, models[device])
+            told = activations_of(
+                *(followed, device, models[device]),
+                [0 if one is None else part_bytes(one.graph) for one in models[device]],
+            )
             assert one.activations == pytest.approx(told, rel=0.02, abs=128)
             more += told + weights[device] > 1.02 * plan.memory[device]
     assert more
@@ -63,7 +67,7 @@ def written(
 ) -> bytes:
     model = models[device][step]
     assert model is not None
-    part = writer.write(model.graph, {})
+    part = writer.write(model.graph, model.parts, {})
     weights[device] += part.weights
     return part.data
 

@@ -28,6 +28,7 @@ from memsched.errors import InternalError, VerificationError
 from memsched.runtimes.devices import parent
 from memsched.runtimes.devices.parent import ClusterRunError, run_cluster
 from memsched.runtimes.devices.wire import HEADER_BYTES, elements_of, receive_array, send_array
+from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.search.messages import Channel
 from memsched.search.processes import start_process
 from tests.distributed_nets import classifier, cluster_of
@@ -85,7 +86,7 @@ def test_bytes_that_differ_from_the_plan_are_a_defect() -> None:
     steps = (replace(first, transfers=(false, *first.transfers[1:])), *distributed.plan.steps[1:])
     followed = replace(distributed.followed, plan=replace(distributed.plan, steps=steps))
     with pytest.raises(InternalError, match="counted, planned"):
-        execute(distributed.module, followed, distributed.models.steps, distributed.models.file)
+        execute(distributed.module, distributed.data, followed, distributed.models.steps, distributed.models.file)
 
 
 # Processes that fail ------------------------------------------------------------------------------------------------
@@ -98,7 +99,12 @@ def started(
     steps = distributed.models.steps
     programs = [program_of(distributed.followed, device, steps[device]) for device in range(distributed.plan.devices)]
     feeds = {"x0": np.zeros((1, 3, 20, 20), np.float32)}
-    run_cluster(programs, given_sends(distributed.followed), model, feeds, patience_seconds=600, on_start=then)
+    run_cluster(
+        *(programs, given_sends(distributed.followed), model, feeds),
+        runtime=OnnxRuntimeRunner.parts,
+        patience_seconds=600,
+        on_start=then,
+    )
 
 
 def test_a_process_that_is_killed_ends_the_run_at_once() -> None:
