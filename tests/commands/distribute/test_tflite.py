@@ -34,7 +34,7 @@ def feeds_of(module: Module) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     tensors = [module.graph.tensors[tensor] for tensor in module.graph.inputs]
     return {
-        one.name: np.zeros(one.shape).astype(one.dtype)
+        one.name: np.zeros(one.shape or ()).astype(one.dtype)
         if np.dtype(one.dtype).kind in "iub"
         else rng.standard_normal(one.shape).astype(one.dtype)
         for one in tensors
@@ -73,13 +73,13 @@ def check(data: bytes, seed: int) -> int:
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=6)
+@settings(max_examples=4)
 def test_random_plans_of_random_networks_compute_the_same(seed: int) -> None:
     assert check(tflite_net(seed), seed)
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_layers_of_every_kind_are_divided(seed: int) -> None:
     r = random.Random(seed)
     makers, weights = zip(*tflite_layers.KINDS, strict=True)
