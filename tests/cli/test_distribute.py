@@ -19,7 +19,7 @@ from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
 from tests.distributed_nets import Net, classifier, cluster_of, wide_first
-from tests.formats import tflite_builder
+from tests.formats.tflite_builder import O, Sub, T, build, options
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("distribute"))
 
@@ -300,7 +300,7 @@ def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
         (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), 1, "is no folder"),
         (("net.onnx", "--cluster", "nowhere.toml"), 1, "no such cluster file"),
         (("missing.onnx", "--cluster", "cluster.toml"), 1, "does not exist"),
-        (("net.tflite", "--cluster", "cluster.toml"), 1, "only ONNX"),
+        (("net.tflite", "--cluster", "cluster.toml"), 1, "executes other graphs"),
         (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), 2, "no device"),
     ],
 )
@@ -308,7 +308,12 @@ def test_refusals(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     monkeypatch.chdir(folder)
-    (folder / "net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches()))
+    either = O("IF", [0, 1], [2], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1))
+    main, body = (
+        Sub([T("c", (1,), "BOOL"), T("x"), T("y")], [either], [0, 1], [2]),
+        Sub([T("a"), T("b")], [O("NEG", [0], [1])], [0], [1]),
+    )
+    (folder / "net.tflite").write_bytes(build(main, body))
     before = names(folder)
     result = run("distribute", *arguments)
     assert result.code == code

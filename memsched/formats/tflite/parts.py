@@ -14,6 +14,7 @@ from memsched.formats.tflite.new_file import NewSubgraph, Source, new_file
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.rewriter import GraphRewriter
 from memsched.formats.tflite.schema import SubgraphSlot
+from memsched.formats.tflite.segments import together
 from memsched.graph.model import Graph
 
 __all__ = ["TflitePartsWriter"]
@@ -26,8 +27,23 @@ class TflitePartsWriter:
     """
 
     def __init__(self, module: Module) -> None:
+        """Refuse what no part of can be written.
+
+        Raises:
+            ModelError: An operator executes other subgraphs, or several use one state.
+        """
         self._module = module
         self._native: TfliteNative = module.native
+        subgraph = self._native.model.subgraphs[0]
+        steps = self._native.mappings[0].operators
+        for op, number in zip(module.graph.ops, steps, strict=True):
+            if subgraph.operators[number].bodies:
+                raise ModelError(
+                    f"{describe(module.path)}: op '{op.name}' ({op.type}) executes other graphs, which are not "
+                    "distributed"
+                )
+        if any(together(module)):
+            raise ModelError(f"{describe(module.path)} keeps a state, which no two devices can share")
 
     def constant_bytes(self) -> dict[int, dict[int, int]]:
         """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
