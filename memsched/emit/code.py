@@ -278,7 +278,7 @@ def _group_entry(number: int, one: GroupProgram) -> str:
     tile = one.group.tile
     outermost = int(tile.weights == "resident")
     return (
-        f"{{{tile.rows}, {tile.columns}, {tile.channels}, {outermost}, buffers_{number}, steps_{number}, "
+        f"{{{tile.rows}, {tile.columns}, {tile.channels}, {outermost}, {tile.front}, buffers_{number}, steps_{number}, "
         f"{len(one.steps)}, loads_{number}, {len(one.loads)}, stores_{number}, {len(one.stores)}}}"
     )
 

@@ -282,14 +282,16 @@ class _GroupWriter:
 
     def _input(self, place: int, one: OnChipBuffer) -> tuple[ChipLoad, tuple[int, ...]]:
         tile, kept = self._group.tile, one.kept
+        when: When
         first_reader = min(
             place for place, op in enumerate(self._group.ops) if one.tensor in self._network.layers[op].reads
         )
         if one.addends:
             issue, ahead = self._issue(one, one.last)
-            return ChipLoad(place, 0, issue, ahead, "MS_EVERY_PIECE", False), (one.offset, one.offset + one.size // 2)
+            when = "MS_NEW_PLANE" if tile.front else "MS_EVERY_PIECE"
+            return ChipLoad(place, 0, issue, ahead, when, False), (one.offset, one.offset + one.size // 2)
         whole = len(one.channels) == 1 and tile.channels > 1
-        when: When = "MS_NEW_PLANE" if whole and tile.weights == "step" else "MS_EVERY_PIECE"
+        when = "MS_NEW_PLANE" if whole and tile.weights == "step" else "MS_EVERY_PIECE"
         step = first_reader if kept else one.first
         alignment = DRAM_ALIGNMENT
         first = -(-self._free // alignment) * alignment
@@ -304,7 +306,7 @@ class _GroupWriter:
     def _load_of_weights(self, one: OnChipBuffer) -> ChipLoad:
         tile, step = self._group.tile, one.op - self._group.ops[0]
         whole = self._network.layers[one.op].filters == 1
-        when: When = "MS_EVERY_PIECE"
+        when: When = "MS_NEW_PLANE" if step < tile.front else "MS_EVERY_PIECE"
         if tile.weights == "resident":
             when = "MS_NEW_CHANNELS"
         issue, ahead = self._issue(one, step)

@@ -52,6 +52,8 @@ class _GroupCheck:
             if buffer.kind == "output" or buffer.addends:
                 self._covers(buffer)
         self._adds_up()
+        if self._group.tile.front:
+            self._front()
         for step, op in enumerate(self._group.ops):
             self._reads(step, op)
         for one, other in combinations(self._group.buffers, 2):
@@ -108,6 +110,21 @@ class _GroupCheck:
             self._fail(f"'{layer.name}' adds up channels twice")
         if (one.first, one.last) != (0, 0) or self._group.tile.weights != "step" or one.kept:
             self._fail(f"'{one.name}' cannot be added up in parts")
+
+    def _front(self) -> None:
+        """Check what runs once for each piece of the plane: it is whole, and what is handed on stays to the end."""
+        group, front = self._group, self._group.tile.front
+        last = len(group.ops) - 1
+        for step, op in enumerate(group.ops):
+            for tensor in (*self._network.layers[op].reads, *self._network.layers[op].writes):
+                buffer = self._of[tensor]
+                whole = len(buffer.channels) == 1 or buffer.addends
+                stays = buffer.last == last and buffer.kind == "inner"
+                if (step < front and not whole) or (step >= front > buffer.first and not stays):
+                    self._fail(f"'{buffer.name}' is not whole for all pieces of the channels")
+        outputs = [one for one in group.buffers if one.kind == "output" and one.first < front]
+        if outputs or not 0 <= front <= last or group.tile.weights != "step":
+            self._fail("its channels are not cut from a step on")
 
     # What ops read ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +271,8 @@ class _GroupCheck:
         read = written = 0
         for buffer in group.buffers:
             if buffer.kind == "weights":
-                parts = group.tile.channels if layers[buffer.op].filters == 1 else 1
+                behind = buffer.op - group.ops[0] >= group.tile.front
+                parts = group.tile.channels if layers[buffer.op].filters == 1 and behind else 1
                 again = group.tile.planes * parts if group.tile.weights == "step" else 1
                 read += layers[buffer.op].weights * again
             elif buffer.kind == "output":
@@ -265,7 +283,9 @@ class _GroupCheck:
                 plane = sum(_length(r) * _length(c) for r, c in product(rows, buffer.columns))
                 channels = sum(map(_length, buffer.channels))
                 # A head's input is whole in each channel piece, and loaded for each unless it stays.
-                if buffer.addends or (len(buffer.channels) == 1 and group.tile.weights == "resident"):
+                if (buffer.addends and not group.tile.front) or (
+                    len(buffer.channels) == 1 and group.tile.weights == "resident"
+                ):
                     channels *= group.tile.channels
                 read += tensor.batch * plane * channels * tensor.element
         if (read, written) != (group.cost.read, group.cost.written):

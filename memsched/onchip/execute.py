@@ -85,6 +85,8 @@ class _GroupRun:
         for piece in order:
             self._weights(piece)
             for step, op in enumerate(self._group.ops):
+                if step < tile.front and piece[2] > 0:
+                    continue
                 added: dict[int, PiecePart] = {}
                 for buffer in self._group.buffers:
                     if buffer.kind == "input" and self._first_reader(buffer) == step:
@@ -220,6 +222,8 @@ class _GroupRun:
             if buffer.kind != "weights":
                 continue
             layer = self._network.layers[buffer.op]
+            if buffer.op - self._group.ops[0] < tile.front and piece[2] > 0:
+                continue
             if layer.filters == 1:
                 again = piece == (0, 0, 0) or tile.weights == "step"
                 self._loaded += layer.weights if again else 0

@@ -66,21 +66,38 @@ class GroupSpan:
         kinds = [layer.channels for layer in self.layers]
         return kinds[0] != "whole" and all(kind == "follow" for kind in kinds[1:])
 
-    @property
-    def uncut(self) -> tuple[int, ...]:
-        """The inputs that each channel piece needs whole."""
-        return self.layers[0].reads if self.layers[0].channels == "head" else ()
+    def uncut(self, front: int) -> tuple[int, ...]:
+        """Return what each channel piece needs whole if channels are cut from step ``front`` on."""
+        return self.layers[front].reads if self.layers[front].channels == "head" else ()
+
+    def front(self) -> int | None:
+        """Return the step behind the first from which channels can be cut; None where there is none.
+
+        It alone reads what was made before.
+        """
+        for step in range(len(self.layers) - 1, 0, -1):
+            layer = self.layers[step]
+            if layer.channels == "head" and len(layer.reads) == 1:
+                before = [tensor for tensor, first in self.first_use.items() if first < step]
+                others = [tensor for tensor in before if tensor not in layer.reads]
+                alone = all(self.last_use[tensor] < step for tensor in others) and self.last_use[layer.reads[0]] == step
+                made = layer.reads[0] in self.made and not set(self.outputs) & set(before)
+                return step if alone and made else None
+            if layer.channels != "follow":
+                return None
+        return None
 
     @property
     def adds_up(self) -> bool:
         """Whether the first op's sums can be taken over a few input channels at a time."""
         first = self.layers[0]
         alone = first.reads and self.last_use[first.reads[0]] == 0
-        return bool(first.addends > 1 and first.filters > 1 and alone and self.channels_can_be_cut)
+        return bool(first.addends > 1 and first.filters > 1 and alone)
 
-    def most_channels(self) -> int:
-        """Return into how many pieces the channels can be cut."""
-        return min(self.network.maps[tensor].channels for tensor in self.made)
+    def most_channels(self, front: int = 0) -> int:
+        """Return into how many pieces the channels can be cut from step ``front`` on."""
+        made = [tensor for tensor in self.made if self.first_use[tensor] >= front]
+        return min(self.network.maps[tensor].channels for tensor in made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,7 @@ class GroupCandidate:
         span, tile, maps = self.span, self.tile, self.span.network.maps
         if span.views_only:
             return Cost()
-        uncut = set(span.uncut) if tile.channels > 1 else set()
+        uncut = self._uncut()
         read = 0
         kept = self.kept()
         for tensor in span.inputs:
@@ -105,17 +122,26 @@ class GroupCandidate:
             rows = self.rows.fresh(tensor) if tensor in kept else self.rows.sizes(tensor)[1]
             size = rows * self.columns.sizes(tensor)[1] * one.batch * one.point
             # Resident weights put the channel pieces outermost: the plane passes once for each.
-            again = tile.weights == "resident" or tensor == self.addend
+            again = tile.weights == "resident" or (tensor == self.addend and not tile.front)
             read += size * (tile.channels if tensor in uncut and again else 1)
         if tile.weights == "resident":
             read += span.weights
         else:
             # What cannot be loaded a part at a time is loaded whole for each piece of the channels.
             read += tile.planes * sum(
-                layer.weights * (tile.channels if layer.filters == 1 else 1) for layer in span.layers
+                layer.weights * (tile.channels if layer.filters == 1 and step >= tile.front else 1)
+                for step, layer in enumerate(span.layers)
             )
         written = sum(maps[tensor].size for tensor in span.outputs)
         return Cost(read, written, self._flops())
+
+    def _uncut(self) -> frozenset[int]:
+        return frozenset(self.span.uncut(self.tile.front) if self.tile.channels > 1 else ())
+
+    def _cut(self, tensor: int) -> bool:
+        """Whether pieces of the channels have parts of a tensor."""
+        behind = self.span.first_use[tensor] >= self.tile.front
+        return self.tile.channels > 1 and behind and tensor not in self._uncut()
 
     @property
     def addend(self) -> int:
@@ -131,7 +157,7 @@ class GroupCandidate:
         span, tile = self.span, self.tile
         if not tile.kept or tile.columns > 1:
             return frozenset()
-        whole = span.inputs if tile.channels == 1 else span.uncut
+        whole = span.inputs if tile.channels == 1 else tuple(self._uncut())
         return frozenset(tensor for tensor in whole if self.rows.fresh(tensor) < self.rows.sizes(tensor)[1])
 
     def _flops(self) -> int:
@@ -157,7 +183,7 @@ class GroupCandidate:
         span, cut = self.span, self.tile.channels > 1
         sizes = {tensor: self._size(tensor) for tensor in span.first_use}
         kept = self.kept()
-        shared = (*kept, *(span.uncut if cut and self.tile.weights == "step" and self.tile.addends == 1 else ()))
+        shared = kept | frozenset(tensor for tensor in span.first_use if self._shared(tensor))
         resident = self.tile.weights == "resident"
         live = sum(sizes[tensor] for tensor in kept)
         most = fixed = 0
@@ -165,7 +191,11 @@ class GroupCandidate:
             live += sum(sizes[tensor] for tensor in span.born[step] if tensor not in kept)
             over = 0
             for tensor, elementwise in span.dying[step]:
-                if (elementwise or not cut) and tensor not in shared and tensor != self.addend:
+                if (
+                    (elementwise or not cut or step < self.tile.front)
+                    and tensor not in shared
+                    and tensor != self.addend
+                ):
                     over += sizes[tensor]
             if over:
                 over = min(over, sum(sizes[tensor] for tensor in layer.writes))
@@ -261,7 +291,7 @@ class GroupCandidate:
 
     def _channel_ranges(self, tensor: int) -> tuple[Range, ...]:
         channels = self.span.network.maps[tensor].channels
-        parts = self.tile.addends if tensor == self.addend else 1 if tensor in self.span.uncut else self.tile.channels
+        parts = self.tile.addends if tensor == self.addend else self.tile.channels if self._cut(tensor) else 1
         return tuple(span for span in cuts(channels, parts) if span is not None)
 
     def _size(self, tensor: int) -> int:
@@ -269,29 +299,29 @@ class GroupCandidate:
         plane = self.rows.sizes(tensor)[0] * self.columns.sizes(tensor)[0] * one.batch
         if tensor == self.addend:
             return 2 * plane * one.element * -(-one.channels // self.tile.addends)
-        if self.tile.channels == 1 or tensor in self.span.uncut:
+        if not self._cut(tensor):
             return plane * one.point
         return plane * one.element * -(-one.channels // self.tile.channels)
 
+    def _shared(self, tensor: int) -> bool:
+        """Whether a tensor stays to the end of a piece of the plane because all its channel pieces share it."""
+        return self.tile.weights == "step" and tensor in self._uncut() and tensor != self.addend
+
     def _last(self, tensor: int) -> int:
-        """Whether an input stays to the end of a piece of the plane because all its channel pieces share it."""
-        tile = self.tile
-        shared = tile.channels > 1 and tile.weights == "step" and tensor in self.span.uncut and tensor != self.addend
-        return len(self.span.layers) - 1 if shared else self.span.last_use[tensor]
+        return len(self.span.layers) - 1 if self._shared(tensor) else self.span.last_use[tensor]
 
     def _slice(self, step: int) -> int:
         """Return the bytes of a layer's weights for its largest channel piece; in two halves, those of an addend."""
         layer = self.span.layers[step]
+        pieces = self.tile.channels if step >= self.tile.front else 1
         if self.tile.addends > 1 and not step:
-            filters = -(-layer.filters // self.tile.channels)
+            filters = -(-layer.filters // pieces)
             each = (layer.weights - layer.beside) // (layer.filters * layer.addends)
             part = filters * each * -(-layer.addends // self.tile.addends)
             return -(-layer.beside * filters // layer.filters) + 2 * part
-        if self.tile.channels == 1:
+        if pieces == 1 or layer.filters == 1:
             return layer.weights
-        if layer.filters == 1:
-            return layer.weights
-        return -(-layer.weights * -(-layer.filters // self.tile.channels) // layer.filters)
+        return -(-layer.weights * -(-layer.filters // pieces) // layer.filters)
 
     def _part(self, step: int) -> int:
         """Return the bytes on chip of weights that are loaded some filters at a time."""
@@ -320,7 +350,7 @@ class GroupCandidate:
         """Return the least distance over all pieces; None where one of them permits no overlap."""
         layer, network = self.span.layers[step], self.span.network
         op, tensor, made = layer.op, layer.reads[entry], layer.writes[0]
-        if self.tile.channels > 1 and not network.elementwise(op, entry):
+        if self.tile.channels > 1 and step >= self.tile.front and not network.elementwise(op, entry):
             return None
         rows = _kinds(network, op, entry, 0, self.rows.ranges[made], self.rows.ranges[tensor])
         columns = _kinds(network, op, entry, 1, self.columns.ranges[made], self.columns.ranges[tensor])

@@ -28,6 +28,8 @@ class Tile:
         kept: Whether rows of the group's inputs that a piece shares with the one above it stay on chip.
         addends: Parts of the input channels of the group's first op, a convolution: a piece's sums stay on chip while
             the parts, with the weights that they take, are loaded in turn, each while the one before is added up.
+        front: The step from which channels are cut; those before it run once for each piece of the plane, whole, and
+            what they hand on stays for all pieces of the channels.
     """
 
     rows: int = 1
@@ -36,6 +38,7 @@ class Tile:
     weights: Weights = "resident"
     kept: bool = False
     addends: int = 1
+    front: int = 0
 
     @property
     def planes(self) -> int:

@@ -31,6 +31,8 @@ _LONGEST: Final = 64
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 28, 37, 56, 75, 112)
 _COLUMNS: Final = (1, 2, 3, 4, 7, 14)
 _CHANNELS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
+_FRONT_ROWS: Final = (1, 2, 3, 4)
+_FRONT_CHANNELS: Final = (2, 4, 8, 16, 32)
 _RELOADS: Final = 8
 """Most pieces for each of which weights are loaded again."""
 
@@ -166,8 +168,12 @@ class _OptimalCut:
             if span.channels_can_be_cut:
                 _, cut = self._best(span, axes, list(self._channel_tiles(span, axes)))
                 found = cut if found is None or (cut is not None and cut.key < found.key) else found
-            if span.adds_up:
+            if span.adds_up and span.channels_can_be_cut:
                 _, cut = self._best(span, axes, list(self._addend_tiles(span, axes)))
+                found = cut if found is None or (cut is not None and cut.key < found.key) else found
+            front = span.front()
+            if front is not None:
+                _, cut = self._best(span, axes, list(self._front_tiles(span, axes, front)))
                 found = cut if found is None or (cut is not None and cut.key < found.key) else found
             if found is not None or first == last:
                 yield first, found
@@ -202,21 +208,31 @@ class _OptimalCut:
 
     def _addend_tiles(self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]]) -> Iterator[Tile]:
         """Yield ways to add up parts of the input channels: few where that leaves room, and one channel each."""
-        each, capacity = span.layers[0].addends, self._machine.capacity
         for pieces in (1, *(pieces for pieces in _CHANNELS if pieces <= span.most_channels())):
             for rows, columns in product(axes[0], axes[1]):
-                if columns > 1 and rows < columns:
-                    continue
-                sweeps = axes[0][rows], axes[1][columns]
-                parts = 2
-                while parts < each:
-                    tile = Tile(rows, columns, pieces, "step", addends=parts)
-                    one = GroupCandidate(span, tile, *sweeps)
-                    if one.addend_bytes() <= capacity // _ADDEND_SHARE or one.bound() <= capacity:
-                        yield tile
-                        break
-                    parts *= 2
-                yield Tile(rows, columns, pieces, "step", addends=each)
+                if columns == 1 or rows >= columns:
+                    yield from self._adding_up(span, axes, Tile(rows, columns, pieces, "step"))
+
+    def _adding_up(self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]], tile: Tile) -> Iterator[Tile]:
+        each, capacity, parts = span.layers[0].addends, self._machine.capacity, 2
+        while parts < each:
+            added = replace(tile, addends=parts)
+            one = GroupCandidate(span, added, axes[0][tile.rows], axes[1][tile.columns])
+            if one.addend_bytes() <= capacity // _ADDEND_SHARE or one.bound() <= capacity:
+                yield added
+                break
+            parts *= 2
+        yield replace(tile, addends=each)
+
+    def _front_tiles(self, span: GroupSpan, axes: Sequence[dict[int, AxisSweep]], front: int) -> Iterator[Tile]:
+        """Yield ways to cut the channels from a step on: its input stays, and its output never lies there whole."""
+        most = span.most_channels(front)
+        for rows, pieces in product(_FRONT_ROWS, _FRONT_CHANNELS):
+            if rows in axes[0] and 1 in axes[1] and pieces <= most:
+                tile = Tile(rows, 1, pieces, "step", front=front)
+                yield tile
+                if span.adds_up:
+                    yield from self._adding_up(span, axes, tile)
 
     def _ladders(self, last: int) -> tuple[list[int], list[int]]:
         layer = self._network.layers[last]

@@ -31,6 +31,7 @@ CASES = [
     ("ONNX", onnx_net(9, 5), 600, False),
     ("TFLite floats", tflite_net(7, 4), 600, True),
     ("sums over parts of the channels", deep_net(), 2000, True),
+    ("channels cut behind a whole layer", deep_net(), 7000, True),
 ]
 
 
@@ -39,7 +40,7 @@ CASES = [
 def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, late: bool, tmp_path: Path) -> None:
     case = emitted(model, chip(size))
     tiles = [group.tile for group in case.found.groups]
-    assert any(tile.planes > 1 or tile.addends > 1 for tile in tiles)
+    assert any(tile.planes > 1 or tile.addends > 1 or tile.front for tile in tiles)
     inputs = random_inputs(case, 1)
     found, said = executed(case, compiled(case.files, tmp_path, "-O0"), inputs, late=late)
     wanted = in_runtime(model, case, inputs)

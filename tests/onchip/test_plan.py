@@ -180,6 +180,30 @@ def test_input_channels_are_added_up_in_parts() -> None:
             check_plan(lowered, replace(found, groups=(replace(group, buffers=buffers),)))
 
 
+def test_what_two_layers_hand_on_stays_while_channels_are_cut_behind_it() -> None:
+    net = Net(32, 6, 6)
+    net.conv(net.conv(0, 32), 32)
+    graph, target = net.graph(), chip(8000)
+    found = plan(graph, target, LIMITS)
+    (group,) = found.groups
+    assert (group.tile.planes, group.tile.front) == (1, 1)
+    # Two maps of 4,608 bytes never lie there at once, and each operand moves once.
+    assert found.cost.traffic == 4 * (2 * 32 * 36 + 2 * 32 * 32 * 9)
+    lowered = apply_target(graph, target)
+    handed = next(one for one in group.buffers if one.kind == "inner")
+    made = next(one for one in group.buffers if one.kind == "output")
+    for one, other in (
+        (handed, replace(handed, last=handed.first)),
+        (handed, replace(handed, channels=made.channels)),
+        (handed, replace(handed, offset=made.offset)),
+    ):
+        buffers = tuple(other if buffer is one else buffer for buffer in group.buffers)
+        with pytest.raises(InternalError):
+            check_plan(lowered, replace(found, groups=(replace(group, buffers=buffers),)))
+    with pytest.raises(InternalError):
+        check_plan(lowered, replace(found, groups=(replace(group, tile=replace(group.tile, front=0)),)))
+
+
 @pytest.mark.parametrize("size", [220, 500, 900, 1500])
 def test_the_best_cut_is_the_best_of_all_cuts(size: int) -> None:
     net = Net(3, 6, 5)

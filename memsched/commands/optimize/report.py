@@ -412,6 +412,7 @@ def _on_chip_group(plan: OnChipPlan, group: OnChipGroup) -> OnChipGroupRow:
         reason=group.refusal,
         buffers=tuple(map(_on_chip_buffer, group.buffers)),
         addends=tile.addends,
+        whole_layers=tile.front,
     )
 
 

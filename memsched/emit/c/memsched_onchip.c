@@ -404,7 +404,7 @@ void ms_run_group(const ms_group *group, const ms_memory *memory)
     for (piece = 0; piece < pieces; ++piece) {
         const place_of_piece now = piece_at(group, piece);
         for (step = -1; step < group->step_count; ++step) {
-            if (step >= 0) {
+            if (step >= group->front || (step >= 0 && now.channel == 0)) {
                 int32_t weights_load = -1;
                 for (at = 0; at < group->load_count; ++at) {
                     if (group->loads[at].step == step) {

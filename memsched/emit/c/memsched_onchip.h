@@ -116,6 +116,7 @@ typedef struct {
     int32_t column_pieces;
     int32_t channel_pieces;
     int32_t channels_outermost;
+    int32_t front; /* steps before it run at the first piece of the channels only, for all of these */
     const ms_buffer *buffers;
     const ms_step *steps;
     int32_t step_count;

@@ -316,6 +316,7 @@ class OnChipGroupRow(Section, frozen=True, kw_only=True):
     Attributes:
         weights: How the weights are kept.
         addends: Parts of the first layer's input channels that are added up one after the other.
+        whole_layers: Layers before those whose channels are cut.
         reason: Why it is one layer alone; null where it is a group.
     """
 
@@ -330,6 +331,7 @@ class OnChipGroupRow(Section, frozen=True, kw_only=True):
     reason: str | None
     buffers: tuple[OnChipBufferRow, ...]
     addends: Positive = 1
+    whole_layers: Count = 0
 
 
 class TrafficSection(Section, frozen=True, kw_only=True):
