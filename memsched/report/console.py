@@ -15,7 +15,7 @@ from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
-from memsched.report.pools import pool_lines
+from memsched.report.pools import pool_lines, two_arena_lines
 from memsched.report.refusals import refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
@@ -167,6 +167,10 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     lines.extend(_tflm_lines(report))
     lines.extend(_litert_lines(report))
     lines.extend(pool_lines(report.pools))
+    if report.tflm is not None:
+        lines.extend(
+            two_arena_lines(report.pools, report.firmware, report.tflm.head_bytes or report.result.arena_bytes)
+        )
     if report.command == "optimize":
         lines.append(_verification_line(report))
         if default is not None and not urgent:

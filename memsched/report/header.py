@@ -173,8 +173,32 @@ def _sizes(report: OptimizeReport, name: str) -> list[str]:
         f"#define {name}_ARENA_BYTES \\",
         f"    (({name}_PERSISTENT_BYTES + {name}_PLANNED_BYTES{more} + {name}_ARENA_ALIGNMENT - 1) \\",
         f"     / {name}_ARENA_ALIGNMENT * {name}_ARENA_ALIGNMENT)",
+        *_two_arenas(firmware, name, more),
         *_resolver(firmware, name),
     ]
+
+
+def _two_arenas(firmware: FirmwareSection, name: str, more: str) -> list[str]:
+    kept, planning = firmware.apart_persistent_bytes_estimate, firmware.apart_planning_bytes_estimate
+    if kept is None or planning is None:
+        return []
+    lines = [
+        "/* Or two arrays, for MicroAllocator::Create: the second is in use throughout Invoke. Read in sources. */"
+    ]
+    for test, persistent, room in (
+        ("> 0xFFFFFFFFu", kept.bits_64, planning.bits_64),
+        ("<= 0xFFFFFFFFu", kept.bits_32, planning.bits_32),
+    ):
+        lines += [
+            f"#if UINTPTR_MAX {test}",
+            f"#define {name}_PERSISTENT_ARENA_BYTES \\",
+            f"    (({_size(persistent)}{more} + {name}_ARENA_ALIGNMENT - 1) \\",
+            f"     / {name}_ARENA_ALIGNMENT * {name}_ARENA_ALIGNMENT)",
+            f"#define {name}_NON_PERSISTENT_ARENA_BYTES \\",
+            f"    ({name}_ACTIVATION_BYTES > {_size(room)} ? {name}_ACTIVATION_BYTES : {_size(room)})",
+            "#endif",
+        ]
+    return lines
 
 
 def _unknown(firmware: FirmwareSection, name: str) -> list[str]:

@@ -9,9 +9,10 @@ import msgspec
 
 from memsched.graph.model import Allocation
 from memsched.report.values.optimize import BufferRow, PoolRow, PoolsSection, WorkspaceRow
+from memsched.report.values.runtime import FirmwareSection
 from memsched.targets.pool_plan import PoolPlan
 
-__all__ = ["pool_lines", "pools_section", "rows_in_pools"]
+__all__ = ["pool_lines", "pools_section", "rows_in_pools", "two_arena_lines"]
 
 _Row = TypeVar("_Row", BufferRow, WorkspaceRow)
 
@@ -76,3 +77,27 @@ def pool_lines(section: PoolsSection | None) -> list[tuple[str, str | None]]:
         (f"pools: {used}", None),
         (f"bytes accessed x cost: {cost:,} ({proven}){than}, all in the last pool {last:,}", None),
     ]
+
+
+def two_arena_lines(
+    section: PoolsSection | None, firmware: FirmwareSection | None, head: int
+) -> list[tuple[str, str | None]]:
+    """Return in which memories TensorFlow Lite Micro's two arenas fit; its planned part has to lie in one.
+
+    Args:
+        head: Bytes of the planned part.
+    """
+    if section is None or firmware is None or firmware.unknown_kernels:
+        return []
+    kept, planning = firmware.apart_persistent_bytes_estimate, firmware.apart_planning_bytes_estimate
+    if kept is None or planning is None:
+        return []
+    left = {pool.name: pool.size_bytes for pool in section.pools}
+    said = []
+    for words, size in (("non-persistent", max(head, planning.bits_32)), ("persistent", -(-kept.bits_32 // 16) * 16)):
+        place = next((name for name, room in left.items() if room is None or room >= size), None)
+        room = left.get(place or "")
+        if place is not None and room is not None:
+            left[place] = room - size
+        said.append(f"{words} {size:,} B in {place}" if place is not None else f"{words} {size:,} B in none of them")
+    return [(f"TensorFlow Lite Micro's two arenas, on 32 bit: {', '.join(said)}", None)]

@@ -106,6 +106,10 @@ def test_it_states_the_reports_figures(person_detect: dict[str, Any]) -> None:
     assert "#define PERSON_DETECT_ACTIVATION_BYTES ((size_t)55296u)" in text
     assert "#define PERSON_DETECT_PERSISTENT_BYTES ((size_t)29728u)" in text
     assert "#define PERSON_DETECT_PERSISTENT_BYTES ((size_t)27004u)" in text
+    # In two arenas: the allocators of both in place of one's, and all of the room for planning.
+    assert "(((size_t)29744u) + PERSON_DETECT_ARENA_ALIGNMENT - 1)" in text
+    assert "(((size_t)27020u) + PERSON_DETECT_ARENA_ALIGNMENT - 1)" in text
+    assert "#define PERSON_DETECT_NON_PERSISTENT_ARENA_BYTES" in text
     assert f'"{person_detect["output"]["sha256"]}"' in text
     assert "#define PERSON_DETECT_RESOLVER_SIZE 5" in text
     assert " * AddDepthwiseConv2D();" in text

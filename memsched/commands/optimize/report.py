@@ -371,6 +371,8 @@ def _firmware_section(given: FirmwareNeeds, needs: FirmwareNeeds) -> FirmwareSec
         resource_variables=needs.variables,
         file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
         file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),
+        apart_persistent_bytes_estimate=_by_pointer({bits: one.apart for bits, one in needs.estimates.items()}),
+        apart_planning_bytes_estimate=_by_pointer({bits: one.planning_apart for bits, one in needs.estimates.items()}),
     )
 
 

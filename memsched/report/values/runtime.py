@@ -225,6 +225,9 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
             inputs and outputs. Absent in reports of older versions.
         unknown_kernels: Operators whose kernels' own needs are not known: no figure counts them.
         resource_variables: For so many the firmware creates MicroResourceVariables, from the interpreter's allocator.
+        apart_persistent_bytes_estimate: What the first of two arenas holds, all that stays, where
+            MicroAllocator::Create is given two. Absent in reports of older versions, as the next.
+        apart_planning_bytes_estimate: What planning takes of the second, which holds this or the head.
     """
 
     resolver_calls: tuple[str, ...]
@@ -239,3 +242,5 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
     kept: tuple[KeptRow, ...] = ()
     unknown_kernels: tuple[str, ...] = ()
     resource_variables: int = 0
+    apart_persistent_bytes_estimate: ByPointer | None = None
+    apart_planning_bytes_estimate: ByPointer | None = None

@@ -71,6 +71,9 @@ _WIDTHS = {
     32: _Widths(4, (36, 44, 36, 8), 12, 32, 40, 12, 12, 24, 12, 20),
 }
 
+_TWO_ARENAS = {64: (32, 56), 32: (16, 32)}
+"""PersistentArenaBufferAllocator and NonPersistentArenaBufferAllocator, in place of SingleArenaBufferAllocator."""
+
 _REQUESTS_OF_ONE_KERNEL = 12
 _PLANNED_BUFFER = 40
 
@@ -159,10 +162,14 @@ class Estimate:
         persistent: What stays at the arena's end.
         planning: What planning takes for a moment where tensors lie later. An arena must hold the persistent part and
             the larger of this and of the planned tensors.
+        apart: What stays in an arena of its own, the first that `MicroAllocator::Create` takes of two.
+        planning_apart: What planning takes for a moment in the second.
     """
 
     persistent: int
     planning: int
+    apart: int
+    planning_apart: int
 
 
 def assumptions(kernels: str = "") -> tuple[str, ...]:
@@ -188,7 +195,9 @@ def estimates(model: FileModel, kernels: str = "") -> dict[int, Estimate]:
         tail = _until_planning(model, bits, counts, requests, kernels)
         before = tail.used
         _inputs_and_outputs(tail, model, widths, counts[0])
-        found[bits] = Estimate(tail.used, max(0, room + before - tail.used))
+        apart = _until_planning(model, bits, counts, requests, kernels, allocators=_TWO_ARENAS[bits])
+        _inputs_and_outputs(apart, model, widths, counts[0])
+        found[bits] = Estimate(tail.used, max(0, room + before - tail.used), apart.used, room)
     return found
 
 
@@ -201,13 +210,20 @@ def tail_in_wheel(model: FileModel) -> int:
 
 
 def _until_planning(
-    model: FileModel, bits: int, counts: Sequence[_Counts], requests: int, kernels: str, *, recorded: bool = False
+    model: FileModel,
+    bits: int,
+    counts: Sequence[_Counts],
+    requests: int,
+    kernels: str,
+    *,
+    recorded: bool = False,
+    allocators: tuple[int, ...] = (),
 ) -> _ArenaTail:
     widths, built = _WIDTHS[bits], kernel_set(kernels)
     tail = _ArenaTail()
     if recorded:
         tail.take(_RECORDER, widths.pointer)
-    for size in widths.interpreter:
+    for size in (*(allocators or widths.interpreter[:1]), *widths.interpreter[1:]):
         tail.take(size, widths.pointer)
     named = len(variables(model))
     for size in (widths.variables, widths.variable * named) if named else ():

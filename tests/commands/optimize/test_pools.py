@@ -19,6 +19,7 @@ from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests import small_models
+from tests.formats.tflite_builder import MODELS
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
@@ -86,6 +87,20 @@ def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     SCHEMA.validate(report)
     assert report["pools"]["weighted_traffic"] is None
     assert report["buffers"]
+
+
+def test_two_arenas_of_tflm_lie_in_the_first_pools_with_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "board.toml"
+    for fast, said in (
+        (56 << 10, "non-persistent 55,296 B in fast, persistent 27,024 B in slow"),
+        (20 << 10, "non-persistent 55,296 B in slow, persistent 27,024 B in none of them"),
+    ):
+        pools = f'[[pools]]\nname = "fast"\nsize = {fast}\n[[pools]]\nname = "slow"\nsize = "80KB"\ncost = 4\n'
+        path.write_text(f'extends = "tflm"\n{pools}', encoding="utf-8")
+        main(["analyze", str(MODELS / "person_detect.tflite"), "--target", str(path)])
+        assert f"two arenas, on 32 bit: {said}\n" in capsys.readouterr().out
 
 
 def test_pools_that_are_too_small_are_a_budget_that_is_not_met(
