@@ -39,24 +39,23 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
     """Return the buffers of ``schedule``; None where a tensor consists of several, whose distances are then fixed."""
     import numpy as np
 
-    if any(len(places) > 1 for places in storage.buffers_of):
+    if max(map(len, storage.buffers_of), default=0) > 1:
         return None
     first, last = uses.lifetimes(schedule.order)
-    begins, own_ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
+    begins, ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
+    own_begins, own_ends = begins.tolist(), ends.tolist()
     chained = _chains(storage, schedule)
-    ends = own_ends.copy()
-    for head, members in chained.items():
-        ends[head] = max(own_ends[members])
+    ends[list(chained)] = [max([own_ends[buffer] for buffer in members]) for members in chained.values()]
     placed = (uses.sizes > 0) & (last >= 0)
-    placed[[buffer for head, members in chained.items() for buffer in members if buffer != head]] = False
-    tensors: list[tuple[int, ...]] = [(tensor,) for tensor in storage.tensor_of]
+    placed[[buffer for members in chained.values() for buffer in members[1:]]] = False
+    tensors: list[tuple[int, ...]] = list(zip(storage.tensor_of))
     for buffer, inside in _shown(graph, schedule, storage).items():
         tensors[buffer] = inside
     for head, members in chained.items():
-        by_use = sorted(members, key=lambda buffer: (begins[buffer], own_ends[buffer], buffer))
+        by_use = sorted(members, key=lambda buffer: (own_begins[buffer], own_ends[buffer], buffer))
         tensors[head] = tuple([tensor for buffer in by_use for tensor in tensors[buffer]])
     heads = np.flatnonzero(placed)
-    rows = _beside(graph, schedule)
+    rows = _beside(graph, schedule, uses)
     more = [np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)]
     columns = [np.concatenate((one[heads], added)) for one, added in zip((begins, ends, uses.sizes), more, strict=True)]
     named = [tensors[head] for head in heads.tolist()] + [row[3] for row in rows]
@@ -83,6 +82,8 @@ def _shown(graph: Graph, schedule: Schedule, storage: Storage) -> dict[int, tupl
     """Return the tensors of the buffers that views lie in, by the step that makes them."""
     found: dict[int, tuple[int, ...]] = {}
     variables = set(graph.variables)
+    if not any(op.views for op in graph.ops):
+        return found
     for number in schedule.order:
         op = graph.ops[number]
         for output in op.outputs if op.views else ():
@@ -95,14 +96,14 @@ def _shown(graph: Graph, schedule: Schedule, storage: Storage) -> dict[int, tupl
     return found
 
 
-def _beside(graph: Graph, schedule: Schedule) -> _Rows:
+def _beside(graph: Graph, schedule: Schedule, uses: Uses) -> _Rows:
     """Return what needs an address beside the buffers: variables, and what ops need beside their tensors."""
     rows: _Rows = [
         (0, max(len(graph.ops) - 1, 0), graph.tensors[tensor].size, (tensor,))
         for tensor in dict.fromkeys(graph.variables)
         if graph.tensors[tensor].size and not graph.tensors[tensor].external
     ]
-    for step, number in enumerate(schedule.order):
+    for step, number in enumerate(schedule.order) if uses.workspace.any() else ():
         size = graph.ops[number].workspace
         if size:
             rows.append((step, step, size, ()))

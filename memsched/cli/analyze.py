@@ -53,7 +53,10 @@ def command(**options: Any) -> int:
     extension = _check_plot(options["plot"], (options["model"], path, header, html))
     display = taken(Display, options)
     read = print_report or path is not None or html is not None or not display.quiet
-    result, limited = _analyze(options["model"], taken(AnalyzeOptions, options), display, read=read)
+    rows = print_report or display.detailed or any(one is not None for one in (path, header, html, extension))
+    # A terminal gets a picture of all steps.
+    rows = rows or display.console(stderr=False).is_terminal
+    result, limited = _analyze(options["model"], taken(AnalyzeOptions, options), display, read=read, rows=rows)
     pictures = {}
     if extension is not None:
         from memsched.report.frontier import draw
@@ -97,12 +100,13 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
 
 
 def _analyze(
-    model: str, asked: AnalyzeOptions, display: Display, *, read: bool
+    model: str, asked: AnalyzeOptions, display: Display, *, read: bool, rows: bool
 ) -> tuple[AnalyzeResult, Callable[[], bool]]:
     """Return the analysis, and what tells whether the memory limit ended its search.
 
     Args:
         read: Whether more than the exit code is shown.
+        rows: Whether anything needs the report's rows for steps, buffers and layers.
     """
     from memsched.commands.optimize.optimize import analyze
 
@@ -111,6 +115,7 @@ def _analyze(
         result = analyze(
             model,
             **asked.keywords(),
+            rows=rows,
             words=click.get_current_context().obj.words if read else None,
             on_progress=progress.tell if asked.frontier else None,
             stop=end.stop if asked.frontier else None,

@@ -17,7 +17,7 @@ from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.c_array import model_array
-from memsched.report.dump import dump_report
+from memsched.report.dump import dump_report, report_pieces
 from memsched.report.header import arena_header
 from memsched.report.values.base import Section
 from memsched.report.values.optimize import OptimizeReport
@@ -93,7 +93,7 @@ class Report(Generic[_Values_co]):
         """
         with staged_files() as files:
             if path is not None:
-                files.add(path, self.to_json().encode())
+                files.add(path, report_pieces(self.values))
             if header_path is not None:
                 files.add(header_path, self.to_header(header_path).encode())
             if html_path is not None:
@@ -191,7 +191,7 @@ def save_outputs(
             files.add(model_path, result.model)
             files.take(format_of(result.module).copy_external_files(result.module, Path(model_path).parent))
         if report_path is not None:
-            files.add(report_path, result.report.to_json().encode())
+            files.add(report_path, report_pieces(result.report.values))
         if header_path is not None:
             size = None if array_path is None else len(result.model)
             files.add(header_path, result.report.to_header(header_path, size).encode())

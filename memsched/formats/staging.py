@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,9 +136,10 @@ class StagedFiles:
         self._staged: list[_TemporaryFile] = []
         self._direct: list[tuple[str, bytes]] = []
 
-    def add(self, target: str | os.PathLike[str], data: bytes) -> str:
-        """Write ``data`` under a temporary name in the folder of ``target``, made if missing, and return that name.
+    def add(self, target: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> str:
+        """Write ``data``, whole or in pieces, under a temporary name, and return that name.
 
+        It lies in the folder of ``target``, which is made if missing.
         A target that exists and is no regular file (a device, a pipe) is written by `commit`, directly.
 
         Raises:
@@ -148,13 +149,13 @@ class StagedFiles:
             path = os.path.realpath(target)
             mode = _mode(path)
             if mode is None:
-                self._direct.append((path, data))
+                self._direct.append((path, b"".join(_pieces(data))))
                 return path
             return self._write(os.fspath(target), path, data, mode)
         except (OSError, ValueError) as error:
             raise _output_error(os.fspath(target), error) from None
 
-    def _write(self, target: str, path: str, data: bytes, mode: int) -> str:
+    def _write(self, target: str, path: str, data: bytes | Iterable[bytes], mode: int) -> str:
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
         make_folders(Path(path).parent, self._made)
@@ -163,7 +164,7 @@ class StagedFiles:
         )
         self._staged.append(_TemporaryFile(temporary, path, Path(path).exists()))
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+            stream.writelines(_pieces(data))
             stream.flush()
             Path(temporary).chmod(mode)
             os.fsync(stream.fileno())
@@ -215,6 +216,10 @@ def staged_files() -> Iterator[StagedFiles]:
         yield files
     finally:
         files.discard()
+
+
+def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
 
 
 def _mode(path: str) -> int | None:

@@ -7,10 +7,11 @@ Sizes are bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from memsched.graph.frozen import FrozenValue
 from memsched.graph.loop import Loop
 
 __all__ = [
@@ -32,8 +33,7 @@ Status = Literal["optimal", "feasible"]
 _NO_ATTRIBUTES: Mapping[str, AttributeValue] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(FrozenValue, frozen=True, gc=False):
     """A value that occupies activation memory while it is live.
 
     Attributes:
@@ -73,8 +73,7 @@ class Region:
     ranges: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(FrozenValue, frozen=True, gc=False):
     """One step of execution.
 
     Attributes:
@@ -108,7 +107,7 @@ class Op:
     workspace: int = 0
     views: tuple[tuple[int, int], ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
-    attributes: Mapping[str, AttributeValue] = field(default_factory=lambda: _NO_ATTRIBUTES)
+    attributes: Mapping[str, AttributeValue] = _NO_ATTRIBUTES
     positions: tuple[int, ...] = ()
     macs: int = 0
     origin: str | None = None
@@ -140,8 +139,7 @@ class Graph:
     dependencies: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlace(FrozenValue, frozen=True, gc=False):
     """The planner's choice that op ``op`` writes tensor ``output`` into the bytes of its dying input ``input``."""
 
     op: int
@@ -176,8 +174,7 @@ class Schedule:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(FrozenValue, frozen=True, gc=False):
     """A buffer's place: bytes [offset, offset + size) during steps [first_step, last_step], both included.
 
     Attributes:

@@ -73,6 +73,7 @@ class Facts:
         operators: Operator types of all graphs, one entry per op.
         budget_bytes: What the arena may take; None when no budget was given.
         pools: Where the buffers lie in the target's memories; None when it has one.
+        rows: Whether there is a row for each step, buffer and layer; else there is one for the peak's step alone.
     """
 
     memsched_version: str
@@ -118,12 +119,13 @@ class Facts:
     blocks: BlocksSection | None = None
     curve: CurveSection | None = None
     layers: Sequence[LayerRow] = ()
+    rows: bool = True
 
 
 def build_report(facts: Facts) -> OptimizeReport:
     """Return the report."""
     graph = facts.graph
-    steps = _steps(graph, facts.schedule, facts.checked)
+    steps = _steps(graph, facts.schedule, facts.checked, rows=facts.rows)
     return OptimizeReport(
         schema_version=SCHEMA_VERSION,
         memsched_version=facts.memsched_version,
@@ -166,8 +168,8 @@ def build_report(facts: Facts) -> OptimizeReport:
         allocation=_allocation(facts.allocation),
         pools=pools_section(facts.pools),
         steps=steps,
-        buffers=rows_in_pools(facts.pools, facts.allocation, partial(_buffers, graph, facts.schedule, facts.checked)),
-        workspaces=rows_in_pools(facts.pools, facts.allocation, partial(_workspaces, graph, facts.schedule)),
+        buffers=_buffer_rows(facts) if facts.rows else (),
+        workspaces=_workspace_rows(facts) if facts.rows else (),
     )
 
 
@@ -301,13 +303,14 @@ def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]
     )
 
 
-def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule) -> tuple[StepRow, ...]:
+def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule, *, rows: bool) -> tuple[StepRow, ...]:
     live = _live_names(graph, checked)
     producer = producers(graph)
     position = {op: step for step, op in enumerate(schedule.order)}
     steps = []
-    for index, (number, footprint) in enumerate(zip(schedule.order, checked.footprints, strict=True)):
-        op = graph.ops[number]
+    shown = range(len(schedule.order)) if rows or not schedule.order else (_peak_step(checked),)
+    for index in shown:
+        op, footprint = graph.ops[schedule.order[index]], checked.footprints[index]
         steps.append(
             StepRow(
                 index=index,
@@ -340,6 +343,15 @@ def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None
             if names is not None:
                 names.append(graph.tensors[tensor].name)
     return lists
+
+
+def _buffer_rows(facts: Facts) -> tuple[BufferRow, ...]:
+    rows_of = partial(_buffers, facts.graph, facts.schedule, facts.checked)
+    return rows_in_pools(facts.pools, facts.allocation, rows_of)
+
+
+def _workspace_rows(facts: Facts) -> tuple[WorkspaceRow, ...]:
+    return rows_in_pools(facts.pools, facts.allocation, partial(_workspaces, facts.graph, facts.schedule))
 
 
 def _buffers(

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
 from memsched.report.values.base import Section
 
-__all__ = ["dump_report", "json_text"]
+__all__ = ["dump_report", "json_text", "report_pieces"]
+
+_AT_ONCE: Final = 4_096
+"""Entries of a list that are encoded at one go."""
 
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 
 def dump_report(report: Section) -> str:
     """Return the report as JSON text, with one line per entry of the long lists: quick to write and to read."""
-    lines = [f"  {json_text(key)}: {_section(value)}" for key, value in _fields(report)]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return b"".join(report_pieces(report)).decode("ascii")
+
+
+def report_pieces(report: Section) -> Iterator[bytes]:
+    """Yield what `dump_report` returns, in ASCII and in pieces: of a large graph the whole takes much memory."""
+    before = "{\n"
+    for key, value in _fields(report):
+        yield f"{before}  {json_text(key)}: ".encode()
+        yield from _section(value)
+        before = ",\n"
+    yield b"\n}\n"
 
 
 def json_text(value: Any) -> str:
@@ -38,21 +51,28 @@ def _fields(part: Any) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in found if value is not msgspec.UNSET]
 
 
-def _section(value: Any) -> str:
+def _section(value: Any) -> Iterator[bytes]:
     if isinstance(value, list | tuple) and value:
-        return "[\n    " + _entries(value) + "\n  ]"
-    if isinstance(value, dict | msgspec.Struct) and (fields := _fields(value)):
-        return "{\n" + ",\n".join(f"    {json_text(key)}: {json_text(item)}" for key, item in fields) + "\n  }"
-    return json_text(value)
+        yield b"[\n    "
+        yield from _entries(value)
+        yield b"\n  ]"
+    elif isinstance(value, dict | msgspec.Struct) and (fields := _fields(value)):
+        lines = ",\n".join(f"    {json_text(key)}: {json_text(item)}" for key, item in fields)
+        yield f"{{\n{lines}\n  }}".encode()
+    else:
+        yield json_text(value).encode()
 
 
-def _entries(values: list[Any] | tuple[Any, ...]) -> str:
-    """Return the entries of a list, one to a line, encoded at one go: entry by entry takes five times as long."""
+def _entries(values: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
+    """Yield the entries of a list, one to a line, many encoded at one go: entry by entry takes five times as long."""
     if not isinstance(values[0], dict | msgspec.Struct) or not (fields := _fields(values[0])):
-        return ",\n    ".join(json_text(value) for value in values)
+        yield ",\n    ".join(json_text(value) for value in values).encode()
+        return
     # No string can hold this: its first quote would be escaped, or would end the string before a name.
     start = f"{{{json_text(fields[0][0])}: "
-    return json_text(values)[1:-1].replace(f", {start}", f",\n    {start}")
+    for place in range(0, len(values), _AT_ONCE):
+        lines = json_text(values[place : place + _AT_ONCE])[1:-1].replace(f", {start}", f",\n    {start}")
+        yield (f",\n    {lines}" if place else lines).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -62,7 +62,7 @@ def schedule_graph(
         solver: "auto" is the portfolio; "exact" the threshold search alone, "cpsat" the integer program
             (`formulation`) on the fused graph alone, "backtrack" MemoriaNova's BTSearch on it alone, "greedy" the
             best cheap order, "file" the file's own.
-        storage: What `Storage.of(graph)` gives, where the caller has it already.
+        storage: What `Storage.of(graph)` gives, where the caller has it already; then ``graph`` is taken for valid.
         partitions: Stages to cut the fused graph into ("Iterative Graph Optimization", Algorithm 2) instead of
             searching it whole; 1 never cuts, "auto" cuts where no proof is found quickly.
 
@@ -74,8 +74,10 @@ def schedule_graph(
         raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
     if partitions != "auto" and partitions < 1:
         raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
-    dag.validate(graph)
-    state = _PortfolioState(storage or Storage.of(graph), run)
+    if storage is None:
+        dag.validate(graph)
+        storage = Storage.of(graph)
+    state = _PortfolioState(storage, run)
     state.cheap_orders(["file"] if solver == "file" else list(ORDERS))
     fused = state.fuse() if solver != "file" else None
     searched = fused is not None and solver != "greedy"

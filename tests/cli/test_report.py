@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import memsched
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.test_tiling import ALL, net
@@ -28,6 +29,19 @@ def report(run: Run, model: Path) -> Path:
     path = model.with_name("r.json")
     assert run("analyze", model, "--report", path).code == 0
     return path
+
+
+def test_analyze_prints_the_same_without_rows_for_steps_buffers_and_layers(run: Run, report: Path, model: Path) -> None:
+    for path in (model, Path("models/micro_speech_quantized.tflite"), Path("models/person_detect.tflite")):
+        bare = run("analyze", path)
+        told = run("analyze", path, "--report", report)
+        assert (bare.code, bare.err) == (0, "")
+        assert bare.out == told.out.replace(f"report: {report}\n", "") != ""
+    rows = memsched.analyze(str(model)).report.values
+    peak = memsched.analyze(str(model), rows=False).report.values
+    assert peak.steps == tuple(step for step in rows.steps if step.footprint_bytes == rows.result.peak_bytes)[:1]
+    assert (peak.buffers, peak.layers, peak.workspaces) == ((), (), ())
+    assert (peak.result, peak.at_fault) == (rows.result, rows.at_fault)
 
 
 def test_a_page_beside_the_report(run: Run, report: Path) -> None:

@@ -118,6 +118,7 @@ def analyze(
     time_limit: float | None = _READ_ONLY.time_limit,
     effort: float | None = _READ_ONLY.effort,
     seed: int = 0,
+    rows: bool = True,
     words: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -131,6 +132,7 @@ def analyze(
             and its other figures are those of the largest size that fits into the budget.
         frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
         reorder: Permit the frontier other orders than the file's.
+        rows: Whether the report has a row for each step, buffer and layer; else it has those of the peak's steps alone.
         words: As for `optimize`.
 
     Raises:
@@ -195,7 +197,7 @@ def analyze(
         suggestions=helpful,
         curve=None if curve is None else curve.section,
     )
-    report = build(outcome, seed=seed, seconds=time.monotonic() - started)
+    report = build(outcome, seed=seed, seconds=time.monotonic() - started, rows=rows)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
 

@@ -162,8 +162,13 @@ class Outcome:
     curve: CurveSection | None = None
 
 
-def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeReport]:
-    """Return the report of ``outcome``; ``seconds`` is what the whole command took."""
+def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> Report[OptimizeReport]:
+    """Return the report of ``outcome``.
+
+    Args:
+        seconds: What the whole command took.
+        rows: As of `Facts`.
+    """
     main, written = outcome.plans[0], outcome.written
     verification = outcome.verification
     needs = _firmware_needs(outcome)
@@ -190,7 +195,8 @@ def build(outcome: Outcome, *, seed: int, seconds: float) -> Report[OptimizeRepo
         pools=outcome.pools,
         interrupted=outcome.interrupted,
         firmware=None if needs is None else _firmware_section(*needs),
-        layers=_layers(outcome, needs),
+        layers=_layers(outcome, needs) if rows else (),
+        rows=rows,
         tiling=outcome.rewrites.tiling,
         remat=outcome.rewrites.remat,
         chains=outcome.rewrites.chains,

@@ -153,20 +153,20 @@ class _GraphBuilder:
         return read
 
     def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
-        shapes = self.shapes
+        shapes, tensors = self.shapes, self.tensors
         own = None if external else shapes.types[self.index].get(name)  # captures are of graphs around
         found = own or shapes.of(self.scopes, self.index, name)
         if shapes.idle and self.index in shapes.idle:
-            self.index_of[name] = len(self.tensors)
-            self.tensors.append(Tensor(name, 0, None, "", False, external))
+            self.index_of[name] = len(tensors)
+            tensors.append(Tensor(name, 0, None, "", False, external))
             return
         known = self.sizes.get(id(found))
         if known is not None:
-            self.index_of[name] = len(self.tensors)
+            self.index_of[name] = len(tensors)
             stated = None
-            if not external and self.shapes.stated:
-                stated = self.shapes.unstated(self.index, name, len(known[0]))
-            self.tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
+            if not external and shapes.stated:
+                stated = shapes.unstated(self.index, name, len(known[0]))
+            tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
             return
         dims = found.lengths()
         size, sized = 0, True
@@ -192,12 +192,15 @@ class _GraphBuilder:
         self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external, stated))
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
-        constants = self.scope.constants
-        reads, written = self.scope.reads[position], self.scope.writes[position]
-        places = [place for place, read in enumerate(reads) if read and read not in constants]
-        inputs = [self.index_of[reads[place]] for place in places]
+        scope, index_of = self.scope, self.index_of
+        constants = scope.constants
+        reads, written = scope.reads[position], scope.writes[position]
+        places = list(range(len(reads)))
+        if constants or "" in reads:
+            places = [place for place in places if reads[place] and reads[place] not in constants]
+        inputs = [index_of[reads[place]] for place in places]
         reads_constants = len(places) < len(reads)
-        for body in self.scope.bodies.get(position, ()):
+        for body in scope.bodies.get(position, ()) if scope.bodies else ():
             captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
             explicit = set(inputs)
             inputs.extend(tensor for tensor in captured if tensor not in explicit)
@@ -218,7 +221,7 @@ class _GraphBuilder:
             name=name,
             type=kind,
             inputs=tuple(inputs),
-            outputs=tuple([self.index_of[output] for output in written if output]),
+            outputs=tuple([index_of[output] for output in written if output]),
             attributes=attributes,
             positions=self.places.setdefault(tuple(places), tuple(places)),
             macs=macs,

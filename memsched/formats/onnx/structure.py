@@ -111,14 +111,26 @@ def analyse(main: GraphProto) -> list[Scope]:
             scope.reads.append(tuple([known.setdefault(name, name) for name in node.input]))
             scope.writes.append(tuple([known.setdefault(name, name) for name in node.output]))
         _define(scope)
-    for index in range(len(scopes) - 1, -1, -1):
+    sound = len(scopes) == 1 and _is_sound(scopes[0])
+    for index in range(len(scopes) - 1, -1, -1) if not sound else ():
         _find_free(scopes, index)
     if scopes[0].free:
         _refuse_undefined(scopes)
     for index in range(len(scopes)):
-        _refuse_unordered(scopes, index)
+        if not sound:
+            _refuse_unordered(scopes, index)
         _find_constants(scopes, index)
     return scopes
+
+
+def _is_sound(scope: Scope) -> bool:
+    """Return whether all is defined before it is read, in a graph without others around it or inside."""
+    known = {"", *scope.constants, *(value.name for value in scope.graph.input)}
+    for read, written in zip(scope.reads, scope.writes, strict=True):
+        if not known.issuperset(read):
+            return False
+        known.update(written)
+    return all(value.name in known for value in scope.graph.output)
 
 
 def owner(scopes: Sequence[Scope], index: int, name: str) -> int:
@@ -135,7 +147,8 @@ def sparse_name(sparse: object) -> str:
 
 def domain_of(node: NodeProto) -> str:
     """Return the domain of a node; "" for the default one."""
-    return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+    domain = node.domain
+    return "" if domain in _DEFAULT_DOMAINS else str(domain)
 
 
 def op_type(node: NodeProto) -> str:
@@ -261,7 +274,11 @@ def unique_names(scopes: list[Scope]) -> list[list[str]]:
     taken = set(itertools.chain.from_iterable(given))
     result = []
     for scope, own in zip(scopes, given, strict=True):
-        seen: set[str] = set()
+        seen = set(own)
+        if len(seen) == len(own) and "" not in seen:
+            result.append(own)
+            continue
+        seen = set()
         names = []
         for position, name in enumerate(own):
             found = name if name and name not in seen else _new_name(scope.graph.node[position], taken)
