@@ -26,12 +26,12 @@ from memsched.schedule.portfolio import schedule_graph
 from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 
-__all__ = ["LeastOrder", "OrderAttempt", "OrderedPlan", "least_order", "plan_in_best_order"]
+__all__ = ["STEPS_PER_SECOND", "LeastOrder", "OrderAttempt", "OrderedPlan", "least_order", "plan_in_best_order"]
 
 _ORDER_SHARE = 0.1
 """Share of the time, or of the work, for the order, which is usually proven within a second."""
 
-_STEPS_PER_SECOND = 100
+STEPS_PER_SECOND = 100
 """Steps of the searches for a plan that an idle machine does per second; each asks first whether to go on."""
 
 _FIRST_SHARE = 0.55
@@ -195,7 +195,7 @@ def plan_in_best_order(
 
 
 def _paying(run: Run) -> Run:
-    return run if run.limits.effort is None else run.paying(1 / _STEPS_PER_SECOND)
+    return run if run.limits.effort is None else run.paying(1 / STEPS_PER_SECOND)
 
 
 def _rest(run: Run, before: Distribution | NoPlanFitsError) -> Run:
