@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -183,7 +183,7 @@ def random_plan(
     weights: Mapping[int, Mapping[int, int]] | None = None,
     refused: Collection[tuple[int, Axis]] = (),
 ) -> Distribution:
-    """A random share of every op, random blocks without synchronisation, and a random home."""
+    """A random share of every op, random blocks without synchronisation, a random home, half with overlap."""
     r = random.Random(seed)
     count = r.randint(2, 4)
     space = Space.of(graph, None, weights, refused)
@@ -198,7 +198,9 @@ def random_plan(
     ends = sorted({*(end for end in range(1, len(shares)) if r.random() < 0.7), len(shares)})
     blocks = tuple(zip([0, *ends], ends, strict=False))
     cluster = cluster_of(count, mode=r.choice(["broadcast", "point-to-point"]))
-    return plan_in(space, shares, cluster, blocks=blocks, home=r.randrange(count))
+    home = r.randrange(count)
+    router = replace(cluster.router, overlap=r.random() < 0.5)
+    return plan_in(space, shares, replace(cluster, router=router), blocks=blocks, home=home)
 
 
 # Execution ----------------------------------------------------------------------------------------------------------
@@ -251,8 +253,17 @@ def play(
                 for cut in gather.value.cuts:
                     array[_slices(cut.target)] = held[device][cut.key][_slices(cut.source)]
         note()
+        ahead = {
+            (step, one.transfer): _made(one.value, held[device])
+            for device, program in enumerate(programs)
+            for one in program.steps[step].sends_ahead
+        }
         for device, program in enumerate(programs):
             _compute(held[device], program, step, device, part, opened or _session)
+        for device, program in enumerate(programs):
+            for one in program.steps[step].receives_ahead:
+                array = held[device].setdefault(one.key, _unset(one.shape, one.dtype))
+                array[_slices(one.place)] = ahead[step, one.transfer]
         note()
         for device, program in enumerate(programs):
             for key in program.steps[step].done:

@@ -40,7 +40,10 @@ def check_distribution(graph: Graph, plan: Distribution, needs: Needs, constant_
         if len(step.computations) != plan.devices:
             raise InternalError(f"{where} is for {len(step.computations)} devices, not {plan.devices}")
         state.transfer(step.transfers, done, where)
+        # What goes ahead is there, and takes memory, from now on, but nothing of this step may need it.
+        ahead, before = state.accepted(step.ahead, where, inputs=False), done
         done = state.compute(step.computations, done, needs, where)
+        state.arrive(ahead, before)
     if done != len(graph.ops):
         raise InternalError(f"the plan computes {done} of {len(graph.ops)} ops")
     state.transfer(plan.results, done, "the results of the plan")
@@ -107,7 +110,21 @@ class _Devices:
         return -(-found.size * math.prod(stop - start for start, stop in region.ranges) // elements)
 
     def transfer(self, transfers: Sequence[Transfer], position: int, where: str) -> None:
-        """Hand out what is sent; the sender must have all of it, and the receiver none of it."""
+        """Hand out what is sent."""
+        self.arrive(self.accepted(transfers, where), position)
+
+    def arrive(self, arrived: Sequence[tuple[int, Transfer]], position: int) -> None:
+        """Let devices hold what was sent to them from ``position`` on."""
+        for device, one in arrived:
+            self.held[device].setdefault(one.tensor, []).append(one.region)
+            self.pieces[device].append((position, one.tensor, one.size))
+
+    def accepted(self, transfers: Sequence[Transfer], where: str, *, inputs: bool = True) -> list[tuple[int, Transfer]]:
+        """Return what each device is sent; the sender must have all of it, and the receiver none of it.
+
+        Args:
+            inputs: Whether inputs of the network may be among it.
+        """
         arrived: list[tuple[int, Transfer]] = []
         for one in transfers:
             name = self.graph.tensors[one.tensor].name
@@ -115,7 +132,7 @@ class _Devices:
             if one.size != self.bytes_of(one.tensor, one.region):
                 raise InternalError(f"{where}: a part of '{name}' is not of {one.size} bytes")
             if one.source == -1:
-                if one.tensor not in self.graph.inputs:
+                if one.tensor not in self.graph.inputs or not inputs:
                     raise InternalError(f"{where}: '{name}' comes from outside but is no input")
             elif not 0 <= one.source < self.plan.devices or _without(
                 one.region, self.held[one.source].get(one.tensor, [])
@@ -131,9 +148,7 @@ class _Devices:
                 if any(_meet(one.region, region) for region in before):
                     raise InternalError(f"{where}: device {device} is sent a part of '{name}' that it holds")
                 arrived.append((device, one))
-        for device, one in arrived:
-            self.held[device].setdefault(one.tensor, []).append(one.region)
-            self.pieces[device].append((position, one.tensor, one.size))
+        return arrived
 
     def _check_inside(self, tensor: int, region: Region, where: str) -> None:
         shape: tuple[int, ...] = self.graph.tensors[tensor].shape or ()

@@ -10,7 +10,7 @@ from memsched.check.distribution import check_distribution
 from memsched.distribute.boxes import Box, extents_of, hull, layout_of
 from memsched.distribute.space import constant_bytes
 from memsched.errors import InternalError
-from memsched.graph.distribution import Distribution
+from memsched.graph.distribution import Distribution, Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import PieceNeeds, deduce, whole
@@ -33,6 +33,8 @@ def check_plan(
     """
     if plan.devices != len(cluster.devices):
         raise InternalError(f"a plan for {plan.devices} devices was made for a cluster of {len(cluster.devices)}")
+    if not cluster.router.overlap and any(step.ahead for step in plan.steps):
+        raise InternalError("a plan sends while its devices compute, which the cluster's do not")
     operators = _Operators(graph, weights or {})
     check_distribution(graph, plan, operators.needs, operators.constants)
     for device, used in zip(cluster.devices, plan.memory, strict=True):
@@ -52,12 +54,14 @@ class StepWork:
         received: Bytes that reach each device.
         given: Which devices receive any of the network's inputs.
         ops: Per device the type, multiply-accumulates, and bytes read and written of every part that it computes.
+        ahead: Per device the bytes that it sends, and that reach it, while it computes; nothing for none.
     """
 
     sent: Mapping[int, int]
     received: Mapping[int, int]
     given: frozenset[int]
     ops: tuple[tuple[tuple[str, float, float], ...], ...]
+    ahead: tuple[tuple[int, int], ...] = ()
 
     def seconds(self, cluster: Cluster) -> float:
         """Return how long the slowest takes by a cluster's model."""
@@ -65,7 +69,8 @@ class StepWork:
         for device in self.given:
             busy[device] = max(busy[device], busy[-1])
         for device in range(len(self.ops)):
-            busy[device] += self.computing(cluster, device)
+            beside = cluster.router.seconds(*self.ahead[device]) if self.ahead else 0.0
+            busy[device] += max(self.computing(cluster, device), beside)
         return max(busy.values())
 
     def computing(self, cluster: Cluster, device: int) -> float:
@@ -146,14 +151,21 @@ class _Operators:
 def _work(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operators) -> Iterator[StepWork]:
     """Yield what is sent and computed in every step, and after the last."""
     once = cluster.router.mode == "broadcast"
-    for number in range(len(plan.steps) + 1):
-        transfers = plan.steps[number].transfers if number < len(plan.steps) else plan.results
+
+    def moved(transfers: Sequence[Transfer]) -> tuple[dict[int, int], dict[int, int]]:
         sent = dict.fromkeys(range(-1, plan.devices), 0)
         received = dict(sent)
         for one in transfers:
             sent[one.source] += one.size if once else one.size * len(one.targets)
             for target in one.targets:
                 received[target] += one.size
+        return sent, received
+
+    for number in range(len(plan.steps) + 1):
+        transfers = plan.steps[number].transfers if number < len(plan.steps) else plan.results
+        sent, received = moved(transfers)
+        during = moved(plan.steps[number].ahead if number < len(plan.steps) else ())
+        ahead = tuple((during[0][device], during[1][device]) for device in range(plan.devices))
         ops: list[tuple[tuple[str, float, float], ...]] = []
         for mine in plan.steps[number].computations if number < len(plan.steps) else ((),) * plan.devices:
             found = []
@@ -167,4 +179,4 @@ def _work(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operat
                 found.append((op.type, op.macs * share, touched))
             ops.append(tuple(found))
         given = frozenset(target for one in transfers if one.source < 0 for target in one.targets)
-        yield StepWork(sent, received, given, tuple(ops))
+        yield StepWork(sent, received, given, tuple(ops), ahead if any(map(any, ahead)) else ())

@@ -7,7 +7,7 @@ and is tested to give the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memsched.distribute.boxes import EMPTY, Box, hull, volume
 from memsched.distribute.space import Space
@@ -70,7 +70,16 @@ def plan_in(
     blocks = tuple((place, place + 1) for place in range(len(shares))) if blocks is None else blocks
     if [place for start, stop in blocks for place in range(start, stop)] != list(range(len(shares))):
         raise UsageError("blocks of ops do not cover the order of execution one after the other")
-    return _PlanState(space, tuple(shares), cluster, blocks, home).plan(method, lower_bound)
+    given = (space, tuple(shares), cluster, blocks, home)
+    plan = _PlanState(*given).plan(method, lower_bound)
+    if not cluster.router.overlap:
+        return plan
+    ahead = _PlanState(*given, ahead=True).plan(method, lower_bound)
+    return min((plan, ahead), key=lambda one: (not _fits(one, cluster), one.latency))
+
+
+def _fits(plan: Distribution, cluster: Cluster) -> bool:
+    return all(used <= device.memory for used, device in zip(plan.memory, cluster.devices, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +157,7 @@ class _PlanState:
     cluster: Cluster
     blocks: Blocks
     home: int
+    ahead: bool = False
     holds: dict[int, list[list[Box]]] = field(default_factory=dict)
     owners: dict[int, list[tuple[int, Box]]] = field(default_factory=dict)
     births: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -158,21 +168,28 @@ class _PlanState:
         for tensor in self.space.graph.inputs:
             self.holds[tensor] = [[] for _ in range(count)]
             self.owners[tensor] = [(SENDER_OUTSIDE, self.space.extents[tensor].whole)]
-        latency = 0.0
-        steps = []
+        steps: list[Step] = []
+        computing: list[list[float]] = []
         weights = [0] * count
         for block in self.blocks:
             parts = _parts(self.space, self.shares, block)
             transfers = self._synchronise(block, parts)
             seconds, computations = self._compute(block, parts, weights)
-            latency += self._step_seconds(transfers, seconds)
+            transfers = self._send_ahead(steps, computing, transfers, seconds)
+            self._bear(transfers, block[0])
             steps.append(Step(tuple(transfers), computations))
+            computing.append(seconds)
         needs = [EMPTY] * count
         results: list[Transfer] = []
         for tensor in self.space.results:
             needs[self.home] = self.space.extents[tensor].whole
-            results.extend(self._send(tensor, needs, len(self.shares)))
-        latency += self._step_seconds(results, [0.0] * count)
+            results.extend(self._send(tensor, needs))
+        results = self._send_ahead(steps, computing, results, [0.0] * count)
+        self._bear(results, len(self.shares))
+        latency = sum(
+            self._step_seconds(step.transfers, seconds, step.ahead)
+            for step, seconds in zip(steps, computing, strict=True)
+        ) + self._step_seconds(results, [0.0] * count)
         return Distribution(
             devices=count,
             shares=self.shares,
@@ -196,14 +213,35 @@ class _PlanState:
                     if self.space.first[tensor] < start:
                         boxes = needs.setdefault(tensor, [EMPTY] * len(self.cluster.devices))
                         boxes[device] = hull([boxes[device], box])
-        return [transfer for tensor, boxes in needs.items() for transfer in self._send(tensor, boxes, start)]
+        return [transfer for tensor, boxes in needs.items() for transfer in self._send(tensor, boxes)]
 
-    def _send(self, tensor: int, needs: list[Box], position: int) -> list[Transfer]:
+    def _send_ahead(
+        self,
+        steps: list[Step],
+        computing: Sequence[list[float]],
+        transfers: list[Transfer],
+        seconds: Sequence[float],
+    ) -> list[Transfer]:
+        """Let what was there before the step before go during it, if that is faster; return what goes now."""
+        if not (self.ahead and steps):
+            return transfers
+        last, start = steps[-1], self.blocks[len(steps) - 1][0]
+        early = [one for one in transfers if one.source != SENDER_OUTSIDE and self.space.first[one.tensor] < start]
+        late = [one for one in transfers if one not in early]
+        before = self._step_seconds(last.transfers, computing[-1]) + self._step_seconds(transfers, seconds)
+        after = self._step_seconds(last.transfers, computing[-1], early) + self._step_seconds(late, seconds)
+        if after >= before:
+            return transfers
+        steps[-1] = replace(last, ahead=tuple(early))
+        self._bear(early, start)
+        return late
+
+    def _bear(self, transfers: Sequence[Transfer], position: int) -> None:
+        self.births.extend((position, one.tensor, device, one.size) for one in transfers for device in one.targets)
+
+    def _send(self, tensor: int, needs: list[Box]) -> list[Transfer]:
         extents = self.space.extents[tensor]
         found = parcels(needs, self.holds[tensor], self.owners[tensor], self.cluster.router.mode)
-        for parcel in found:
-            for device in parcel.targets:
-                self.births.append((position, tensor, device, extents.size(parcel.box)))
         for device, box in enumerate(needs):
             if volume(box):
                 self.holds[tensor][device].append(box)
@@ -244,21 +282,28 @@ class _PlanState:
                 computations[device].append(Computation(share.op, first.region(first.slab(share.axis, *part))))
         return seconds, tuple(tuple(found) for found in computations)
 
-    def _step_seconds(self, transfers: Sequence[Transfer], computing: Sequence[float]) -> float:
+    def _step_seconds(
+        self, transfers: Sequence[Transfer], computing: Sequence[float], ahead: Sequence[Transfer] = ()
+    ) -> float:
         """Return how long the slowest takes, the source of the network's inputs included."""
-        router = self.cluster.router
-        sent = [0] * (len(computing) + 1)
-        received = [0] * len(computing)
         given = {device for one in transfers if one.source == SENDER_OUTSIDE for device in one.targets}
+        links, outside = self._link_seconds(transfers)
+        # The source sends one part after the other: who gets the last has waited for all.
+        links = [max(own, outside) if device in given else own for device, own in enumerate(links)]
+        beside, _ = self._link_seconds(ahead)
+        each = zip(links, computing, beside, strict=True)
+        return max(outside, *(link + max(seconds, during) for link, seconds, during in each))
+
+    def _link_seconds(self, transfers: Sequence[Transfer]) -> tuple[list[float], float]:
+        """Return how long each device's link is busy, and that of the source of the network's inputs."""
+        router, count = self.cluster.router, len(self.cluster.devices)
+        sent, received = [0] * (count + 1), [0] * count
         for one in transfers:
             sent[one.source] += one.size * (len(one.targets) if router.mode == "point-to-point" else 1)
             for device in one.targets:
                 received[device] += one.size
-        outside = router.seconds(sent[SENDER_OUTSIDE], 0)
         links = [router.seconds(*both) for both in zip(sent, received, strict=False)]
-        # The source sends one part after the other: who gets the last has waited for all.
-        links = [max(own, outside) if device in given else own for device, own in enumerate(links)]
-        return max(outside, *(link + seconds for link, seconds in zip(links, computing, strict=True)))
+        return links, router.seconds(sent[SENDER_OUTSIDE], 0)
 
     def _memory(self, weights: Sequence[int]) -> tuple[int, ...]:
         """Return the most that every device holds: its weights, and pieces from their birth to the last reader."""

@@ -199,7 +199,9 @@ class _SearchGoal:
         if found is None:
             return [*self.single(), *self.even()]
         plan = self.plan(found.shares, "exact")
-        return [replace(plan, lower_bound=plan.latency) if complete and found.complete else plan]
+        # The program knows nothing of what goes ahead.
+        proven = complete and found.complete and not self.cluster.router.overlap
+        return [replace(plan, lower_bound=plan.latency) if proven else plan]
 
     def everything(self, *, fuse: bool) -> list[Distribution]:
         """Return the plans of all rules and of the dynamic program, and what was made of the best of them."""

@@ -58,7 +58,7 @@ def _held(graph: Graph, plan: Distribution, device: int) -> dict[int, int]:
     """Return per tensor the bytes of it that come into being on a device."""
     result: dict[int, int] = {}
     for step in plan.steps:
-        for one in step.transfers:
+        for one in (*step.transfers, *step.ahead):
             if device in one.targets:
                 result[one.tensor] = result.get(one.tensor, 0) + one.size
         for part in step.computations[device]:

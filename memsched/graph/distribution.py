@@ -67,10 +67,12 @@ class Step:
     Attributes:
         transfers: Before anything is computed.
         computations: Per device, in order; more than one op where layers are fused and their halos computed twice.
+        ahead: While it is computed, for the steps after it: parts that their senders had before.
     """
 
     transfers: tuple[Transfer, ...]
     computations: tuple[tuple[Computation, ...], ...]
+    ahead: tuple[Transfer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +99,7 @@ class Distribution:
     lower_bound: float
     memory: tuple[int, ...]
     method: str
+
+    def exchanges(self) -> tuple[tuple[Transfer, ...], ...]:
+        """Return all transfers of every step, those ahead last, and in the end those of results."""
+        return (*((*step.transfers, *step.ahead) for step in self.steps), self.results)

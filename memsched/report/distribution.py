@@ -87,7 +87,7 @@ def _traffic(report: DistributionReport) -> tuple[dict[int, int], dict[int, int]
 
 
 def _all_transfers(report: DistributionReport) -> list[TransferRow]:
-    return [*(one for step in report.steps for one in step.transfers), *report.results]
+    return [*(one for step in report.steps for one in (*step.transfers, *step.ahead)), *report.results]
 
 
 def _findings(report: DistributionReport) -> list[tuple[str, str | None]]:

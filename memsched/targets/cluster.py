@@ -104,11 +104,13 @@ class Router:
         bandwidth: Bytes per second of each link, in each direction.
         latency: Seconds that a device waits, once, in a step in which it sends or receives anything.
         mode: "broadcast": what several devices need leaves its sender once. "point-to-point": once for each.
+        overlap: Whether devices send and receive while they compute.
     """
 
     bandwidth: float
     latency: float = 0.0
     mode: Mode = "broadcast"
+    overlap: bool = False
 
     def seconds(self, sent: float, received: float) -> float:
         """Return how long a device's link is busy in a step in which it sends and receives so many bytes."""
@@ -165,11 +167,13 @@ class RouterTable(Rules, frozen=True):
         bandwidth_bytes_per_second: Bandwidth of each device's link, in each direction.
         latency_seconds: How long a device waits, once, in a step in which it sends or receives anything.
         mode: Whether what several devices need leaves its sender once, or once for each.
+        overlap: Whether devices send and receive while they compute: then what later steps need goes ahead.
     """
 
     bandwidth_bytes_per_second: Annotated[float, Meta(ge=1, le=1e15)]
     latency_seconds: Seconds = 0.0
     mode: Mode = "broadcast"
+    overlap: bool = False
 
 
 class DeviceTable(Rules, frozen=True, kw_only=True):
@@ -269,7 +273,7 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
     return Cluster(
         table.name or default_name,
         devices,
-        Router(router.bandwidth_bytes_per_second, router.latency_seconds, router.mode),
+        Router(router.bandwidth_bytes_per_second, router.latency_seconds, router.mode, router.overlap),
     )
 
 

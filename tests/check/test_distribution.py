@@ -247,6 +247,18 @@ def test_memory_is_what_is_held_at_once() -> None:
                     check(replace(plan, memory=memory))
 
 
+def test_what_goes_ahead_was_there_before() -> None:
+    made = replace(TWO, steps=(replace(GIVEN, ahead=EXCHANGED.transfers), replace(EXCHANGED, transfers=())))
+    with pytest.raises(InternalError, match=r"sends a part of .* that it does not hold"):
+        check(made)
+    # An input of the network does not go ahead, and what goes ahead comes too late for the step itself.
+    with pytest.raises(InternalError, match="comes from outside but is no input"):
+        check(replace(TWO, steps=(replace(GIVEN, transfers=(), ahead=GIVEN.transfers), EXCHANGED)))
+    late = replace(EXCHANGED, transfers=(), ahead=EXCHANGED.transfers)
+    with pytest.raises(InternalError, match="lacks a part of"):
+        check(replace(TWO, steps=(GIVEN, late)))
+
+
 def test_one_device_may_compute_all_of_an_op() -> None:
     whole = replace(
         TWO,

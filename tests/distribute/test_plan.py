@@ -219,12 +219,17 @@ def test_arrays_agree_with_the_literal_model_and_the_checker(seed: int) -> None:
     drawn = random_shares(pick, space, len(devices.devices))
     blocks = random_blocks(pick, len(drawn)) if seed % 2 else None
     home = pick.randrange(len(devices.devices))
+    overlapping = dataclasses.replace(devices, router=dataclasses.replace(devices.router, overlap=True))
     population = Population(space, devices, [share.axis for share in drawn], blocks, home)
     plans = []
     for _ in range(3):
         plan = plan_in(space, drawn, devices, blocks=blocks, home=home)
         check_plan(graph, plan, devices)
         plans.append(plan)
+        ahead = plan_in(space, drawn, overlapping, blocks=blocks, home=home)
+        check_plan(graph, ahead, overlapping)
+        assert ahead.latency <= plan.latency
+        assert (ahead.latency < plan.latency) == any(step.ahead for step in ahead.steps)
         again = random_shares(pick, space, len(devices.devices))
         drawn = tuple(new if new.axis == old.axis else old for old, new in zip(drawn, again, strict=True))
     found = population.evaluate(np.concatenate([bounds_of(plan.shares) for plan in plans]))

@@ -124,7 +124,7 @@ def calibrated(
     for step, work in enumerate(works):
         took = median(one.steps[step] for one in passes) - max(mine[step] for mine in computing)
         most = max(max(work.sent[device], work.received[device]) for device in work.sent)
-        if most:
+        if most and not work.ahead:
             beside.append((float(most), max(took, 1e-9)))
     router = _router(cluster.router, beside)
     slowest = min(one.cores for one in cluster.devices)

@@ -129,7 +129,7 @@ def check_bytes(plan: Distribution, run: ClusterRun) -> None:
     Raises:
         InternalError: It is not.
     """
-    transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
+    transfers = [one for step in plan.exchanges() for one in step]
     for device in range(-1, plan.devices):
         mine = [one for one in transfers if one.source == device]
         sent, once = (

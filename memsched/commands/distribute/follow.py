@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from memsched.errors import InternalError, ModelError
 from memsched.graph.dialect import Dialect
-from memsched.graph.distribution import Computation, Distribution
+from memsched.graph.distribution import Computation, Distribution, Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.cover import Cover, PartConcat, PartSlice, cover, hull, leaves
 from memsched.regions.geometry import describe
@@ -150,8 +150,8 @@ class ResolvedPlan:
     """A plan in which everything is resolved to pieces.
 
     Attributes:
-        sent: Per step and transfer how its source makes it; the results' transfers are the last step's. None for
-            what the caller sends.
+        sent: Per step and transfer, those ahead last, how its source makes it; the results' transfers are the last
+            step's. None for what the caller sends.
         received: Per step and transfer the number of the piece that it becomes at each target, in their order.
         outputs: How the home device makes each output of the network.
         names: The names of all ops.
@@ -179,31 +179,41 @@ def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> ResolvedPlan:
     received: list[tuple[tuple[int, ...], ...]] = []
     for step, transfers in enumerate([*(one.transfers for one in plan.steps), plan.results]):
         when = (step, TRANSFERRING)
-        sent.append(
-            tuple(
-                _found(graph, devices, one.source, one.tensor, one.region, when) if one.source >= 0 else None
-                for one in transfers
-            )
-        )
-        received.append(
-            tuple(
-                tuple(devices[target].hold(graph, one.tensor, one.region, when) for target in one.targets)
-                for one in transfers
-            )
-        )
+        sent.append(_sent(graph, devices, transfers, when))
+        received.append(_received(graph, devices, transfers, when))
         for device, holder in enumerate(devices):
             for tensor in dict.fromkeys(one.tensor for one in transfers if device in one.targets):
                 holder.consolidate(graph, tensor, step)
         if step < len(plan.steps):
+            ahead, during = plan.steps[step].ahead, (step, COMPUTING)
+            sent[-1] += _sent(graph, devices, ahead, during)
             for device, computations in enumerate(plan.steps[step].computations):
                 made = tuple(runs.run(devices, device, one, (step, COMPUTING)) for one in computations)
                 devices[device].runs.append(made)
+            received[-1] += _received(graph, devices, ahead, during)
     end = (len(plan.steps), COMPUTING)
     outputs = tuple(
         (tensor, _found(graph, devices, plan.home, tensor, whole_of(graph, tensor), end)) for tensor in graph.outputs
     )
     names = frozenset(op.name for op in graph.ops)
     return ResolvedPlan(graph, plan, names, devices, tuple(sent), tuple(received), outputs)
+
+
+def _sent(
+    graph: Graph, devices: Sequence[Holder], transfers: Sequence[Transfer], when: tuple[int, int]
+) -> tuple[Cover | None, ...]:
+    return tuple(
+        _found(graph, devices, one.source, one.tensor, one.region, when) if one.source >= 0 else None
+        for one in transfers
+    )
+
+
+def _received(
+    graph: Graph, devices: Sequence[Holder], transfers: Sequence[Transfer], when: tuple[int, int]
+) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(devices[target].hold(graph, one.tensor, one.region, when) for target in one.targets) for one in transfers
+    )
 
 
 class _OpResolver:

@@ -46,6 +46,8 @@ def _most(program: DeviceProgram, sizes: Mapping[str, int], running: Sequence[in
         now = sum(sizes[key] for key in held)
         most = max(most, now)
         held.difference_update(step.sent)
+        held.update(one.key for one in step.receives_ahead)
+        most = max(most, sum(sizes[key] for key in held))
         if step.run is not None:
             now = sum(sizes[key] for key in held)
             most = max(most, now + running[number])

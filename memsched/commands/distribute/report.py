@@ -119,7 +119,7 @@ def _cluster(distributed: DistributedNetwork) -> ClusterSection:
 
 def _result(distributed: DistributedNetwork) -> DistributionResult:
     plan = distributed.plan
-    transfers = [*(one for step in plan.steps for one in step.transfers), *plan.results]
+    transfers = [one for step in plan.exchanges() for one in step]
     return DistributionResult(
         method=plan.method,
         asked_method=distributed.request.method,
@@ -237,6 +237,7 @@ def _step(distributed: DistributedNetwork, step: int, gathers: Sequence[GatherRo
     return DistributionStepRow(
         index=step,
         transfers=_transfers(distributed, plan.steps[step].transfers, step),
+        ahead=_transfers(distributed, plan.steps[step].ahead, step, first=len(plan.steps[step].transfers)),
         gathers=tuple(gathers),
         computations=tuple(
             _computation(distributed, device, step, model)
@@ -246,9 +247,11 @@ def _step(distributed: DistributedNetwork, step: int, gathers: Sequence[GatherRo
     )
 
 
-def _transfers(distributed: DistributedNetwork, transfers: Sequence[Transfer], step: int) -> tuple[TransferRow, ...]:
+def _transfers(
+    distributed: DistributedNetwork, transfers: Sequence[Transfer], step: int, *, first: int = 0
+) -> tuple[TransferRow, ...]:
     graph = distributed.module.graph
-    received = distributed.followed.received[step]
+    received = distributed.followed.received[step][first : first + len(transfers)]
     result = []
     for one, pieces in zip(transfers, received, strict=True):
         holders = [distributed.followed.devices[target] for target in one.targets]

@@ -239,12 +239,14 @@ def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel |
     }
     gathered = holder.gathered_in()
     steps = []
-    for step, transfers in enumerate(_transfers(followed)):
+    for step, (transfers, ahead) in enumerate(_transfers(followed)):
         model = models[step] if step < len(models) else None
         steps.append(
             StepProgram(
                 sends=tuple(_sends(followed, step, transfers, device)),
                 receives=tuple(_receives(followed, step, transfers, device, arriving)),
+                sends_ahead=tuple(_sends(followed, step, ahead, device)),
+                receives_ahead=tuple(_receives(followed, step, ahead, device, arriving)),
                 gathers=tuple(_gather(followed, holder, number, arriving) for number in gathered.get(step, ())),
                 sent=tuple(dropped.get((step, TRANSFERRING), ())),
                 run=None if model is None else _model_run(holder, model),
@@ -265,9 +267,9 @@ def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel |
 def given_sends(followed: ResolvedPlan) -> tuple[tuple[Send, ...], ...]:
     """Return what the source of the network's inputs sends in each step; keys are the inputs' names."""
     result = []
-    for transfers in _transfers(followed):
+    for transfers, _ in _transfers(followed):
         sends = []
-        for number, one in enumerate(transfers):
+        for number, one in transfers:
             if one.source == CALLER:
                 given = followed.graph.tensors[one.tensor]
                 shape = _lengths(one.region)
@@ -277,12 +279,18 @@ def given_sends(followed: ResolvedPlan) -> tuple[tuple[Send, ...], ...]:
     return tuple(result)
 
 
-def _transfers(followed: ResolvedPlan) -> list[tuple[Transfer, ...]]:
-    return [*(step.transfers for step in followed.plan.steps), followed.plan.results]
+_Numbered = Sequence[tuple[int, Transfer]]
 
 
-def _sends(followed: ResolvedPlan, step: int, transfers: Sequence[Transfer], device: int) -> Iterator[Send]:
-    for number, one in enumerate(transfers):
+def _transfers(followed: ResolvedPlan) -> list[tuple[_Numbered, _Numbered]]:
+    """Return the transfers of every step, and those ahead, by their number in the step."""
+    counts = [*(len(step.transfers) for step in followed.plan.steps), len(followed.plan.results)]
+    numbered = [list(enumerate(transfers)) for transfers in followed.plan.exchanges()]
+    return [(found[:count], found[count:]) for found, count in zip(numbered, counts, strict=True)]
+
+
+def _sends(followed: ResolvedPlan, step: int, transfers: _Numbered, device: int) -> Iterator[Send]:
+    for number, one in transfers:
         if one.source == device:
             found = followed.sent[step][number]
             if found is None:
@@ -305,10 +313,10 @@ def _arriving(holder: Holder) -> dict[int, int]:
 
 
 def _receives(
-    followed: ResolvedPlan, step: int, transfers: Sequence[Transfer], device: int, arriving: Mapping[int, int]
+    followed: ResolvedPlan, step: int, transfers: _Numbered, device: int, arriving: Mapping[int, int]
 ) -> Iterator[Receive]:
     pieces = followed.devices[device].pieces
-    for number, one in enumerate(transfers):
+    for number, one in transfers:
         for target, own in zip(one.targets, followed.received[step][number], strict=True):
             if target == device:
                 into = pieces[arriving.get(own, own)]

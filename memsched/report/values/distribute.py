@@ -290,12 +290,14 @@ class DistributionStepRow(Section, frozen=True, kw_only=True):
         transfers: First all of these.
         gathers: Then devices put parts of tensors together.
         computations: Then every device runs its model.
+        ahead: Transfers meanwhile, for the steps after.
     """
 
     index: Count
     transfers: tuple[TransferRow, ...]
     gathers: tuple[GatherRow, ...]
     computations: tuple[ComputationRow, ...]
+    ahead: tuple[TransferRow, ...]
 
 
 class GatheredOutputRow(Section, frozen=True, kw_only=True):

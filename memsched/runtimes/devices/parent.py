@@ -211,7 +211,7 @@ def _check_types(programs: Sequence[DeviceProgram]) -> None:
     import numpy as np
 
     steps = [step for program in programs for step in program.steps]
-    kinds = {one.dtype for step in steps for one in step.receives}
+    kinds = {one.dtype for step in steps for one in (*step.receives, *step.receives_ahead)}
     kinds.update(value.dtype for program in programs for _, value in program.outputs)
     for name in sorted(kinds):
         if name not in np.sctypeDict:
@@ -428,7 +428,7 @@ def _links(programs: Sequence[DeviceProgram]) -> list[list[int]]:
         (source, target)
         for source, program in enumerate(programs)
         for step in program.steps
-        for one in step.sends
+        for one in (*step.sends, *step.sends_ahead)
         for target in one.targets
     }
     both = pairs | {(target, source) for source, target in pairs}

@@ -97,6 +97,8 @@ class StepProgram:
     Attributes:
         gathers: After all transfers, in this order.
         sent: Keys that are dropped then.
+        sends_ahead: While the model runs.
+        receives_ahead: Likewise; the arrays are held from then on.
         run: None where the process computes nothing.
         done: Keys that are dropped at the end.
     """
@@ -105,6 +107,8 @@ class StepProgram:
     receives: tuple[Receive, ...]
     gathers: tuple[Gather, ...]
     sent: tuple[str, ...]
+    sends_ahead: tuple[Send, ...]
+    receives_ahead: tuple[Receive, ...]
     run: ModelRun | None
     done: tuple[str, ...]
 

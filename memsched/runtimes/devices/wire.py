@@ -123,6 +123,11 @@ class LinkPace:
             self._step, self._free = step, moment
             self._lock.notify_all()
 
+    def rest_until(self, moment: float) -> None:
+        """Let nothing more pass before ``moment``."""
+        with self._lock:
+            self._free = max(self._free, moment)
+
     def wait_for(self, step: int) -> None:
         """Wait until a step has begun."""
         with self._lock:

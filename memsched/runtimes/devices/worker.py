@@ -92,7 +92,7 @@ class _Inbox:
                 wanted = self._expected.get((step, transfer))
                 if wanted is None or wanted["source"] != source:
                     raise LostError(f"process {source} sent what nobody asked for")
-                part = self._array(step, wanted)[_index(wanted["place"])]
+                part = self.array(step, wanted)[_index(wanted["place"])]
                 if part.nbytes != length:
                     raise LostError(f"process {source} sent {length} bytes instead of {part.nbytes}")
                 if self._pace is not None:
@@ -107,7 +107,7 @@ class _Inbox:
                 self._lost = str(error)
                 self._changed.notify_all()
 
-    def _array(self, step: int, wanted: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    def array(self, step: int, wanted: Mapping[str, Any]) -> np.ndarray[Any, Any]:
         """Return the array that a transfer is a part of; the first makes it."""
         with self._changed:
             key = (step, wanted["key"])
@@ -146,7 +146,7 @@ class _Worker:
             {
                 (step, entry["transfer"]): entry
                 for step, one in enumerate(self._program["steps"])
-                for entry in one["receives"]
+                for entry in (*one["receives"], *one["receives_ahead"])
             },
             self._in,
         )
@@ -214,13 +214,14 @@ class _Worker:
             if self._throttle is not None and link is not None:
                 link.begin(step, started + self._throttle["latency"])
         for entry in program["sends"]:
-            self._send(step, entry)
+            self._send(step, entry, _made_of(entry["value"], self._held))
         arrays, due = self._inbox.take(step, program["receives"])
         self._held.update(arrays)
         # By the paces of links, however late this process woke up: to be late is not a device's.
         if program["sends"] and self._out is not None:
             due = max(due, self._out.through(0))
         started = max(due, started) if self._throttle is not None else time.perf_counter()
+        ahead = self._send_ahead(step, program, started)
         before = time.thread_time()
         for entry in program["gathers"]:
             self._gather(entry["key"], entry["value"])
@@ -235,12 +236,44 @@ class _Worker:
             own = (time.thread_time() - before) / self._throttle["cores"]
             time.sleep(max(0.0, started + (planned[step] if planned else own) - time.perf_counter()))
         computing = time.perf_counter() - started
+        self._finish_ahead(step, program, ahead)
         for key in program["done"]:
             del self._held[key]
         return computing
 
-    def _send(self, step: int, entry: Mapping[str, Any]) -> None:
-        array = _made_of(entry["value"], self._held)
+    def _send_ahead(self, step: int, program: Mapping[str, Any], started: float) -> threading.Thread | None:
+        """Begin to send what goes while the model runs."""
+        if not (program["sends_ahead"] or program["receives_ahead"]):
+            return None
+        for link in (self._out, self._in):
+            if self._throttle is not None and link is not None:
+                link.rest_until(started + self._throttle["latency"])
+        self._held.update({entry["key"]: self._inbox.array(step, entry) for entry in program["receives_ahead"]})
+        # What it is made of may be dropped meanwhile.
+        ready = [(entry, _made_of(entry["value"], self._held)) for entry in program["sends_ahead"]]
+
+        def send() -> None:
+            # The step waits for what was sent: a connection that is lost is noticed there.
+            with contextlib.suppress(LostError):
+                for entry, array in ready:
+                    self._send(step, entry, array)
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        return thread
+
+    def _finish_ahead(self, step: int, program: Mapping[str, Any], sending: threading.Thread | None) -> None:
+        """Wait until everything is sent and received that goes while the model runs."""
+        if sending is None:
+            return
+        sending.join()
+        _, due = self._inbox.take(step, program["receives_ahead"])
+        if program["sends_ahead"] and self._out is not None:
+            due = max(due, self._out.through(0))
+        if self._throttle is not None:
+            time.sleep(max(0.0, due - time.perf_counter()))
+
+    def _send(self, step: int, entry: Mapping[str, Any], array: np.ndarray[Any, Any]) -> None:
         links = [self._links[target] for target in entry["targets"]]
         try:
             if self._throttle is not None and self._out is not None:

@@ -15,7 +15,7 @@ from memsched.commands.distribute.calibrate import calibrated, cluster_text, com
 from memsched.distribute.checking import StepWork
 from memsched.runtimes.devices.parent import ClusterRunError, PassTimes, ThrottledRun
 from memsched.targets.cluster import Cluster, Device, LinearTime, Router, parse_cluster
-from tests.distributed_nets import Net, classifier, cluster_of
+from tests.distributed_nets import Net, classifier, cluster_of, wide_first
 
 
 def slow(count: int, *, memory: int = 1 << 30) -> Cluster:
@@ -37,6 +37,21 @@ def test_no_step_is_faster_than_its_links_and_devices_allow() -> None:
     for predicted, measured in zip(latency.predicted, latency.measured, strict=True):
         assert measured >= 0.99 * predicted - 5e-4
     assert distributing.latency_of(distributing.run_plan(found)) is None
+
+
+def test_what_goes_ahead_takes_no_time_of_its_own() -> None:
+    cluster = slow(2)
+    cluster = replace(cluster, router=replace(cluster.router, overlap=True))
+    found = distributing.distribute(wide_first(3), cluster, method="even", effort=1.0)
+    assert any(step.ahead for step in found.plan.steps)
+    ran = distributing.run_plan(found, throttled="rates")
+    latency = distributing.latency_of(ran)
+    assert latency is not None
+    assert ran.executed is not None
+    assert ran.executed.relative_error < 1e-5
+    assert sum(latency.predicted) == pytest.approx(found.plan.latency)
+    for predicted, measured in zip(latency.predicted, latency.measured, strict=True):
+        assert measured >= 0.99 * predicted - 5e-4
 
 
 def linear(seed: int) -> tuple[Cluster, Cluster, list[StepWork], list[list[list[str]]], ThrottledRun]:
