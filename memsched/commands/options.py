@@ -72,7 +72,8 @@ _WITH_MORE: Final = (
     f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: algebra: "
     "compute operators otherwise with the same values, where less waits then; reassociate: with it, add up sums over "
     "concatenations in another order, which rounds floats otherwise; fuse, for ONNX "
-    f"Runtime: one operator of its own for each activation that was exported as a chain of them; {_IO}"
+    f"Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a range in "
+    f"--dim, for attention, to 1e-5; {_IO}"
 )
 
 

@@ -58,12 +58,14 @@ class BlockPoint:
         rows: What was rewritten.
         build: Makes the file, with the weights of the one that was given.
         work: Its arithmetic, as a multiple of that of the model as given.
+        kernels: Operators of the runtime alone are in it, which round floats otherwise.
     """
 
     name: str
     rows: tuple[BlockRow, ...]
     build: Callable[[], bytes]
     work: float = 1.0
+    kernels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ def block_lines(section: BlocksSection | None) -> list[Line]:
     if section is None or section.way is None:
         return []
     dimensions = ", ".join(map(_range, section.ranges))
-    lines: list[Line] = [
-        (f"{counted(len(section.loops), 'loop')} over blocks, for {dimensions}; other lengths are refused", None)
-    ]
+    made = [f"{counted(len(section.kernels), 'kernel')} for attention"] if section.kernels else []
+    made += [f"{counted(len(section.loops), 'loop')} over blocks"] if section.loops or not made else []
+    lines: list[Line] = [(f"{' and '.join(made)}, for {dimensions}; other lengths are refused", None)]
     lines.extend((_measured(row), "green") for row in section.measured)
     lines.append((f"outputs compared at {counted(len(section.compared), 'size')}, primes among them", None))
     return lines

@@ -311,7 +311,7 @@ def optimize(
     if ranges:
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), "file")),
-            RangeRequest(ranges, target, in_place, asked, max_slowdown, verify, seed, output),
+            RangeRequest(ranges, target, in_place, fuse, asked, max_slowdown, verify, seed, output),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:

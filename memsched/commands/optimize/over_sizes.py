@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,12 +25,12 @@ from memsched.commands.optimize.ranged_trials import (
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
-from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.blocks import BlockRow, OpenModel, Range
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.report.values.blocks import BlockLoopRow, BlocksSection, RangeRow, SizeRow
+from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
@@ -60,6 +60,7 @@ _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 _COMPARED_VALUE: Final = 64 << 20
 """Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
+_KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
 
 
@@ -70,6 +71,7 @@ class RangeRequest:
     Attributes:
         ranges: Dimensions that stay open.
         target: Name of a target, or path of its file; None: the format's.
+        fuse: Operators of the runtime alone may stand for others.
         budget: Of the process, at the largest size that is measured; None for none.
         slowdown: Time that may be added there, in percent; None for any.
         output: Path that the report names.
@@ -78,6 +80,7 @@ class RangeRequest:
     ranges: Mapping[str, Range]
     target: str | None
     in_place: bool
+    fuse: bool
     budget: int | Percentage | None
     slowdown: float | None
     verify: bool
@@ -165,8 +168,9 @@ def _measure(opened: OpenModel, given: GivenFile, large: Mapping[str, int], aske
     short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
     every = opened.points()
     most = _SPARE_WORK * most_times(asked.slowdown)[0]
-    points = [point for point in every if point.work <= most]
+    points = [point for point in every if point.work <= most and (asked.fuse or not point.kernels)]
     notes = [] if every else [_NOTHING_GROWS]
+    notes += [_KERNELS] if not asked.fuse and any(point.kernels for point in every) else []
     coarser = opened.coarser()
     if coarser > 1:
         told = " ".join(
@@ -223,6 +227,7 @@ def _verification(measured: RangedTrials) -> Verification | None:
 def _section(opened: OpenModel, measured: RangedTrials) -> BlocksSection:
     """Return the report's section on ranges, loops and sizes."""
     best = measured.best
+    rows = () if best is None else best.point.rows
     ranges = [
         RangeRow(dimension=name, least=span.least, most=span.most if span.named else None, multiple=span.multiple)
         for name, span in opened.ranges.items()
@@ -230,7 +235,8 @@ def _section(opened: OpenModel, measured: RangedTrials) -> BlocksSection:
     return BlocksSection(
         ranges=tuple(ranges),
         way=None if best is None else best.point.name,
-        loops=() if best is None else tuple(_loop(row.name, row.dimension, row.ops) for row in best.point.rows),
+        loops=tuple(_loop(row) for row in rows if row.kind == "loop"),
+        kernels=tuple(BlockKernelRow(name=row.name, ops=row.ops) for row in rows if row.kind == "kernel"),
         measured=(
             _size_row(measured.sizes.large, measured.large, None if best is None else (best.large, best.times[0])),
             _size_row(measured.sizes.small, measured.small, None if best is None else (best.small, best.times[1])),
@@ -239,8 +245,8 @@ def _section(opened: OpenModel, measured: RangedTrials) -> BlocksSection:
     )
 
 
-def _loop(name: str, dimension: str, ops: Sequence[str]) -> BlockLoopRow:
-    return BlockLoopRow(name=name, dimension=dimension, ops=tuple(ops))
+def _loop(row: BlockRow) -> BlockLoopRow:
+    return BlockLoopRow(name=row.name, dimension=row.dimension, ops=row.ops)
 
 
 def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedRun, TimeRatio] | None) -> SizeRow:

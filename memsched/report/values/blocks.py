@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from memsched.report.values.base import Amount, Count, Positive, Section
 
-__all__ = ["BlockLoopRow", "BlocksSection", "CurveRow", "CurveSection", "GrowthRow", "RangeRow", "SizeRow"]
+__all__ = [
+    "BlockKernelRow",
+    "BlockLoopRow",
+    "BlocksSection",
+    "CurveRow",
+    "CurveSection",
+    "GrowthRow",
+    "RangeRow",
+    "SizeRow",
+]
 
 
 class RangeRow(Section, frozen=True, kw_only=True):
@@ -35,6 +44,18 @@ class BlockLoopRow(Section, frozen=True, kw_only=True):
     ops: tuple[str, ...]
 
 
+class BlockKernelRow(Section, frozen=True, kw_only=True):
+    """Attention by an operator of the runtime's.
+
+    Attributes:
+        name: What its nodes begin with.
+        ops: The ops of the model as given that it stands for.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+
+
 class SizeRow(Section, frozen=True, kw_only=True):
     """What both files took at a size, each in a process of its own, in a session without options.
 
@@ -60,6 +81,7 @@ class BlocksSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         way: Which of the ways that were tried is written; null where the model as given is.
+        kernels: What is computed by operators of the runtime alone; floats differ by up to 1e-5 then.
         measured: The largest size that was measured, whose process is what the model requires; then a small one.
         compared: The sizes at which outputs were compared.
     """
@@ -67,6 +89,7 @@ class BlocksSection(Section, frozen=True, kw_only=True):
     ranges: tuple[RangeRow, ...]
     way: str | None
     loops: tuple[BlockLoopRow, ...]
+    kernels: tuple[BlockKernelRow, ...]
     measured: tuple[SizeRow, ...]
     compared: tuple[dict[str, Count], ...]
 

@@ -18,7 +18,7 @@ from memsched.formats.onnx.blocks.sizes import Polynomial
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["SHAPED", "Cut", "Needs", "integers_of", "is_cheap", "needs"]
+__all__ = ["SHAPED", "Cut", "Needs", "integers_of", "is_cheap", "is_elementwise", "needs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ _REDUCING: Final = frozenset(
 )
 _GENERIC: Final = (7919, 6271, 5003, 4801, 3571, 2711, 1999, 1301)
 """Lengths at which products of dimensions differ unless they are the same product."""
+
+
+def is_elementwise(kind: str) -> bool:
+    """Return whether such a node computes each element from those of its inputs at the same place."""
+    return kind in _ELEMENTWISE
 
 
 def is_cheap(kind: str) -> bool:
