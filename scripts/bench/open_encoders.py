@@ -102,7 +102,7 @@ def _files(model: str, folder: Path, *, first: bool) -> tuple[Path, Path]:
             opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, spans)
             written.write_bytes(opened.points()[0].build())
         else:
-            written.write_bytes(memsched.optimize(given, dims=ranges).model)
+            written.write_bytes(memsched.optimize(given, dims=ranges, fuse=True).model)
     return given, written
 
 

@@ -16,7 +16,7 @@ from scripts.networks.open_layers import OpenBuilder
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["bert_open", "conformer_open", "gpt2_open", "modernbert_open", "vit_open", "whisper_open"]
+__all__ = ["bert_open", "conformer_open", "gpt2_open", "modernbert_open", "padding", "vit_open", "whisper_open"]
 
 _LEAST: Final = float(np.finfo(np.float32).min)
 _BANDS: Final = 80
@@ -29,7 +29,7 @@ def bert_open(layers: int = 6, width: int = 768, heads: int = 12) -> ModelProto:
     net = OpenBuilder("bert_open", width, heads)
     x = net.op("Gather", net.weight(_TOKENS, width, fan_in=1), net.input("input_ids", "batch", "length", integers=True))
     x = net.norm(net.op("Add", x, _waves(net, x)))
-    mask = _padding(net, net.input("attention_mask", "batch", "length", integers=True))
+    mask = padding(net, net.input("attention_mask", "batch", "length", integers=True))
     for _ in range(layers):
         x = net.norm(net.op("Add", net.linear(net.attention(x, mask), width, width), x))
         inner = net.gelu(net.linear(x, width, 4 * width))
@@ -41,10 +41,10 @@ def modernbert_open(layers: int = 6, width: int = 768, heads: int = 12) -> Model
     """Return ModernBERT with masks of local and of global attention as exporters expand them."""
     net = OpenBuilder("modernbert_open", width, heads)
     x = net.op("Gather", net.weight(_TOKENS, width, fan_in=1), net.input("input_ids", "batch", "length", integers=True))
-    padding = net.input("attention_mask", "batch", "length", integers=True)
+    mask = net.input("attention_mask", "batch", "length", integers=True)
     x = net.norm(x)
     shape = net.op("Concat", net.size(x, 0), net.integers(1), net.size(x, 1), net.size(x, 1), axis=0)
-    everywhere = net.op("Expand", _padding(net, padding), shape)
+    everywhere = net.op("Expand", padding(net, mask), shape)
     places = net.places(x)
     rows, columns = net.op("Unsqueeze", places, net.integers(1)), net.op("Unsqueeze", places, net.integers(0))
     near = net.op("LessOrEqual", net.op("Abs", net.op("Sub", columns, rows)), net.constant(_LOCAL // 2, np.int64))
@@ -147,7 +147,7 @@ def gpt2_open(layers: int = 6, width: int = 768, heads: int = 12) -> ModelProto:
     return net.model(net.norm(x), "batch", "length", width)
 
 
-def _padding(net: OpenBuilder, mask: str) -> str:
+def padding(net: OpenBuilder, mask: str) -> str:
     """Return what is added to scores: nothing where a token counts, the least number elsewhere."""
     wide = net.op("Cast", net.op("Unsqueeze", mask, net.integers(1, 2)), to=1)
     return net.op("Mul", net.op("Sub", net.constant(1.0), wide), net.constant(_LEAST))

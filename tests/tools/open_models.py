@@ -1,6 +1,7 @@
 """Write random models with open dimensions in blocks and run them at five sizes each: right everywhere, or it stops.
 
 python -m tests.tools.open_models --count 500
+python -m tests.tools.open_models --count 500 --kernels
 python -m tests.tools.open_models --count 500 --images
 """
 
@@ -10,7 +11,7 @@ import argparse
 import random
 import sys
 
-from tests.formats.onnx.blocks.random_layers import compare
+from tests.formats.onnx.blocks.random_layers import compare, compare_kernels
 from tests.formats.onnx.blocks.rows.compare import compare as compare_images
 
 __all__ = ["main"]
@@ -24,8 +25,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--images", action="store_true", help="networks on images, in loops over rows")
+    parser.add_argument("--kernels", action="store_true", help="attention by kernels, as far as they apply")
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + asked.count)
+    if asked.kernels:
+        kernels = [compare_kernels(seed, _sizes(seed)) for seed in seeds]
+        print(f"{len(kernels)} models, {sum(map(bool, kernels))} of them with {sum(kernels)} kernels: 0 wrong")
+        return 0
     if asked.images:
         loops = [compare_images(seed, _image_sizes(seed)) for seed in seeds]
     else:

@@ -91,6 +91,19 @@ def test_the_report_says_what_was_measured(written: Path) -> None:
     assert "the process at batch = 1, length = 2,048, in a session without options: " in printed
 
 
+def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path) -> None:
+    result = memsched.optimize(written / "net.onnx", dims={"length": (1, 1024)}, max_slowdown=None, fuse=True)
+    section = result.report["blocks"]
+    assert section["way"].startswith("attention by kernels")
+    assert [len(row["ops"]) for row in section["kernels"]] == [4]
+    assert not any("--allow" in note for note in result.report["notes"])
+    assert b"MultiHeadAttention" in result.model
+    # Without being permitted, they are pointed out.
+    report = json.loads((written / "out.json").read_text())
+    assert not report["blocks"]["kernels"]
+    assert any("--allow reorder,inplace,fuse" in note for note in report["notes"])
+
+
 def test_a_budget_is_compared_with_the_process(written: Path) -> None:
     budget = json.loads((written / "out.json").read_text())["budget"]
     assert not budget["met"]

@@ -30,7 +30,7 @@ _HEADED, _FLAT = 4, 3
 
 _SCALES: Final = frozenset({"Div", "Mul"})
 _MOST_NODES: Final = 64
-"""Of what makes a mask."""
+"""A mask may be made of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ def find_attention(graph: OpenGraph, proto: GraphProto) -> list[OpenAttention]:
     found: list[OpenAttention] = []
     taken: set[int] = set()
     for place, node in enumerate(graph.nodes):
-        one = _Chain(graph, constants, inputs, place).attention() if op_type(node) == "MatMul" else None
+        one = _ScoreChain(graph, constants, inputs, place).attention() if op_type(node) == "MatMul" else None
         if one is not None and taken.isdisjoint(one.nodes):
             found.append(one)
             taken.update(one.nodes)
     return found
 
 
-class _Chain:
+class _ScoreChain:
     """Follows scores from the product that makes them.
 
     Args:
@@ -177,7 +177,7 @@ class _Chain:
 
     def _rowless(self, name: str, kept: bool | None) -> RowlessMask | None:
         """Return a mask where it does not depend on the query."""
-        found = _Rows(self.graph, self.constants)
+        found = _MaskRows(self.graph, self.constants)
         return (
             RowlessMask(name, kept, tuple(sorted(found.made)), tuple(found.narrow.items())) if found.add(name) else None
         )
@@ -213,7 +213,7 @@ class _Chain:
         return len(shape) > 0 and shape[-1] == columns and values.elements.get(name) == wanted
 
 
-class _Rows:
+class _MaskRows:
     """Finds whether all rows of a value are the same, and what makes one of them.
 
     Attributes:
