@@ -124,6 +124,8 @@ def _header(program: Program, model: str, target: str) -> str:
 
 def _height(one: GroupProgram) -> int:
     ends = [max(offsets) + buffer.size for buffer, offsets in zip(one.buffers, one.offsets, strict=True)]
+    slices = [step.weights for step in one.steps if step.weights is not None]
+    ends += [max(weights.offsets) + weights.slice * sum(weights.bytes) for weights in slices if weights.slice]
     return max([one.group.height, *ends])
 
 

@@ -345,6 +345,11 @@ class _GroupWriter:
         if slice_ > 1:
             slice_ //= 2
             offsets = (buffer.offset, buffer.offset + slice_ * sum(each))
+        elif slice_ == 1:
+            second = -(-self._free // DRAM_ALIGNMENT) * DRAM_ALIGNMENT
+            if second + sum(each) <= self._capacity:
+                self._free = second + sum(each)
+                offsets = (buffer.offset, second)
         return LayerWeights(self._places[op], each, filters, offsets, slice_)
 
     def _most_filters(self, op: int) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from memsched.errors import ModelError
 from tests.emit.harness import (
@@ -47,6 +48,20 @@ def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, 
     assert not differences(case, found, wanted)
     assert not differences(case, by_the_plan(case, inputs), wanted)
     assert " 0 bytes while computing" not in said
+
+
+@needs_compiler
+def test_filters_that_come_one_by_one_take_two_places_in_turn(tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.random.default_rng(0).standard_normal((6, 20000)).astype(np.float32), "w")
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    model = model_of([node], [floats("x", [1, 20000])], [floats("y", [1, 6])], [weights])
+    case = emitted(model, chip(250_000))
+    inputs = random_inputs(case, 1)
+    found, said = executed(case, compiled(case.files, tmp_path, "-O0"), inputs, late=True)
+    assert not differences(case, found, in_runtime(model, case, inputs))
+    # All but the first filter of each piece of the channels.
+    (group,) = case.found.groups
+    assert f" {(6 - group.tile.channels) * 80_000} bytes while computing" in said
 
 
 def test_a_tensor_that_is_read_twice() -> None:
