@@ -1,25 +1,30 @@
-"""A loop over blocks of rows: its body, and the nodes before and behind it."""
+"""What is computed for one block of rows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.rows.field import RowField, RowNorm, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, Statistic, spans_of
+from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
 
-__all__ = ["Outer", "RowWriter"]
+__all__ = ["Carried", "Outer", "RowWriter", "Totals"]
 
 _AXES_AS_INPUT: Final = 18
 """From this version of the operator set on, sums of squares are told their axes as an input."""
+
+
+Totals = tuple[str, str, str]
+"""Number of elements, mean, and squares of what is apart from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +36,9 @@ class Outer:
         sequences: Images that lie in blocks: the name of the sequence, the rows of a block, the number of blocks.
         weights: Its initializers.
         whole: Images that loops make and that are joined.
+        tiny: A small block.
         initializers: Constants that were made.
-        statistics: What to subtract, a mean, per statistic; and the sums of squares by the number of elements.
-        factors: What to multiply with then, by the output of a normalisation.
+        totals: Per statistic of a loop that is over what was added up.
     """
 
     field: RowField
@@ -42,9 +47,9 @@ class Outer:
     sequences: dict[str, tuple[str, tuple[str, str]]]
     weights: dict[str, TensorProto]
     whole: frozenset[str]
+    tiny: str
     initializers: list[TensorProto] = dataclasses.field(default_factory=list)
-    statistics: dict[Statistic, str] = dataclasses.field(default_factory=dict)
-    factors: dict[str, str] = dataclasses.field(default_factory=dict)
+    totals: dict[Statistic, Totals] = dataclasses.field(default_factory=dict)
 
     def constant(self, values: object, kind: type[np.generic], base: str) -> str:
         """Return a constant."""
@@ -52,12 +57,16 @@ class Outer:
         self.initializers.append(numpy_helper.from_array(np.array(values, dtype=kind), name))
         return name
 
-    def is_filled(self, name: str, value: float) -> bool:
+    def zero(self, label: str) -> str:
+        """Return what sums begin with."""
+        return self.constant([[[0.0]]], np.float64, f"{label}_zero")
+
+    def is_filled(self, name: str, number: float) -> bool:
         """Return whether an initializer holds one number everywhere, as far as that is quick to see."""
         tensor = self.weights.get(name)
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL:
             return False
-        return bool((numpy_helper.to_array(tensor) == value).all())
+        return bool((numpy_helper.to_array(tensor) == number).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,69 +86,50 @@ class _Rows:
     tail: object
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a loop of the graph hands from block to block.
+
+    Attributes:
+        blocks: Per image the sequence of its blocks.
+        sums: Per statistic what was added up.
+        eaten: Images whose blocks are dropped, as no block behind reads them.
+    """
+
+    blocks: Mapping[str, str]
+    sums: Mapping[Statistic, Totals]
+    eaten: frozenset[str] = frozenset()
+
+
 class RowWriter:
-    """Writes a loop.
+    """Writes what a loop of the plan computes for a block.
 
     Args:
         label: What all its names begin with.
         height: The rows of a block, a vector, and the number of blocks, a scalar.
+        carried: What is handed on, before the block.
+        is_alone: The sums are nobody else's.
     """
 
-    def __init__(self, outer: Outer, loop: RowLoop, label: str, height: tuple[str, str]) -> None:
+    def __init__(
+        self, outer: Outer, loop: RowLoop, label: str, height: tuple[str, str], carried: Carried, *, is_alone: bool
+    ) -> None:
         self.outer, self.loop, self.label = outer, loop, label
         self.height, self.count = height
+        self.carried, self.is_alone = carried, is_alone
         self.values = outer.field.graph.values
         self.spans, _ = spans_of(outer.field, loop)
-        self.body = _BodyNodes(label)
+        self.body = BodyNodes(label)
         self.held: dict[str, _Rows] = {}
         self.weights: dict[str, TensorProto] = {}
 
-    def nodes(self) -> list[NodeProto]:
-        """Return the loop with what stands before and behind it."""
-        around = _BodyNodes(f"{self.label}_around")
-        sequences = [around.op("SequenceEmpty", dtype=TensorProto.FLOAT) for _ in self.loop.made]
-        zero = self.outer.constant([[[0.0]]], np.float64, f"{self.label}_zero") if self.loop.statistics else ""
-        sums = [zero] * (3 * len(self.loop.statistics))
-        results = [f"{self.label}_made_of_{name}" for name in self.loop.made]
-        totals = [f"{self.label}_total_{number}" for number in range(len(sums))]
-        body = self._body()
-        inputs = [self.count, "", *sequences, *sums]
-        loop = helper.make_node("Loop", inputs, [*results, *totals], name=self.label, body=body)
-        around.made.append(loop)
-        for name, result in zip(self.loop.made, results, strict=True):
-            if name in self.outer.whole:
-                joined = helper.make_node("ConcatFromSequence", [result], [name], name=f"{result}_joined", axis=ROWS)
-                around.made.append(joined)
-        for number, statistic in enumerate(self.loop.statistics):
-            self._conclude(around, statistic, totals[3 * number : 3 * number + 3])
-        return around.made
+    def write(self, step: str) -> Carried:
+        """Write the nodes; return what is handed on behind the block, where that is something else.
 
-    def _conclude(self, around: _BodyNodes, statistic: Statistic, totals: Sequence[str]) -> None:
-        """Compute from sums what normalisations subtract and multiply with."""
-        outer = self.outer
-        mean = around.op("Cast", totals[1], to=TensorProto.FLOAT)
-        variance = around.op("Div", totals[2], totals[0])
-        outer.statistics[statistic] = mean
-        for op in outer.field.ops:
-            if op.norm is None or (op.images[0], op.norm.groups) != statistic:
-                continue
-            if op.is_summary:
-                shape = [one for one in self.values.shapes[op.outputs[0]] if one is not None]
-                around.op("Reshape", mean, outer.lengths.vector(shape), result=op.outputs[0])
-            else:
-                outer.factors[op.outputs[0]] = self._factor(around, op.norm, variance)
-
-    def _factor(self, around: _BodyNodes, norm: RowNorm, variance: str) -> str:
-        epsilon = self.outer.constant([norm.epsilon], np.float64, f"{self.label}_epsilon")
-        root = around.op("Sqrt", around.op("Add", variance, epsilon))
-        factor = around.op("Cast", around.op("Reciprocal", root), to=TensorProto.FLOAT)
-        if not norm.scale or norm.by_channel or self.outer.is_filled(norm.scale, 1.0):
-            return factor
-        return around.op("Mul", factor, around.op("Unsqueeze", norm.scale, self.outer.lengths.constant([1])))
-
-    def _body(self) -> GraphProto:
-        body, label = self.body, self.label
-        step, before = f"{label}_step", f"{label}_condition"
+        Args:
+            step: The number of the block, a scalar.
+        """
+        body, carried = self.body, self.carried
         self.step = step
         self.first = body.op("Mul", step, self.height)
         self.behind = body.op("Add", self.first, self.height)
@@ -148,18 +138,51 @@ class RowWriter:
         for number in self.loop.ops:
             self._op(number)
         blocks = {name: self._block(name) for name in self.loop.targets}
-        inputs, outputs = [_value(step, TensorProto.INT64, []), _value(before, TensorProto.BOOL, [])], []
-        outputs.append(_value(body.op("Identity", before), TensorProto.BOOL, []))
-        kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
-        for number, name in enumerate(self.loop.made):
-            inputs.append(helper.make_value_info(f"{label}_blocks_{number}", kind))
-            outputs.append(helper.make_value_info(body.op("SequenceInsert", inputs[-1].name, blocks[name]), kind))
-        for number, statistic in enumerate(self.loop.statistics):
-            states = [f"{label}_sum_{number}_{part}" for part in range(3)]
-            inputs.extend(_value(name, TensorProto.DOUBLE, None) for name in states)
-            sums = self._sums(blocks[statistic[0]], statistic[1], states)
-            outputs.extend(_value(name, TensorProto.DOUBLE, None) for name in sums)
-        return helper.make_graph(body.made, f"{label}_body", inputs, outputs, list(self.weights.values()))
+        made = {name: body.op("SequenceInsert", carried.blocks[name], blocks[name]) for name in self.loop.made}
+        left = {name: self._left(name) for name in self.loop.read if name in carried.eaten}
+        sums = {
+            statistic: self._sums(blocks[statistic[0]], statistic[1], self._before(carried.sums[statistic]))
+            for statistic in self.loop.statistics
+        }
+        return Carried({**made, **left}, sums)
+
+    def _before(self, sums: Totals) -> Totals:
+        """Return what was added up of blocks before: nothing before the first, whatever others left there."""
+        if self.is_alone:
+            return sums
+        is_first = self.body.op("Equal", self.step, self._scalar(0))
+        zero = self.outer.zero(self.label)
+        first, second, third = (self.body.op("Where", is_first, zero, one) for one in sums)
+        return first, second, third
+
+    def _dropped(self, name: str) -> str:
+        """Return how many blocks of an image are no longer there, a scalar; "" for one that stays."""
+        if name not in self.carried.eaten:
+            return ""
+        _, (_, count) = self.outer.sequences[name]
+        return self.body.op("Sub", count, self.body.op("SequenceLength", self.carried.blocks[name]))
+
+    def _left(self, name: str) -> str:
+        """Drop the blocks of an image that no block behind this one reads."""
+        body, span = self.body, self.spans[name]
+        _, (height, count) = self.outer.sequences[name]
+        start = self._scaled(self.behind, span.rate)
+        start = body.op("Max", body.op("Sub", start, self._number(span.above)), self._number(0))
+        over = body.op("Min", body.op("Squeeze", body.op("Div", start, height)), count)
+        is_last = body.op("Equal", self.step, body.op("Sub", self.count, self._scalar(1)))
+        over = body.op("Where", is_last, count, over)
+        gone = body.op("Sub", over, self._dropped(name))
+        inner = BodyNodes(body.name("drop"))
+        before, blocks = f"{inner.label}_condition", f"{inner.label}_blocks"
+        fewer, after = inner.op("SequenceErase", blocks, self._scalar(0)), inner.op("Identity", before)
+        inputs = [value(f"{inner.label}_step", TensorProto.INT64, []), value(before, TensorProto.BOOL, [])]
+        outputs = [value(after, TensorProto.BOOL, []), blocks_value(fewer)]
+        graph = helper.make_graph(inner.made, f"{inner.label}_body", [*inputs, blocks_value(blocks)], outputs)
+        # A loop without a round would copy the blocks.
+        some, none = BodyNodes(f"{inner.label}_some"), BodyNodes(f"{inner.label}_none")
+        drops = branch(some, [blocks_value(some.op("Loop", gone, "", self.carried.blocks[name], body=graph))])
+        stays = branch(none, [blocks_value(none.same_blocks(self.carried.blocks[name], self.outer.tiny))])
+        return body.op("If", body.op("Greater", gone, self._scalar(0)), then_branch=drops, else_branch=stays)
 
     def _start(self, rate: Fraction, above: int) -> str:
         """Return the first of some rows."""
@@ -176,6 +199,9 @@ class RowWriter:
     def _number(self, number: int) -> str:
         return self.outer.lengths.constant([number])
 
+    def _scalar(self, number: int) -> str:
+        return self.outer.lengths.constant([number], scalar=True)
+
     def _read(self, name: str) -> _Rows:
         """Read rows of an image that is kept."""
         body, span = self.body, self.spans[name]
@@ -186,33 +212,33 @@ class RowWriter:
         if name not in self.outer.sequences:
             return _Rows(body.op("Slice", name, start, end, self._number(ROWS)), rows.rate, rows.above, rows.tail)
         sequence, height = self.outer.sequences[name]
+        sequence, dropped = self.carried.blocks.get(name, sequence), self._dropped(name)
         if height == (self.height, self.count) and span == Span(Fraction(1), 0, 0):
-            found = body.op("SequenceAt", sequence, self.step)
+            found = body.op("SequenceAt", sequence, body.op("Sub", self.step, dropped) if dropped else self.step)
         else:
             length = shape[ROWS]
             last = body.op("Min", end, self.outer.lengths.one(length)) if length is not None else end
-            found = self._gathered(sequence, height[0], start, last)
+            found = self._gathered((sequence, dropped), height[0], start, last)
         return _Rows(found, rows.rate, rows.above, rows.tail)
 
-    def _gathered(self, sequence: str, height: str, start: str, end: str) -> str:
-        """Join rows that lie in several blocks of a sequence."""
-        body = self.body
+    def _gathered(self, blocks: tuple[str, str], height: str, start: str, end: str) -> str:
+        """Join rows that lie in several blocks of a sequence, of which some may no longer be there."""
+        body, (sequence, dropped) = self.body, blocks
         first = body.op("Div", start, height)
         last = body.op("Div", body.op("Sub", end, self._number(1)), height)
         count = body.op("Squeeze", body.op("Add", body.op("Sub", last, first), self._number(1)))
-        inner = _BodyNodes(body.name("part"))
+        inner = BodyNodes(body.name("part"))
         step, before, parts = f"{inner.label}_step", f"{inner.label}_condition", f"{inner.label}_parts"
         number = inner.op("Add", first, step)
         place = inner.op("Mul", number, height)
-        block = inner.op("SequenceAt", sequence, inner.op("Squeeze", number))
+        found = inner.op("Squeeze", number)
+        block = inner.op("SequenceAt", sequence, inner.op("Sub", found, dropped) if dropped else found)
         begin = inner.op("Max", inner.op("Sub", start, place), self._number(0))
         part = inner.op("Slice", block, begin, inner.op("Sub", end, place), self._number(ROWS))
         joined = inner.op("SequenceInsert", parts, part)
         after = inner.op("Identity", before)
-        kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
-        inputs = [_value(step, TensorProto.INT64, []), _value(before, TensorProto.BOOL, [])]
-        inputs.append(helper.make_value_info(parts, kind))
-        outputs = [_value(after, TensorProto.BOOL, []), helper.make_value_info(joined, kind)]
+        inputs = [value(step, TensorProto.INT64, []), value(before, TensorProto.BOOL, []), blocks_value(parts)]
+        outputs = [value(after, TensorProto.BOOL, []), blocks_value(joined)]
         graph = helper.make_graph(inner.made, f"{inner.label}_body", inputs, outputs)
         empty = body.op("SequenceEmpty", dtype=TensorProto.FLOAT)
         return body.op("ConcatFromSequence", body.op("Loop", count, "", empty, body=graph), axis=ROWS)
@@ -323,8 +349,10 @@ class RowWriter:
     def _normalise(self, op: RowOp, norm: RowNorm, image: str, result: str) -> None:
         body, outer = self.body, self.outer
         flat = body.op("Reshape", image, outer.lengths.constant([0, norm.groups, -1]))
-        moved = body.op("Sub", flat, outer.statistics[op.images[0], norm.groups])
-        scaled = body.op("Mul", moved, outer.factors[op.outputs[0]])
+        statistic = op.images[0], norm.groups
+        totals = self.carried.sums[statistic] if statistic in self.carried.sums else outer.totals[statistic]
+        moved = body.op("Sub", flat, body.op("Cast", totals[1], to=TensorProto.FLOAT))
+        scaled = body.op("Mul", moved, self._factor(norm, totals))
         bias = "" if outer.is_filled(norm.bias, 0.0) else norm.bias
         if bias and not norm.by_channel:
             scaled = body.op("Add", scaled, body.op("Unsqueeze", bias, self._number(1)))
@@ -336,7 +364,17 @@ class RowWriter:
         wide = body.op("Mul", body.op(*back), body.op("Unsqueeze", norm.scale, axes))
         body.op("Add", wide, body.op("Unsqueeze", norm.bias, axes), result=result)
 
-    def _sums(self, block: str, groups: int, states: Sequence[str]) -> list[str]:
+    def _factor(self, norm: RowNorm, totals: Totals) -> str:
+        """Return what a normalisation multiplies with."""
+        body, outer = self.body, self.outer
+        epsilon = outer.constant([norm.epsilon], np.float64, f"{self.label}_epsilon")
+        root = body.op("Sqrt", body.op("Add", body.op("Div", totals[2], totals[0]), epsilon))
+        factor = body.op("Cast", body.op("Reciprocal", root), to=TensorProto.FLOAT)
+        if not norm.scale or norm.by_channel or outer.is_filled(norm.scale, 1.0):
+            return factor
+        return body.op("Mul", factor, body.op("Unsqueeze", norm.scale, outer.lengths.constant([1])))
+
+    def _sums(self, block: str, groups: int, states: Totals) -> Totals:
         """Merge the count, mean and squares of a block with those before (Chan, Golub and LeVeque)."""
         body, along = self.body, self._number(2)
         flat = body.op("Reshape", block, self.outer.lengths.constant([0, groups, -1]))
@@ -351,7 +389,7 @@ class RowWriter:
         apart = body.op("Sub", mean, states[1])
         mean = body.op("Add", states[1], body.op("Mul", apart, part))
         between = body.op("Mul", body.op("Mul", apart, apart), body.op("Mul", states[0], part))
-        return [count, mean, body.op("Add", body.op("Add", states[2], squares), between)]
+        return count, mean, body.op("Add", body.op("Add", states[2], squares), between)
 
     @property
     def _told(self) -> bool:
@@ -360,36 +398,3 @@ class RowWriter:
     @property
     def _axes(self) -> dict[str, Any]:
         return {"keepdims": 1} if self._told else {"axes": [2], "keepdims": 1}
-
-
-class _BodyNodes:
-    """Nodes in order, with names of their own; the same node is made once.
-
-    Args:
-        label: What the names begin with.
-    """
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.made: list[NodeProto] = []
-        self._count = 0
-        self._known: dict[object, str] = {}
-
-    def name(self, base: str) -> str:
-        """Return a new name."""
-        self._count += 1
-        return f"{self.label}_{base}_{self._count}"
-
-    def op(self, kind: str, *inputs: str, result: str = "", **attributes: Any) -> str:
-        """Return the output of a node."""
-        key = (kind, inputs, tuple(sorted((name, repr(value)) for name, value in attributes.items())))
-        if not result and kind != "SequenceEmpty" and key in self._known:
-            return self._known[key]
-        found = result or self.name(kind.lower())
-        self.made.append(helper.make_node(kind, list(inputs), [found], name=self.name("node"), **attributes))
-        self._known.setdefault(key, found)
-        return found
-
-
-def _value(name: str, kind: int, shape: Sequence[int] | None) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)

@@ -104,7 +104,7 @@ class RowField:
         found = set(self.graph.results & self.images)
         for place, node in enumerate(self.graph.nodes):
             if place not in self.at:
-                found.update(name for name in names_read(node) if name in self.maker and not self._asks_shape(place))
+                found.update(name for name in names_read(node) if name in self.maker and not self.asks_shape(place))
         return frozenset(found)
 
     @cached_property
@@ -158,8 +158,8 @@ class RowField:
         slow = op_type(self.graph.nodes[op.nodes[0]]) in _MULTIPLIES and any(map(partial(self.borrows, op), op.others))
         return op.work * (_SLOW if slow else 1.0)
 
-    def _asks_shape(self, place: int) -> bool:
-        """Whether a node reads nothing but the shapes of values, which are computed anew."""
+    def asks_shape(self, place: int) -> bool:
+        """Return whether a node reads nothing but the shapes of values, which are computed anew."""
         node = self.graph.nodes[place]
         return node.op_type == "Shape" and all(name in self.graph.values.integers for name in node.output)
 

@@ -6,7 +6,7 @@ its steps: nodes as they are, and loops. Operators on small images stay nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic, spans_of
 
 __all__ = ["BLOCK_PART", "LIVE", "LoopWorks", "RowPlan", "arrange", "choose"]
 
-BLOCK_PART: Final = 8
+BLOCK_PART: Final = 16
 """Images that a block holds at once may take together this part of the largest that is kept."""
 
 LIVE: Final = 3
@@ -44,6 +44,7 @@ class RowPlan:
 
     Attributes:
         loops: In order of execution.
+        runs: Places in ``loops`` of those that one loop of the graph carries out in turn, of all of them.
         whole: Images that loops make and nodes read.
         peak: Bytes of images at once, at the sizes of the field.
         work: In multiplications, for all operators of the field.
@@ -53,6 +54,7 @@ class RowPlan:
     """
 
     loops: tuple[RowLoop, ...]
+    runs: tuple[tuple[int, ...], ...]
     whole: frozenset[str]
     peak: float
     work: float
@@ -154,11 +156,16 @@ def arrange(works: LoopWorks, kept: frozenset[str], small: int) -> RowPlan:
 
 @dataclass(slots=True)
 class _Draft:
-    """A loop that may still get targets."""
+    """A loop that may still get targets.
+
+    Attributes:
+        after: The last step that has to be over before it begins; of others it needs one block after the other.
+    """
 
     ops: set[int]
     made: list[str]
     statistics: list[Statistic]
+    after: int = -1
 
 
 class _Arrangement:
@@ -182,6 +189,7 @@ class _Arrangement:
         read = {name for number in self.plain for name in field.ops[number].images}
         self.whole = frozenset(name for name in by_rows if name in read or name in field.wanted)
         self.lost = frozenset(name for name in by_rows if name not in kept and name not in self.whole)
+        self.blocks = by_rows - self.lost - self.whole
         self.ready: dict[object, int] = {}
         self.steps: list[int | _Draft] = []
         self.drafts: dict[object, list[int]] = {}
@@ -192,7 +200,8 @@ class _Arrangement:
         for place in range(len(field.graph.nodes)):
             number = field.at.get(place)
             if number is None:
-                self._outside(place)
+                if not field.asks_shape(place):
+                    self._outside(place)
                 continue
             op = field.ops[number]
             if place != op.nodes[-1]:
@@ -228,6 +237,7 @@ class _Arrangement:
         needed = self._needed(cone, name if not cone else None)
         grid = self.field.grids[name]
         keys: list[object] = [(grid, number) for number in cone] if cone else [name]
+        keys += [(grid, one) for one in sorted(self._read_by(cone))]
         drafts = sorted({place for one in keys for place in self.drafts.get(one, ())})
         late = max((self.ready.get(one, -1) for one in needed), default=-1)
         place = next((one for one in drafts if not cone or late < one), None)
@@ -236,10 +246,12 @@ class _Arrangement:
             self.steps.append(_Draft(set(), [], []))
         draft = self.steps[place]
         if isinstance(draft, _Draft):
-            for number in cone - draft.ops:
-                self.drafts.setdefault((grid, number), []).append(place)
+            for one in (*(cone - draft.ops), *self._read_by(cone - draft.ops)):
+                self.drafts.setdefault((grid, one), []).append(place)
             self.drafts.setdefault(name, []).append(place)
             draft.ops |= cone
+            at_once = (one for one in needed if isinstance(one, str) and one not in self.blocks)
+            draft.after = max([draft.after, *(self.ready.get(one, -1) for one in at_once)])
             if isinstance(key, str):
                 draft.made.append(key)
             else:
@@ -262,6 +274,10 @@ class _Arrangement:
             waiting.extend(self.field.ops[number].images)
         return found
 
+    def _read_by(self, cone: set[int]) -> set[str]:
+        """Return images in blocks that a body reads."""
+        return {name for number in cone for name in self.field.ops[number].images if name in self.blocks}
+
     def _needed(self, cone: set[int], alone: str | None) -> set[object]:
         """Return what has to be made before a body runs."""
         found: set[object] = {alone} if alone is not None else set()
@@ -281,26 +297,34 @@ class _Arrangement:
         read = [self._read(place, loops) for place in range(len(self.steps))]
         made = [self._made(place, loops) for place in range(len(self.steps))]
         last = {name: place for place, names in enumerate(read) for name in names}
+        runs = self._runs(loops, made, last)
+        ends = {place: run[-1] for run in runs for place in run}
+        eaten = self._eaten(runs, made, last)
+        for place in loops:
+            last.update((name, max(last[name], ends[place])) for name in read[place] - eaten)
         live: set[str] = set()
         memory, lives = [], []
         for place in range(len(self.steps)):
-            live |= made[place]
-            extra = 0.0
-            if place in loops:
-                joined = sum(field.graph.bytes_of(name) for name in made[place] & self.whole)
-                extra = max(block_bytes, field.largest / BLOCK_PART, float(joined))
-            memory.append(sum(field.graph.bytes_of(name) for name in live) + extra)
+            before, live = live, live | made[place]
             lives.append(frozenset(live))
+            dying = {name for name in before & eaten if last[name] == place}
+            size = float(max(self._bytes(before), self._bytes(live - dying)))
+            if place in loops:
+                whole = {name for one in loops if ends[one] == place for name in made[one] & self.whole}
+                size += max(block_bytes, field.largest / BLOCK_PART, self._bytes(whole))
+            memory.append(size)
             live = {name for name in live if last.get(name, -1) > place or name in field.graph.results}
         # From the second run of a size on, the runtime takes what the nodes outside of loops need at once.
         apart = {name for place in loops for name in made[place] - self.whole}
-        pattern = max((sum(map(field.graph.bytes_of, one - apart)) for one in lives), default=0)
+        pattern = max((self._bytes(one - apart) for one in lives), default=0)
         memory = [size + pattern if place in loops else size for place, size in enumerate(memory)]
         work = sum(field.ops[number].work for number in self.plain)
         work += sum(self.works.of(loop) for loop in loops.values())
         given = frozenset(name for place, names in enumerate(made) if place not in loops for name in names)
+        numbers = {place: number for number, place in enumerate(loops)}
         return RowPlan(
             tuple(loops.values()),
+            tuple(tuple(numbers[place] for place in run) for run in runs),
             frozenset(name for place in loops for name in made[place] & self.whole),
             max(memory, default=0.0),
             work,
@@ -308,6 +332,28 @@ class _Arrangement:
             tuple(lives),
             given,
         )
+
+    def _bytes(self, names: Iterable[str]) -> int:
+        return sum(map(self.field.graph.bytes_of, names))
+
+    def _runs(self, loops: Mapping[int, RowLoop], made: Sequence[set[str]], last: Mapping[str, int]) -> list[list[int]]:
+        """Return loops, by their steps, that one loop of the graph can carry out, where images pass between them."""
+        runs: list[list[int]] = []
+        for place in loops:
+            step = self.steps[place]
+            run = runs[-1] if runs else []
+            follows = bool(run) and run[-1] == place - 1 and isinstance(step, _Draft) and step.after < run[0]
+            passed = (name for one in run for name in made[one] if last.get(name, -1) >= place)
+            if follows and any(name in self.blocks for name in passed):
+                run.append(place)
+            else:
+                runs.append([place])
+        return runs
+
+    def _eaten(self, runs: Sequence[Sequence[int]], made: Sequence[set[str]], last: Mapping[str, int]) -> set[str]:
+        """Return images whose blocks their last reader drops in turn: no other loop of the graph has them."""
+        names = ((name, run) for run in runs for place in run for name in made[place] & self.blocks)
+        return {name for name, run in names if last.get(name, -1) in run[1:]}
 
     def _loop(self, draft: _Draft) -> RowLoop:
         ops = tuple(sorted(draft.ops))
@@ -366,7 +412,8 @@ def _work(field: RowField, loop: RowLoop, block_bytes: int) -> float:
     total = 0.0
     for number in loop.ops:
         op = field.ops[number]
-        span = spans[op.outputs[0]]
+        # A window's rows at the ends of a block are computed, too, and dropped.
+        span = spans[op.images[0] if op.rule.window > 1 else op.outputs[0]]
         total += field.work_in_loop(op) * (1 + (span.above + span.below) / (rows * float(span.rate)))
     for name, _ in loop.statistics:
         total += field.graph.bytes_of(name) * 4

@@ -9,17 +9,19 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from onnx import ModelProto
+import numpy as np
+from onnx import ModelProto, numpy_helper
 
 from memsched.formats.onnx.blocks.body import names_of, regenerated
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.probes import OpenValues
-from memsched.formats.onnx.blocks.rows.body import Outer, RowWriter
+from memsched.formats.onnx.blocks.rows.body import Outer
 from memsched.formats.onnx.blocks.rows.field import RowField
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, spans_of
 from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, LIVE, RowPlan
 from memsched.formats.onnx.blocks.rows.rules import ROWS
+from memsched.formats.onnx.blocks.rows.run import Phase, RunWriter
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.types import element_bits
 
@@ -47,12 +49,16 @@ def write_rows(model: ModelProto, field: RowField, plan: RowPlan, block_bytes: i
     }
     sequences = {name: one for name, one in sequences.items() if name not in plan.whole}
     weights = {one.name: one for one in model.graph.initializer}
-    outer = Outer(field, lengths, opset, sequences, weights, plan.whole)
+    tiny = numpy_helper.from_array(np.zeros((1, 1, 1, 1), np.float32), lengths.name("rows_tiny"))
+    outer = Outer(field, lengths, opset, sequences, weights, plan.whole, tiny.name, [tiny])
     gone, lost = _replaced(field, plan)
     gone |= regenerated(field.graph, lost, lengths)
     nodes = [node for place, node in enumerate(field.graph.nodes) if place not in gone]
-    for label, loop in zip(labels, plan.loops, strict=True):
-        nodes.extend(RowWriter(outer, loop, label, heights[_rows(field, loop.targets[0])]).nodes())
+    for run in plan.runs:
+        own = [(plan.loops[number], labels[number]) for number in run]
+        phases = [Phase(loop, label, heights[_rows(field, loop.targets[0])]) for loop, label in own]
+        others = [loop for number, loop in enumerate(plan.loops) if number not in run]
+        nodes.extend(RunWriter(outer, phases, others).nodes())
     written.graph.initializer.extend((*lengths.initializers, *outer.initializers))
     replace_nodes(written.graph, [*lengths.nodes, *nodes])
     return written

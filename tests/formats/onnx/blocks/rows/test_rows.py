@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,7 @@ from memsched.formats.onnx.blocks.model import open_model
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, spans_of
 from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange, choose
 from memsched.formats.onnx.blocks.rows.write import write_rows
-from memsched.runtimes.onnxruntime.ranged import compare_at
+from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, run_at
 from tests.formats.onnx.blocks.rows.compare import compare, differences, field_of
 from tests.formats.onnx.blocks.rows.images import LAYERS, Images
 
@@ -77,6 +78,30 @@ def test_more_work_is_less_memory_and_none_is_beyond_its_limit() -> None:
     assert plan.peak <= plain.peak / 1.5
     assert len(plan.loops) < len(made)
     assert not choose(field, (1.01,), 1)
+
+
+def test_an_image_goes_while_the_next_one_comes(tmp_path: Path) -> None:
+    net = Images()
+    made = ["x"]
+    for width in (12, 16, 20, 16):
+        made.append(net.instance_norm(net.conv(made[-1], width)))
+    model = net.model(net.conv(made[-1], 1))
+    ranges = {"batch": Range(1, 1), "height": Range(12, 1200, 12, named=True), "width": Range(12, 1200, 12, named=True)}
+    field = field_of(model, ranges)
+    plan = arrange(LoopWorks(field, 1), field.heavy, 0)
+    assert len(plan.runs) == 1
+    apart = dataclasses.replace(plan, runs=tuple((number,) for number in range(len(plan.loops))))
+    took = []
+    for name, one in (("together", plan), ("apart", apart)):
+        written = write_rows(model, field, one, 1)
+        onnx.save(written, tmp_path / f"{name}.onnx")
+        assert max(differences(model, written, [(1, 1188, 60)])) <= 1e-5
+        found = run_at(tmp_path / f"{name}.onnx", {"batch": 1, "height": 1200, "width": 1200}, seed=0)
+        assert isinstance(found, RangedRun)
+        took.append(found.process)
+    images = sorted(field.graph.bytes_of(name) for name in field.heavy)
+    # Apart, the two largest images are there at once: one that is made, and the one that it is made of.
+    assert took[0] < took[1] - 0.5 * images[-2]
 
 
 def test_heights_beyond_the_range_are_refused() -> None:
