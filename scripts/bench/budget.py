@@ -1,7 +1,7 @@
-"""Budgets over order, in-place writes, pieces and repetitions together: met or not, extra work, seconds.
+"""Budgets over order, in-place writes, exact algebra, pieces and repetitions together: met or not, extra work, seconds.
 
 Every model is given 75, 50 and 35 % of what its file as given requires under its target; all that `--allow`
-knows is permitted, with up to 50 % extra work. A budget that is not met is impossible where it is below what every
+knows and that rounds nothing otherwise is permitted, with up to 50 % extra work. A budget that is not met is impossible where it is below what every
 rewritten model needs: its inputs, or its outputs, all at once, beside what its runtime keeps for each of its operators.
 """
 
@@ -81,6 +81,7 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
             budget=budget,
             tile=True,
             remat=True,
+            algebra=True,
             max_extra_macs=values.max_extra_macs,
             max_slowdown=None,
             time_limit=values.time_limit,
@@ -93,7 +94,8 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
         again = remat is not None and remat["applied"]
         extra = (tiling["extra_macs_percent"] if pieces else 0.0) + (remat["extra_work_percent"] if again else 0.0)
         met = report["budget"]["met"]
-        how = " + ".join(["pieces"] * pieces + ["again"] * again) or "order"
+        algebra = report["algebra"] is not None and report["algebra"]["applied"]
+        how = " + ".join(["algebra"] * algebra + ["pieces"] * pieces + ["again"] * again) or "order"
         needs, spent = report["budget"]["required_bytes"], watch.seconds
         told = (path.stem, report["target"]["name"], f"{needed:,}", f"{share} %", f"{needs:,}")
         cost = extra if met else float("inf")

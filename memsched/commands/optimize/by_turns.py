@@ -26,6 +26,9 @@ def with_earlier(before: Rewrites, after: Rewrites, graph: Graph, macs: int) -> 
         tiling = _named_as_given(tiling, graph)
         if before.tiling is not None and before.tiling.applied:
             tiling = _pieces(before.tiling, tiling, macs)
+        elif tiling.applied:
+            # It may have been made of a model with repetitions.
+            tiling = msgspec.structs.replace(tiling, extra_macs_percent=percent_of(tiling.extra_macs, macs))
     if before.remat is not None and remat is not None and before.remat.applied and remat is not before.remat:
         remat = _repetitions(before.remat, remat, macs)
     return dataclasses.replace(after, tiling=tiling, remat=remat)

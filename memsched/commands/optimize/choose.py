@@ -9,28 +9,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from memsched.check.rewrite import check_folded
 from memsched.commands.optimize.border import BorderRewrite, unused
-from memsched.commands.optimize.by_turns import with_earlier
+from memsched.commands.optimize.final_model import (
+    FinalModel,
+    after,
+    base_of,
+    better,
+    left_of,
+    met,
+    slower_by_less,
+)
 from memsched.commands.optimize.fuse import ChainRewrite
-from memsched.commands.optimize.permissions import Permissions, percent_left
+from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
-from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import Part, RewriteBase
-from memsched.commands.optimize.rewritten import RewriteRun, RewrittenModel, rank
+from memsched.commands.optimize.rewritten import RewriteRun, rank
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
-from memsched.graph.border import Border, Borders
+from memsched.graph.border import Borders
 from memsched.graph.chain import Chain
-from memsched.graph.prices import Pace
-from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 from memsched.report.border import border_section
 from memsched.report.chains import chain_section
@@ -81,41 +83,21 @@ _LOOP_SHARE = 0.5
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
 
+_TURNS_SHARE = 0.5
+"""Share of what is left then for repetitions and pieces by turns, and for pieces of a model with copies."""
+
+_COPIES_SHARE = 0.15
+"""Share of what is left then to order the model with copies of its largest value."""
+
+_COPIED = 0.75
+"""Share of the extra work that is permitted for these copies; pieces of them may repeat some, too."""
+
+_APART_SHARE = 0.8
+"""Share of what is left then for pieces of that model."""
+
 _TURN_SHARE = 0.6
 """Share of what is left then for repetitions, and of what is left for each turn after them: of pieces of the model with
 repetitions, of repetitions in the one with more pieces, and so on."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinalModel:
-    """A model with orders and addresses.
-
-    Attributes:
-        data: Its file before orders are written.
-        prepared: With the baselines of the model as given.
-        rewritten: It is not the model as given.
-        extra_work: Work that the model as given does not have, as a part of its own: multiply-accumulates for pieces,
-            for repetitions bytes moved as well.
-        extra_macs: Multiply-accumulates that it does not have.
-        slowdown: Time that it takes beyond the model as given, in percent, as the target's price of an operator has it;
-            0 where it has none.
-        borders: What its caller has to do instead of it.
-        whole: The model as given in the best order found, where this is another one.
-        options: What is stated of this model.
-    """
-
-    module: Module
-    data: bytes
-    prepared: TargetModule
-    placed: ModulePlan
-    rewrites: Rewrites = field(default_factory=Rewrites)
-    rewritten: bool = False
-    extra_work: Fraction = Fraction(0)
-    extra_macs: int = 0
-    slowdown: float = 0.0
-    borders: tuple[Border, ...] = ()
-    whole: ModulePlan | None = None
-    options: LoadOptions = field(default_factory=LoadOptions)
 
 
 def find(
@@ -135,20 +117,20 @@ def find(
     placed = place(module, prepared, request.within(share) if rewriting or permitted.free else request)
     given = final = FinalModel(module, data, prepared, placed, options=options)
     request = request.rest()
-    if permitted.fuse and not _met(final, budget):
+    if permitted.fuse and not met(final, budget):
         final = _in_one(final, chains, request, budget, permitted)
         borders = format_of(final.module).borders(final.module) if permitted.io else Borders()
         request = request.rest()
     first = final
-    if permitted.io and not _met(final, budget):
+    if permitted.io and not met(final, budget):
         final = _at_the_border(final, borders, request, budget, permitted)
         request = request.rest()
-    if permitted.algebra and not _met(final, budget):
+    if permitted.algebra and not met(final, budget):
         final = _by_algebra(final, request, budget, permitted)
         request = request.rest()
-    if (permitted.tile or permitted.only_free) and not _met(final, budget):
+    if (permitted.tile or permitted.only_free) and not met(final, budget):
         final = _in_pieces(final, request, budget, permitted)
-    elif permitted.remat and not _met(final, budget):
+    elif permitted.remat and not met(final, budget):
         final = _recomputed(final, request, budget, permitted)
     if final.borders and final.placed.required >= first.placed.required:
         # Nobody has to change for nothing.
@@ -235,12 +217,12 @@ def _in_one(
     if chains:
         run = RewriteRun(
             functools.partial(ChainRewrite, chains),
-            *(_base(given), request.within(_CHAIN_SHARE) if more or permitted.io else request),
+            *(base_of(given), request.within(_CHAIN_SHARE) if more or permitted.io else request),
             percent=0.0,
             budget=budget,
         )
         run.go_on(request, until_met=False)
-        final = _after(given, run, ties=more)
+        final = after(given, run, ties=more)
     found = final.rewrites.chains or chain_section(())
     section = msgspec.structs.replace(found, given_bytes=given.placed.required, bytes=final.placed.required)
     return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, chains=section))
@@ -262,9 +244,9 @@ def _at_the_border(
     final = given
     if borders.found:
         make = functools.partial(BorderRewrite, borders)
-        run = RewriteRun(make, _base(given), request, percent=0.0, budget=budget)
+        run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget)
         run.go_on(request, until_met=False)
-        final = _after(given, run, ties=more)
+        final = after(given, run, ties=more)
     found = final.rewrites.io or border_section(borders, (), 0, 0)
     required = given.placed.required, final.placed.required
     section = msgspec.structs.replace(found, given_bytes=required[0], bytes=required[1])
@@ -277,9 +259,9 @@ def _by_algebra(given: FinalModel, request: Request, budget: int | None, permitt
 
     request = request.within(_ALGEBRA_SHARE) if permitted.tile or permitted.remat else request
     make = functools.partial(AlgebraRewrite, sums=permitted.reassociate)
-    run = RewriteRun(make, _base(given), request, percent=0.0, budget=budget)
+    run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget)
     run.go_on(request, until_met=False)
-    final = _after(given, run)
+    final = after(given, run)
     if final.rewrites.algebra is None:
         return final
     required = given.placed.required, final.placed.required
@@ -302,24 +284,29 @@ def _rewritten(given: FinalModel, request: Request, budget: int | None, permitte
     pieces = in_pieces(permitted.extra_percent)
     pieces.go_on(request.within(share), until_met=True)
     best = tiled = pieces.best()
-    if permitted.remat and not _met(best, budget):
-        best = _by_turns(tiled, request, budget, permitted)
+    if permitted.remat and not met(best, budget):
+        turns = request.rest().within(_TURNS_SHARE)
+        best = _by_turns(tiled, turns, budget, permitted)
+        if not met(best, budget):
+            # As much work whatever the turns have done: what is looked for there depends on the budget.
+            within = request.as_much(turns, 1.0)
+            best = better(best, _apart(given, within, budget, permitted), budget)
     # From here on the search is for less work.
     for_free = given
     if budget is not None and permitted.extra_percent > 0 and not _settled(best, request, budget):
         free = in_pieces(0.0)
         free.go_on(request.within(_FREE_SHARE), until_met=False)
         for_free = free.best()
-        best = _better(best, for_free, budget)
-        if _met(tiled, budget) and not _settled(best, request, budget):
+        best = better(best, for_free, budget)
+        if met(tiled, budget) and not _settled(best, request, budget):
             pieces.go_on(request.within(share), until_met=False)
             tiled = pieces.best()
-            best = _better(best, tiled, budget)
+            best = better(best, tiled, budget)
     if budget is not None and permitted.remat:
         for base in (given, for_free) if for_free.rewritten else (given,):
             if not _settled(best, request, budget):
                 again = _recomputed(base, request.within(_MIX_SHARE), budget, permitted)
-                best = _better(best, again, budget)
+                best = better(best, again, budget)
     return _with_section(best, tiled, permitted)
 
 
@@ -331,7 +318,7 @@ class _PieceRuns:
         from memsched.commands.optimize.tile import TileRewrite
 
         self._given, self._budget = given, budget
-        base = _base(given)
+        base = base_of(given)
         self._in_loops: RewriteRun[LoopGroup] | None = None
         if base.dialect.loop is not None:
             self._in_loops = RewriteRun(LoopRewrite, base, request, percent=percent, budget=budget)
@@ -342,7 +329,7 @@ class _PieceRuns:
         """Search on within ``request``; see `RewriteRun.go_on`."""
         if self._in_loops is not None:
             self._in_loops.go_on(request.within(_LOOP_SHARE), until_met=until_met)
-            if _met(_after(self._given, self._in_loops), self._budget):
+            if met(after(self._given, self._in_loops), self._budget):
                 return
         if self._one_by_one is None:
             self._one_by_one = self._make()
@@ -350,9 +337,9 @@ class _PieceRuns:
 
     def best(self) -> FinalModel:
         """Return the better of their results; see `_after`."""
-        found = [_after(self._given, self._in_loops)] if self._in_loops is not None else []
+        found = [after(self._given, self._in_loops)] if self._in_loops is not None else []
         if self._one_by_one is not None:
-            found.append(_after(self._given, self._one_by_one))
+            found.append(after(self._given, self._one_by_one))
         best = min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
         # What ends groups of one form is worth knowing where the other form is used, too.
         sections = [one.rewrites.tiling for one in found if one.rewrites.tiling is not None]
@@ -366,11 +353,6 @@ def _settled(final: FinalModel, request: Request, budget: int) -> bool:
     return request.over() or (final.placed.required <= budget and final.extra_work == 0)
 
 
-def _better(first: FinalModel, second: FinalModel, budget: int) -> FinalModel:
-    """Return what meets the budget with the least extra work; of what does not, what requires least."""
-    return min(first, second, key=lambda final: rank(final.placed, final.extra_work, budget))
-
-
 def _with_section(final: FinalModel, tiled: FinalModel, permitted: Permissions) -> FinalModel:
     """Return ``final`` with a section on pieces, used or not: where they are not, that of ``tiled``."""
     section = final.rewrites.tiling
@@ -379,10 +361,6 @@ def _with_section(final: FinalModel, tiled: FinalModel, permitted: Permissions) 
     if section is not None:
         section = msgspec.structs.replace(section, max_extra_macs_percent=float(permitted.extra_percent))
     return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, tiling=section))
-
-
-def _met(final: FinalModel, budget: int | None) -> bool:
-    return budget is not None and final.placed.required <= budget
 
 
 def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
@@ -396,12 +374,12 @@ def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted
     while found.placed.requirement.weight < best.placed.requirement.weight:
         best = found
         request = request.rest()
-        if request.over() or _met(best, budget):
+        if request.over() or met(best, budget):
             return best
         turn = request.within(_TURN_SHARE)
         if pieces:
-            turn = _slower_by_less(turn, best)
-            runs = _PieceRuns(best, turn, budget, _left(best, permitted))
+            turn = slower_by_less(turn, best)
+            runs = _PieceRuns(best, turn, budget, left_of(best, permitted))
             runs.go_on(turn, until_met=True)
             found = runs.best()
         else:
@@ -411,72 +389,35 @@ def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted
     return found if best is final else best
 
 
-def _left(final: FinalModel, permitted: Permissions) -> float:
-    """Return the extra work that is still permitted, in percent of the work of ``final``."""
-    done = sum(op.macs for op in final.module.graphs[0].ops)
-    return percent_left(permitted.extra_percent, done - final.extra_macs, final.extra_macs, float(final.extra_work))
+def _apart(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
+    """Return ``given`` in pieces where its largest value is computed for each op that reads it."""
+    from memsched.commands.optimize.reader_copies import ReaderCopies
 
-
-def _slower_by_less(request: Request, final: FinalModel) -> Request:
-    """Return ``request`` with the slowdown that is still permitted."""
-    if request.slowdown is None:
-        return request
-    return dataclasses.replace(request, slowdown=max(0.0, request.slowdown - final.slowdown))
+    if request.over():
+        return given
+    placing = slower_by_less(request.within(_COPIES_SHARE), given)
+    run = RewriteRun(ReaderCopies, base_of(given), placing, percent=_COPIED * left_of(given, permitted), budget=None)
+    run.go_on(placing, until_met=False)
+    copied = after(given, run, anyway=True)
+    if copied.module is given.module:
+        return given
+    request = slower_by_less(request.rest().within(_APART_SHARE), copied)
+    pieces = _PieceRuns(copied, request, budget, left_of(copied, permitted))
+    pieces.go_on(request, until_met=True)
+    return pieces.best()
 
 
 def _recomputed(final: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
     """Return ``final`` with values computed again, where that requires less; with a budget as `_rewritten` does it."""
     from memsched.commands.optimize.recompute import RematRewrite
 
-    percent = _left(final, permitted)
-    request = _slower_by_less(request.rest(), final)
-    run = RewriteRun(RematRewrite, _base(final), request, percent=percent, budget=budget)
+    percent = left_of(final, permitted)
+    request = slower_by_less(request.rest(), final)
+    run = RewriteRun(RematRewrite, base_of(final), request, percent=percent, budget=budget)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):
         run.go_on(request, until_met=False)
-    return _after(final, run)
-
-
-def _base(final: FinalModel) -> RewriteBase:
-    return RewriteBase(final.module, final.prepared, final.placed, final.options)
-
-
-def _after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False) -> FinalModel:
-    """Return ``final`` rewritten further where that requires less; with the report's section on it either way.
-
-    Args:
-        ties: No more is enough.
-    """
-    result = run.result(final.rewrites, ties=ties)
-    model = result.model
-    graph = final.module.graphs[0]
-    given = sum(op.macs for op in graph.ops) - final.extra_macs
-    rewrites = with_earlier(final.rewrites, result.rewrites, graph, given)
-    if model is None:
-        return dataclasses.replace(final, rewrites=rewrites)
-    return FinalModel(
-        module=model.module,
-        data=model.data,
-        prepared=dataclasses.replace(model.prepared, baselines=final.prepared.baselines),
-        placed=model.placed,
-        rewrites=rewrites,
-        rewritten=True,
-        extra_work=final.extra_work + (1 + final.extra_work) * result.extra_work,
-        extra_macs=final.extra_macs + model.extra_macs,
-        slowdown=_slower(final, model),
-        borders=(*final.borders, *model.borders),
-        options=restated(final.options, model.borders),
-    )
-
-
-def _slower(final: FinalModel, model: RewrittenModel) -> float:
-    """Return `FinalModel.slowdown` of a model that ``final`` was rewritten to."""
-    price = final.prepared.target.price
-    if price is None:
-        return 0.0
-    pace = Pace(price.macs_per_op, price.macs_per_byte)
-    ratio = pace.of_graph(model.module.graphs[0]) / max(1.0, pace.of_graph(final.module.graphs[0]))
-    return 100 * (ratio * (1 + final.slowdown / 100) - 1)
+    return after(final, run)
 
 
 def _compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from memsched.commands.optimize.choose import FinalModel
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.session_rows import LEAST_SHOWN, SessionFile, measured_sessions
 from memsched.commands.verify import verify_written

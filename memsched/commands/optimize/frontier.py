@@ -6,7 +6,7 @@ Work is counted as for repetitions: multiply-accumulates, and one for each byte 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from memsched.commands.optimize.choose import Permissions
@@ -119,7 +119,7 @@ def find_frontier(
         steps += again.steps("remat")
         finished = finished and again.rewrite.finished
     if both:
-        alone = _as_much(request, alone)
+        alone = request.as_much(alone, _PIECES_SHARE)
     if permitted.tile and base.dialect.loop is not None and not request.stopped():
         from memsched.commands.optimize.loops import LoopRewrite
 
@@ -138,12 +138,6 @@ def find_frontier(
     graph = module.graphs[0]
     macs, work = sum(op.macs for op in graph.ops), work_of(graph).total
     return Frontier(least(steps), finished and not request.stopped(), macs, work)
-
-
-def _as_much(request: Request, before: Request) -> Request:
-    """Return a request for as much work as ``before`` had, or a share of the time that is left of ``request``."""
-    run, effort = request.rest().within(_PIECES_SHARE).run, before.run.limits.effort
-    return replace(request, run=replace(run, limits=replace(run.limits, effort=effort)))
 
 
 def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:

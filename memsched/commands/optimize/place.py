@@ -149,6 +149,13 @@ class Request:
         """Return a request that may take this share of what is left of the time, and of the limit of work."""
         return dataclasses.replace(self, run=self.run.within(share))
 
+    def as_much(self, before: Request, share: float) -> Request:
+        """Return a request for as much work as ``before`` could do when it was made, or a share of the time left."""
+        run, effort = self.rest().within(share).run, before.run.limits.effort
+        return dataclasses.replace(
+            self, run=dataclasses.replace(run, limits=dataclasses.replace(run.limits, effort=effort))
+        )
+
     def rest(self) -> Request:
         """Return a request whose shares are of the work that is left; of time they always are."""
         return dataclasses.replace(self, run=self.run.rest())

@@ -13,9 +13,10 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
 from memsched.graph.border import Border
 from memsched.graph.model import Graph, Op
-from memsched.remat.cost import RematPoint, work_of
-from memsched.remat.found import RematResult
-from memsched.remat.rewrite import rematerialise
+from memsched.remat.apart import apart
+from memsched.remat.cost import RematPoint, judge, work_of
+from memsched.remat.found import RematResult, untried
+from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
@@ -96,6 +97,18 @@ class RematRewrite:
         self._found = self._search(self._request, None)
         return self._permitted()
 
+    def take_apart(self) -> None:
+        """Know of one sequence alone: the largest value that several ops read executed for each of them."""
+        base = self._base
+        known = untried(self._given, base.order, base.prepared.target, None, custom=False)
+        work, may = work_of(self.graph), repeatable(self.graph)
+        found = apart(self.graph, work.costs, may, self.most)
+        if found:
+            sequence = [base.order[op] for op in found]
+            point = judge(self._given, sequence, base.prepared.target, base.dialect, "copies for readers")
+            known = replace(known, frontier=(*known.frontier, point))
+        self._found = replace(known, judged=len(known.frontier) - 1, finished=True)
+
     def _worth_aiming(self) -> bool:
         """Whether a search for the budget may find something; where the peak alone meets it, nothing says how."""
         if self._budget is None or self._aimed or self._budget >= self._base.peak:
@@ -111,7 +124,7 @@ class RematRewrite:
 
     def _permits(self, point: RematPoint) -> bool:
         pace = None if self._prices is None else self._prices.pace
-        if point.cost > self.most:
+        if point.cost > self.most or point.extra_macs > self._most_macs:
             return False
         return pace is None or pace.of_ops(self._given, self._again(point.sequence)) <= self._most_time
 

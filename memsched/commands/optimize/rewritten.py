@@ -121,16 +121,17 @@ class RewriteRun(Generic[Part]):
         self._models.request = request
         return self._models.over() or (self._models.met and not self._models.least_work)
 
-    def result(self, before: Rewrites, *, ties: bool = False) -> RewriteResult:
+    def result(self, before: Rewrites, *, ties: bool = False, anyway: bool = False) -> RewriteResult:
         """Return the result so far, beside what is reported of earlier rewrites.
 
         Args:
             ties: A model that requires as much as the one it was made from is a result, too.
+            anyway: One that requires more is, too.
         """
         rewrite = self._rewrite
         model, used = self._models.taken or (None, None)
         least = self._base.placed.requirement.weight + ties
-        if model is None or used is None or model.placed.requirement.weight >= least:
+        if model is None or used is None or (model.placed.requirement.weight >= least and not anyway):
             return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))
         work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
         return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))

@@ -11,7 +11,8 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 
-from memsched.commands.optimize.choose import FinalModel, Permissions, find
+from memsched.commands.optimize.choose import Permissions, find
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import Request, prepare, required_as_given
 from memsched.commands.optimize.rewritten import rank
 from memsched.errors import MemschedError
