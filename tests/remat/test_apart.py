@@ -54,7 +54,7 @@ def gated() -> bytes:
         numpy_helper.from_array(values.normal(size=shape).astype(np.float32) / 4, name)
         for name, shape in (("w", (16, 2, 3, 3)), ("wa", (2, 16, 3, 3)), ("wb", (2, 16, 3, 3)))
     ]
-    halved = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
+    halved: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["t"], "t", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
         helper.make_node("Conv", ["t", "wa"], ["a"], "a", **halved),

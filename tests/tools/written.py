@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _VARYING = {"seconds", "scheduling_seconds", "workers"}
 """What reports and tables say of the run itself."""
 
+_WORKERS = re.compile(r" --workers \d+")
+
 _SECONDS_SHOWN = re.compile(rb'[\d.,]+ s(?=; memsched)|(?<=<td class="n">)[\d.,]+(?=</td></tr>)')
 """In the page of a batch: those of the whole, and the last column of its table."""
 
@@ -206,5 +208,8 @@ def _varying(value: Any, replacement: int | None) -> Any:
     """Return ``value`` with the figures of the run itself replaced, or left out for None."""
     if isinstance(value, dict):
         kept = {key: _varying(inner, replacement) for key, inner in value.items() if key not in _VARYING}
+        if isinstance(kept.get("command"), str):
+            # What is suggested is the run's own command with more permitted.
+            kept["command"] = _WORKERS.sub("", kept["command"])
         return kept if replacement is None else {**kept, **{key: replacement for key in value if key in _VARYING}}
     return [_varying(inner, replacement) for inner in value] if isinstance(value, list) else value

@@ -17,6 +17,13 @@ def test_no_rewritten_model_needs_less_than_what_all_need(tmp_path: Path) -> Non
         given = memsched.optimize(str(path), target="tflm", solver="file", verify=False).report.data
         least = least_of_all(path, "tflm", given)
         found = memsched.optimize(
-            str(path), target="tflm", tile=True, remat=True, max_extra_macs=1000.0, effort=0.3, verify=False
+            str(path),
+            target="tflm",
+            tile=True,
+            remat=True,
+            algebra=True,
+            max_extra_macs=1000.0,
+            effort=0.3,
+            verify=False,
         ).report.data["requirement"]
         assert 0 < given["requirement"]["parts"]["persistent_bytes"] < least <= found["bytes"] <= found["given_bytes"]
