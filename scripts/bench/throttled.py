@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from memsched.commands.distribute.distribute import distribute, latency_of, run_plan
@@ -25,6 +26,7 @@ def tables(values: Values) -> Iterator[Part]:
         *("network", ">devices", ">steps", ">predicted, ms", ">measured, ms", ">off, %", ">worst step, %", ">~slower")
     )
     base = load_cluster(values.cluster)
+    base = replace(base, router=replace(base.router, overlap=base.router.overlap or values.overlap))
     for name in values.networks:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{name}.onnx"
@@ -56,6 +58,7 @@ BENCH = Benchmark(
         positional("networks", default=_NETWORKS, help=f"default: {' '.join(_NETWORKS)}"),
         option("--cluster", default="pi4x4", help="its first device is taken"),
         option("--counts", type=int, nargs="+", default=[2, 4], help="devices"),
+        option("--overlap", action="store_true", help="devices send and receive while they compute"),
         time_limit(20.0),
     ),
     docs="docs/benchmarks/devices.md",

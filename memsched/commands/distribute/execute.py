@@ -26,6 +26,9 @@ __all__ = ["DistributedRun", "execute"]
 _ROOM: Final = 12.0
 """How many times as long as it takes by itself a throttled run is to take, so that the throttles decide."""
 
+_LEAST_STEP: Final = 0.04
+"""Seconds that a step of a throttled run is to take on average: a busy machine makes processes wait."""
+
 _REFERENCE: Final = "memsched.runtimes.devices.worker:reference"
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 """Integers are often indices: where the first bound is too large, smaller ones may not be."""
@@ -103,17 +106,18 @@ def execute(
     throttled = time_cluster(
         *(programs, given_sends(followed), part, feeds[whole.value["feed"]], throttles),
         runtime=runner.parts,
-        slower=_slow_motion(followed.plan.latency, run.seconds, throttles),
+        slower=_slow_motion(followed.plan, run.seconds, throttles),
         patience_seconds=patience_seconds,
     )
     return replace(found, throttled=throttled)
 
 
-def _slow_motion(predicted: float, seconds: float, throttles: Sequence[Throttle]) -> int:
+def _slow_motion(plan: Distribution, seconds: float, throttles: Sequence[Throttle]) -> int:
     """Return how much slower a throttled run has to be: this machine's cores are shared by all processes."""
-    if any(one.seconds for one in throttles):
-        return max(1, math.ceil(_ROOM * seconds / max(predicted, 1e-9)))
-    return max(1, math.ceil(_ROOM * max(one.cores for one in throttles)))
+    predicted = max(plan.latency, 1e-9)
+    rates = any(one.seconds for one in throttles)
+    room = _ROOM * (seconds / predicted if rates else max(one.cores for one in throttles))
+    return max(1, math.ceil(max(room, _LEAST_STEP * len(plan.steps) / predicted)))
 
 
 def _compared(run: ClusterRun, wanted: Sequence[Any], found: Sequence[Any], activations: int | None) -> DistributedRun:

@@ -169,8 +169,7 @@ class _Worker:
             self._held.clear()
             for step, program in enumerate(self._program["steps"]):
                 started = self._parent.wait()["start"] or time.perf_counter()
-                computing = self._step(step, program, sessions.get(step), started)
-                done = time.perf_counter()
+                computing, done = self._step(step, program, sessions.get(step), started)
                 self._parent.tell({"done": done, "seconds": done - started, "computing": computing})
         self._parent.wait()
         peak = _resident_bytes(peak=True)
@@ -208,8 +207,12 @@ class _Worker:
             threading.Thread(target=self._inbox.read, args=(number, connection), daemon=True).start()
         self._parent.tell({"connected": True})
 
-    def _step(self, step: int, program: Mapping[str, Any], session: Any, started: float) -> float:
-        """Do a step that begins at a moment; return the seconds between having all values and having the results."""
+    def _step(self, step: int, program: Mapping[str, Any], session: Any, started: float) -> tuple[float, float]:
+        """Do a step that begins at a moment.
+
+        Returns:
+            The seconds between having all values and having the results; when the step is done.
+        """
         for link in (self._out, self._in):
             if self._throttle is not None and link is not None:
                 link.begin(step, started + self._throttle["latency"])
@@ -230,16 +233,19 @@ class _Worker:
             del self._held[key]
         if program["run"] is not None:
             self._run(session, program["run"])
+        done = time.perf_counter()
         if self._throttle is not None:
             planned = self._throttle["seconds"]
             # What the process would have taken on so much of a core, however much of one it had.
             own = (time.thread_time() - before) / self._throttle["cores"]
-            time.sleep(max(0.0, started + (planned[step] if planned else own) - time.perf_counter()))
-        computing = time.perf_counter() - started
-        self._finish_ahead(step, program, ahead)
+            # To wake up late is this machine's, too.
+            done = max(done, started + (planned[step] if planned else own))
+            _sleep_until(done)
+        computing = done - started
+        done = max(done, self._finish_ahead(step, program, ahead))
         for key in program["done"]:
             del self._held[key]
-        return computing
+        return computing, done
 
     def _send_ahead(self, step: int, program: Mapping[str, Any], started: float) -> threading.Thread | None:
         """Begin to send what goes while the model runs."""
@@ -262,16 +268,18 @@ class _Worker:
         thread.start()
         return thread
 
-    def _finish_ahead(self, step: int, program: Mapping[str, Any], sending: threading.Thread | None) -> None:
-        """Wait until everything is sent and received that goes while the model runs."""
+    def _finish_ahead(self, step: int, program: Mapping[str, Any], sending: threading.Thread | None) -> float:
+        """Wait until everything is sent and received that goes while the model runs; return when that was."""
         if sending is None:
-            return
+            return 0.0
         sending.join()
         _, due = self._inbox.take(step, program["receives_ahead"])
         if program["sends_ahead"] and self._out is not None:
             due = max(due, self._out.through(0))
-        if self._throttle is not None:
-            time.sleep(max(0.0, due - time.perf_counter()))
+        if self._throttle is None:
+            return time.perf_counter()
+        _sleep_until(due)
+        return due
 
     def _send(self, step: int, entry: Mapping[str, Any], array: np.ndarray[Any, Any]) -> None:
         links = [self._links[target] for target in entry["targets"]]
@@ -313,6 +321,10 @@ class _Worker:
             self._peak = None
         else:
             self._peak = max(self._peak, beside + sum(array.nbytes for array in self._held.values()))
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.perf_counter()))
 
 
 def _made_of(value: Mapping[str, Any], held: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
