@@ -84,6 +84,7 @@ class LoopSearch:
         self._unrolled = dialect.loop is not None and dialect.loop.unrolled
         self._alignment = target.alignment_bytes
         self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
+        self._pads_over = dialect.pad_type in target.pads_over_inputs
         self._footprints = self._intervals.footprints
         self._known: dict[LoopGroup, LoopCost | None] = {}
         self._curves: dict[tuple[int, int], list[LoopCost]] = {}
@@ -283,27 +284,34 @@ class LoopSearch:
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
         lead = lead_rows(loop, row, padded_row)
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
-        # An op for each tile makes it beside what later ones read.
-        over = made <= together < apart and not self._unrolled
         # What is read again after the loop, or is the caller's, lies beside its padded copy.
-        size = self._up(self._graph.tensors[loop.input].size)
-        beside = 0 if self._dies(loop.input, group.ops[-1]) else size
+        size = self._graph.tensors[loop.input].size
+        beside = 0 if self._dies(loop.input, group.ops[-1]) else self._up(size)
         inner = body_bytes(loop, element, in_place=self._in_place, alignment=self._alignment)
         if self._unrolled:
             inner = max(inner, joined_bytes(loop, element[loop.output], self._alignment))
-        block = self._up(together) if over else apart
+
+        def most(begin: int, block: int) -> int:
+            looping = beside + block + inner + _COUNTERS * self._alignment
+            # Where it may not lie over the input, the copy lies beside it while it is made.
+            copying = self._up(size) + self._up(begin) if begin > size and not self._pads_over else 0
+            return max(looping, copying)
+
+        # An op for each tile makes it beside what later ones read.
+        over = made <= together < apart and not self._unrolled
+        over = over and most(together, self._up(together)) <= most(padded, apart)
+        begin, block = (together, self._up(together)) if over else (padded, apart)
         # What is padded behind the last element may lie over nothing as well as over the input.
         right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
         behind = loop.pads[0][1] * padded_row + right
-        begin = padded + (lead * padded_row if over else 0)
         return LoopCost(
             replace(group, lead=lead if over else 0),
-            peak=interval.base + beside + block + inner + _COUNTERS * self._alignment,
+            peak=interval.base + most(begin, block),
             added=added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined),
             extra_macs=loop.macs - given,
             inner=inner,
-            ahead=self._up(max(0, begin - behind - self._graph.tensors[loop.input].size)),
-            given=size,
+            ahead=self._up(max(0, begin - behind - size)) if self._pads_over else 0,
+            given=self._up(size),
         )
 
     def _up(self, size: int) -> int:

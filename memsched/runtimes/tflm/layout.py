@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -27,6 +28,9 @@ _MOST_LEFT_OUT = 16
 
 _NEAR = 100
 """With so many paddings, a head less than one part in this many above its bound is good enough."""
+
+_LEVELS = (1.0, 1.05, 0.9)
+"""Multiples of the least head beyond which joins are made where not all are."""
 
 
 def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key, int]:
@@ -52,12 +56,43 @@ def _best(model: FileModel, target: Target, scratch: Scratch, lives: Lifetimes, 
     least = _LeastHead(model, scratch)
     least.take(predict(model, scratch, own=True).offsets, 0)
     _try_plans(model, lives, sharing, least)
-    # What may share bytes need not: joins that save little may keep others from being made.
+    # What may share bytes need not: joins that save little may keep others from being made, and what they make rigid
+    # from fitting.
     rules = _sharing_nothing(target)
     if rules != target:
+        for few in _few_joins(lives, sharing, least):
+            _try_plans(model, lives, few, least)
         lives = lifetimes(model)
         _try_plans(model, lives, byte_sharing(model, rules, lives), least)
     return least.offsets
+
+
+def _few_joins(lives: Lifetimes, sharing: ByteSharing, least: _LeastHead) -> Iterator[ByteSharing]:
+    """Yield ``sharing`` with the joins alone of what is needed at once while more than a level would be in use."""
+    loose = replace(sharing, views=[], in_place=[], pads=[])
+    times, sums = _sums(least.wanted, lives, loose)
+    bound = _least(least.wanted, lives, sharing)
+    for factor in _LEVELS:
+        if least.at_most(bound):
+            return
+        full = list(itertools.accumulate((size > factor * bound for size in sums), initial=0))
+
+        def counts(join: Join, full: Sequence[int] = full) -> bool:
+            return any(
+                full[bisect_right(times, last)] > full[max(0, bisect_right(times, first) - 1)]
+                for first, last in _both(lives.spans.get(join.first, ()), lives.spans.get(join.second, ()))
+            )
+
+        kinds = (sharing.views, sharing.in_place, sharing.pads)
+        views, in_place, pads = ([join for join in joins if counts(join)] for joins in kinds)
+        yield replace(sharing, views=views, in_place=in_place, pads=pads)
+
+
+def _both(first: Iterable[Sequence[int]], second: Iterable[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the times [first, last] at which two tensors are both needed."""
+    for (begin, end), (low, high) in itertools.product(first, second):
+        if max(begin, low) <= min(end, high):
+            yield max(begin, low), min(end, high)
 
 
 def _sharing_nothing(target: Target) -> Target:
@@ -112,6 +147,10 @@ class _LeastHead:
         whole = round_up(self._head)
         return whole - ALIGNMENT if self._head == whole else whole
 
+    def at_most(self, size: int) -> bool:
+        """Return whether it takes no more than so many bytes, aligned."""
+        return self._head is not None and self._head <= round_up(size)
+
     def near_its_bound(self) -> bool:
         """Return whether other addresses could make little of it."""
         return self._head is not None and _NEAR * (self._head - self._bound) < self._head
@@ -135,6 +174,13 @@ def _rank(head: int) -> tuple[int, bool]:
 
 def _least(wanted: Sequence[BufferRequest], lives: Lifetimes, sharing: ByteSharing) -> int:
     """Return bytes that no plan goes below: at each time, of tensors that may share bytes, the largest counts."""
+    return max(_sums(wanted, lives, sharing)[1], default=0)
+
+
+def _sums(
+    wanted: Sequence[BufferRequest], lives: Lifetimes, sharing: ByteSharing
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return times, ascending, and the bytes in use from each on: of tensors that may share bytes, the largest."""
     parents: dict[Key, Key] = {}
 
     def together(key: Key) -> Key:
@@ -156,15 +202,16 @@ def _least(wanted: Sequence[BufferRequest], lives: Lifetimes, sharing: ByteShari
             events.setdefault(first, []).append((together(key), size, True))
             events.setdefault(last + 1, []).append((together(key), size, False))
     live: dict[Key, list[int]] = {}
-    total = most = 0
-    for _, changes in sorted(events.items()):
-        for key, size, begins in changes:
+    total = 0
+    times, sums = sorted(events), []
+    for time in times:
+        for key, size, begins in events[time]:
             sizes = live.setdefault(key, [])
             before = max(sizes, default=0)
             (sizes.append if begins else sizes.remove)(size)
             total += max(sizes, default=0) - before
-        most = max(most, total)
-    return most
+        sums.append(total)
+    return times, sums
 
 
 def _choices(pads: Sequence[Join]) -> Iterator[tuple[Join, ...]]:

@@ -1,0 +1,75 @@
+"""Memory plans in which some of what may share bytes does: none is worse than those in which all does, or nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pytest
+
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.tflm import layout
+from memsched.runtimes.tflm.layout import best_offsets
+from memsched.runtimes.tflm.plan import encode_plan, predict
+from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.targets.load import load_target
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+
+PLAIN = load_target("tflm")
+BARE = msgspec.structs.replace(PLAIN, views=(), part_views=(), in_place=(), overwrite_inputs=False)
+
+
+def sliced_and_joined(seed: int, *, metadata: Sequence[tuple[str, bytes]] = ()) -> bytes:
+    """Build a net of element-wise ops, slices of whole rows and concatenations of rows, in random order."""
+    rng = random.Random(seed)
+    tensors, rows, made = [T("x", (8, 4))], {0: 8}, [0]
+    found: list[O] = []
+
+    def add(size: int) -> int:
+        tensors.append(T(f"t{len(tensors)}", (size, 4)))
+        rows[len(tensors) - 1] = size
+        made.append(len(tensors) - 1)
+        return len(tensors) - 1
+
+    for _ in range(24):
+        kind, read = rng.choice(("EXP", "SLICE", "CONCATENATION")), rng.choice(made[-5:])
+        if kind == "SLICE" and rows[read] > 1:
+            size = rng.randint(1, rows[read] - 1)
+            begin = rng.randint(0, rows[read] - size)
+            places = [len(tensors), len(tensors) + 1]
+            tensors.append(T(f"begin{len(tensors)}", (2,), "INT32", int32s(begin, 0)))
+            tensors.append(T(f"size{len(tensors)}", (2,), "INT32", int32s(size, 4)))
+            found.append(O("SLICE", [read, *places], [add(size)]))
+        elif kind == "CONCATENATION" and len(set(made[-5:])) > 1:
+            parts = rng.sample(made[-5:], 2)
+            whole = add(sum(rows[part] for part in parts))
+            found.append(O(kind, parts, [whole], options("ConcatenationOptions", axis=0)))
+        else:
+            found.append(O("EXP", [read], [add(rows[read])]))
+    return build(Sub(tensors, found, [0], [made[-1]]), metadata=metadata)
+
+
+def head(model: FileModel, offsets: Mapping[tuple[int, int], int]) -> int:
+    return predict(model, {}, plan=offsets).head
+
+
+@pytest.mark.parametrize(("seed", "all_or_nothing", "expected"), [(27, 512, 448), (26, 2528, 2416)])
+def test_joins_are_made_where_much_is_in_use(
+    seed: int, all_or_nothing: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = parse(sliced_and_joined(seed))
+    found = head(model, best_offsets(model, PLAIN, {}))
+    monkeypatch.setattr(layout, "_few_joins", lambda *_: iter(()))
+    before = head(model, best_offsets(model, PLAIN, {}))
+    assert (before, found) == (all_or_nothing, expected)
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_what_shares_bytes_in_part_is_sound_and_no_worse(seed: int) -> None:
+    data = sliced_and_joined(seed)
+    model = parse(data)
+    offsets = best_offsets(model, PLAIN, {})
+    written = sliced_and_joined(seed, metadata=[(OFFLINE_PLAN, encode_plan(model, offsets))])
+    assert check_plan(written, PLAIN, {}) == head(model, offsets) <= head(model, best_offsets(model, BARE, {}))
