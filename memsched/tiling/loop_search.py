@@ -3,7 +3,8 @@
 What counts is the bytes of the largest step, and what the runtime keeps throughout for each op that a loop adds. Every
 interval between places where little is live is judged in every tile of a ladder; then, for each size that the largest
 step might have, a dynamic program over the order picks the intervals that bring all steps below it and keep least.
-Around what is best, borders and tiles are moved until nothing gets better.
+Around what is best, borders and tiles are moved until nothing gets better. Then every interval is judged, wherever it
+begins and ends, in every tile that could better the best; where that finds nothing, no such loops need less.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class LoopSearch:
         self._whole: set[tuple[int, int]] = set()
         self._refused: dict[LoopGroup, str] = {}
         self._dropped: set[LoopGroup] = set()
+        self._least_peaks: dict[tuple[int, int], float] = {}
         self._proposed = self._proposals()
         self.judged = 0
         self.exhausted = False
@@ -152,9 +154,13 @@ class LoopSearch:
             if not groups:
                 used = dict.fromkeys((*best.groups, *(group for point in points for group in point.groups)))
                 groups = [near for group in used for near in self._near(group) if near not in self._known]
-            if not groups:
+            if groups:
+                yield from dict.fromkeys(groups)
+                continue
+            judged = self.judged
+            yield from self._all_that_help(best)
+            if self.judged == judged:
                 return
-            yield from dict.fromkeys(groups)
 
     def _hot_groups(self, best: LoopPoint) -> Iterator[LoopGroup]:
         """Yield the ways of computing intervals that hold a step as large as the best point's largest.
@@ -168,6 +174,59 @@ class LoopSearch:
                 yield from self._ladder(*pair)
             if pairs:
                 return
+
+    def _all_that_help(self, best: LoopPoint) -> Iterator[LoopGroup]:
+        """Yield every loop not yet judged that could be part of a point that requires less than the best one.
+
+        It holds a step that is too large, and needs less than the best point's largest step. Of the tiles that are as
+        many along each axis the smallest are looked at: the others repeat more, and hold more.
+        """
+        hot = [op for op, size in enumerate(self._footprints) if size >= best.peak]
+        pairs = list(self._pairs_that_help(best, hot))
+        # A step that nothing lowers ends it all.
+        if not all(any(first <= op <= last for first, last in pairs) for op in hot):
+            return
+        for first, last in pairs:
+            shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+            heights, widths = (_even(shape[axis]) for axis in _AXES)
+            for width in widths:
+                for height in heights:
+                    group = LoopGroup(tuple(range(first, last + 1)), _AXES, (height, width))
+                    if math.ceil(shape[_AXES[0]] / height) * math.ceil(shape[_AXES[1]] / width) > _MOST_TILES:
+                        continue
+                    if group not in self._known:
+                        yield group
+                    cost = self._known.get(group)
+                    if cost is None or cost.peak >= best.peak:
+                        break
+
+    def _pairs_that_help(self, best: LoopPoint, hot: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield the intervals that hold one of some steps and that tiles of single elements bring below the best."""
+        for first in range(hot[-1] + 1 if hot else 0):
+            step = next(op for op in hot if op >= first)
+            for last in range(step, min(first + _MOST_OPS, len(self._footprints))):
+                if isinstance(self._intervals.geometries[last], Refusal):
+                    break
+                if self._least_of(first, last) < best.peak:
+                    yield first, last
+
+    def _least_of(self, first: int, last: int) -> float:
+        """Return bytes that a loop over an interval needs whatever its tiles; infinite where there is none."""
+        if (first, last) not in self._least_peaks:
+            self._least_peaks[first, last] = self._found_least_of(first, last)
+        return self._least_peaks[first, last]
+
+    def _found_least_of(self, first: int, last: int) -> float:
+        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+        if len(shape) != _RANK:
+            return math.inf
+        self.judged += 2
+        ops = tuple(range(first, last + 1))
+        one, row = (self._cost(LoopGroup(ops, _AXES, sizes)) for sizes in ((1, 1), (1, shape[_AXES[1]])))
+        if one is None or row is None:
+            return math.inf
+        # Tiles of whole rows may need less padding ahead; both have at least the bytes of an element inside.
+        return min(one.peak, row.peak - row.inner + one.inner)
 
     def _largest_steps(self, best: LoopPoint) -> list[int]:
         inside = {op for group in best.groups for op in group.ops}
@@ -389,6 +448,11 @@ class _Way:
         """Return this way with one more loop."""
         groups = (*self.groups, one.group)
         return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), one)
+
+
+def _even(length: int) -> list[int]:
+    """Return per number of tiles along an axis the least length with which so many cover it, ascending."""
+    return sorted({-(-length // count) for count in range(1, length + 1)})
 
 
 def _take_up(costs: list[LoopCost], one: LoopCost) -> None:

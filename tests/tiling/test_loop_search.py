@@ -6,6 +6,7 @@ import itertools
 import random
 
 import msgspec
+import pytest
 
 from memsched.commands.optimize.place import Request, as_stored, prepare
 from memsched.formats.module import LoadOptions
@@ -121,3 +122,22 @@ def test_files_need_what_points_promise_where_no_copy_lies_over_its_input() -> N
         file = as_stored(written, prepare(written, target, in_place=True), Request(Run(Limits(None))))
         # Alignment of single tensors takes a few bytes less than was counted.
         assert 0 <= point.required - file.required <= 64
+
+
+@pytest.mark.parametrize(("seed", "target", "required"), [(32, "tflm-reference", 912), (33, "tflm", 3664)])
+def test_no_loops_over_any_layers_in_any_tiles_need_less(seed: int, target: str, required: int) -> None:
+    module = reader.read(looped_net(seed, 5, side=(6, 12)), "net.tflite", LoadOptions())
+    rules = load_target(target)
+    words = dialect_of(module, rules)
+    graph = fold_pads(module.graphs[0], words)
+    most = sum(op.macs for op in graph.ops) // 4
+    search = LoopSearch(graph, rules, words, prices=None, most_macs=most)
+    assert search.run(10.0, lambda: False)[-1].required == required
+    assert search.exhausted
+    every = LoopSearch(graph, rules, words, prices=None, most_macs=most)
+    for first, last in itertools.combinations_with_replacement(range(len(graph.ops)), 2):
+        shape = graph.tensors[graph.ops[last].outputs[0]].shape or ()
+        if len(shape) == 4:
+            for sizes in itertools.product(range(1, shape[1] + 1), range(1, shape[2] + 1)):
+                every._judge(LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes))
+    assert every.points()[-1].required == required
