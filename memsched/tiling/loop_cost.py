@@ -49,17 +49,25 @@ class LoopCost:
     ahead: int
     given: int
 
-    def after(self, before: LoopCost | None, level: int) -> int | None:
-        """Return the peak of this loop and one right before it; None where one of them exceeds ``level``.
+    def after(self, top: int | None, level: int) -> tuple[int, int] | None:
+        """Return the largest footprint from the loops right before it on, and its own ``top``; None above ``level``.
 
-        The input is the output of the loop before. The padding in front of it may take the bytes that the tiles of that
-        loop no longer need; or the padded copy lies elsewhere.
+        The input is the output of the loop before, which lies where that one's padded input begins. The padding before
+        it takes bytes below all of these loops, but for what their tiles no longer need; or the padded copy lies
+        elsewhere.
+
+        Args:
+            top: Where the loops before end at most, without the bytes that tiles take, if they begin where the last one
+                does; None where there is no loop right before it.
         """
-        if before is None:
-            return self.peak
-        chained = max(self.peak, before.peak - before.inner + max(before.inner, self.ahead))
-        best = min(chained, max(before.peak, self.peak + self.given))
-        return best if best <= level else None
+        alone = self.peak - self.inner
+        if top is None:
+            return (self.peak, alone) if self.peak <= level else None
+        chained = max(top + self.ahead, alone)
+        if max(self.peak, chained) <= level:
+            return max(self.peak, chained), chained
+        apart = self.peak + self.given
+        return (apart, alone) if apart <= level else None
 
 
 def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int) -> int:

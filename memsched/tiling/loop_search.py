@@ -94,6 +94,7 @@ class LoopSearch:
         self._dropped: set[LoopGroup] = set()
         self._least_peaks: dict[tuple[int, int], float] = {}
         self._proposed = self._proposals()
+        self._pause = False
         self.judged = 0
         self.exhausted = False
 
@@ -129,24 +130,27 @@ class LoopSearch:
             pair = group.ops[0], group.ops[-1]
             self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group not in self._dropped]
 
-    def run(self, most: float, over: Callable[[], bool]) -> tuple[LoopPoint, ...]:
+    def run(self, most: float, over: Callable[[], bool], *, pauses: bool = False) -> tuple[LoopPoint, ...]:
         """Search on and return points with rising work and falling requirements; the first has no loops.
 
         Args:
             most: Work, as in ``effort``.
             over: Asked often; True ends the search.
+            pauses: End it, too, where nothing near the best is left to try.
         """
         limit = self.effort + most
         for group in self._proposed:
-            self._judge(group)
-            if self.effort >= limit or over():
+            if group is not None:
+                self._judge(group)
+            paused, self._pause = self._pause and pauses, False
+            if paused or self.effort >= limit or over():
                 return self.points()
         self.exhausted = True
         return self.points()
 
     # What is tried -------------------------------------------------------------------------------------------------
 
-    def _proposals(self) -> Iterator[LoopGroup]:
+    def _proposals(self) -> Iterator[LoopGroup | None]:
         while self._footprints:
             points = self.points(_LEVELS_UNDERWAY)
             best = min(points, key=lambda point: (point.required, point.extra_macs))
@@ -157,6 +161,8 @@ class LoopSearch:
             if groups:
                 yield from dict.fromkeys(groups)
                 continue
+            self._pause = True
+            yield None
             judged = self.judged
             yield from self._all_that_help(best)
             if self.judged == judged:
@@ -175,17 +181,23 @@ class LoopSearch:
             if pairs:
                 return
 
-    def _all_that_help(self, best: LoopPoint) -> Iterator[LoopGroup]:
+    def _all_that_help(self, best: LoopPoint) -> Iterator[LoopGroup | None]:
         """Yield every loop not yet judged that could be part of a point that requires less than the best one.
 
         It holds a step that is too large, and needs less than the best point's largest step. Of the tiles that are as
         many along each axis the smallest are looked at: the others repeat more, and hold more.
         """
-        hot = [op for op, size in enumerate(self._footprints) if size >= best.peak]
-        pairs = list(self._pairs_that_help(best, hot))
-        # A step that nothing lowers ends it all.
-        if not all(any(first <= op <= last for first, last in pairs) for op in hot):
-            return
+        pairs: dict[tuple[int, int], None] = {}
+        for op in (op for op, size in enumerate(self._footprints) if size >= best.peak):
+            before = len(pairs)
+            for first, last in self._intervals_with(op):
+                # Work is done, of which the caller may have had enough.
+                yield None
+                if self._floor(first, last) < best.peak and self._least_of(first, last) < best.peak:
+                    pairs[first, last] = None
+            if len(pairs) == before and not any(first <= op <= last for first, last in pairs):
+                # What nothing lowers stays.
+                return
         for first, last in pairs:
             shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
             heights, widths = (_even(shape[axis]) for axis in _AXES)
@@ -200,15 +212,16 @@ class LoopSearch:
                     if cost is None or cost.peak >= best.peak:
                         break
 
-    def _pairs_that_help(self, best: LoopPoint, hot: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield the intervals that hold one of some steps and that tiles of single elements bring below the best."""
-        for first in range(hot[-1] + 1 if hot else 0):
-            step = next(op for op in hot if op >= first)
-            for last in range(step, min(first + _MOST_OPS, len(self._footprints))):
-                if isinstance(self._intervals.geometries[last], Refusal):
+    def _intervals_with(self, op: int) -> Iterator[tuple[int, int]]:
+        """Yield the intervals that hold an op and none that ends them."""
+        ends = [isinstance(self._intervals.geometries[other], Refusal) for other in range(len(self._footprints))]
+        for first in range(op, max(-1, op - _MOST_OPS), -1):
+            if ends[first]:
+                return
+            for last in range(op, min(first + _MOST_OPS, len(ends))):
+                if ends[last]:
                     break
-                if self._least_of(first, last) < best.peak:
-                    yield first, last
+                yield first, last
 
     def _least_of(self, first: int, last: int) -> float:
         """Return bytes that a loop over an interval needs whatever its tiles; infinite where there is none."""
@@ -418,12 +431,12 @@ class LoopSearch:
             here = _pareto(ways[place])
             step = self._footprints[place]
             if step <= level:
-                ways[place + 1] += [replace(way, peak=max(way.peak, step), last=None) for way in here]
+                ways[place + 1] += [replace(way, peak=max(way.peak, step), top=None) for way in here]
             for one in by_first.get(place, ()):
                 ways[one.group.ops[-1] + 1] += [
-                    way.then(one, peak)
+                    way.then(one, *laid)
                     for way in here
-                    if way.work + one.extra_macs <= self._most and (peak := one.after(way.last, level)) is not None
+                    if way.work + one.extra_macs <= self._most and (laid := one.after(way.top, level)) is not None
                 ]
         return [
             LoopPoint(way.peak, self._required(way.peak, way.added), way.work, way.groups)
@@ -436,18 +449,18 @@ class LoopSearch:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Loops up to a place between ops: ops added, extra work, largest peak, and the loop that ends there, if any."""
+    """Loops up to a place between ops: ops added, extra work, largest peak, and where loops that end there reach to."""
 
     added: int
     work: int
     groups: tuple[LoopGroup, ...]
     peak: int
-    last: LoopCost | None
+    top: int | None
 
-    def then(self, one: LoopCost, peak: int) -> _Way:
+    def then(self, one: LoopCost, peak: int, top: int) -> _Way:
         """Return this way with one more loop."""
         groups = (*self.groups, one.group)
-        return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), one)
+        return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), top)
 
 
 def _even(length: int) -> list[int]:
@@ -480,4 +493,4 @@ def _pareto(ways: Sequence[_Way]) -> list[_Way]:
 
 
 def _room(way: _Way) -> float:
-    return math.inf if way.last is None else way.last.inner
+    return math.inf if way.top is None else -way.top

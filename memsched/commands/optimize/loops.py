@@ -33,6 +33,9 @@ _SEARCH_SHARE = 0.5
 _LEAST_EFFORT = 0.4
 """Least effort of the search, however little time there is."""
 
+_PLACINGS = 2.0
+"""Time that is left for another placing, as a multiple of what the last one took."""
+
 _EFFORT = 30.0
 """Effort of a search without another limit: it nearly always ends by itself long before."""
 
@@ -60,6 +63,7 @@ class LoopRewrite:
         self._search = LoopSearch(self.graph, target, self._dialect, prices=prices, most_macs=most_macs)
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[int, str] = {}
+        self._begun, self._again = False, True
 
     @property
     def finished(self) -> bool:
@@ -73,19 +77,23 @@ class LoopRewrite:
     def search(
         self, meets: Callable[[RewritePoint[LoopGroup]], bool], lookout: Lookout[RewritePoint[LoopGroup]] | None
     ) -> Sequence[RewritePoint[LoopGroup]]:
-        """Search until nothing is left, or for as much work as is permitted."""
+        """Search until nothing near the best is left, or for as much work as is permitted; then on."""
         del meets, lookout
-        return self.search_out()
+        first, self._begun = not self._begun, True
+        return self._searched(pauses=first)
 
     def search_out(self) -> Sequence[RewritePoint[LoopGroup]]:
         """Search until nothing is left, or for as much work as is permitted."""
+        return self._searched(pauses=False)
+
+    def _searched(self, *, pauses: bool) -> Sequence[RewritePoint[LoopGroup]]:
         within, run = self._request.within(_SEARCH_SHARE), self._request.run
         effort, pause, before = within.effort(), within.deadline(), self._search.effort
 
         def over() -> bool:
             return run.stop() or (run.clock() >= pause and self._search.effort >= _LEAST_EFFORT)
 
-        self._points = self._search.run(_EFFORT if effort is None else effort, over)
+        self._points = self._search.run(_EFFORT if effort is None else effort, over, pauses=pauses)
         run.spend(self._search.effort - before)
         return [self._point(one) for one in self._points if one.groups]
 
@@ -94,9 +102,9 @@ class LoopRewrite:
         return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
     def goes_on(self, seconds: float) -> bool:
-        """Return False: one search finds all that can be found."""
-        del seconds
-        return False
+        """Return whether there is time for what is not near the best, which was searched first: once."""
+        again, self._again = self._again, False
+        return again and not self.finished and self._request.remaining() > _PLACINGS * seconds
 
     def drop(self, reasons: Mapping[tuple[LoopGroup, ...], str], *, last: bool) -> None:
         """Leave groups out; others may be found instead of them."""
