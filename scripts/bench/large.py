@@ -6,6 +6,8 @@ import json
 import random
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from scripts.bench.runner.declare import Benchmark, Part, Values, option, time_limit
@@ -48,9 +50,12 @@ def tables(values: Values) -> Iterator[Part]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model, report = folder / "layered.onnx", folder / "report.json"
-        write_layered(model, values.ops, values.seed, values.width)
+        # Apart: a process's peak memory counts what its parent held when it was started.
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+            apart.submit(write_layered, model, values.ops, values.seed, values.width).result()
         yield f"{values.ops} ops, {model.stat().st_size / 2**20:.1f} MB"
-        yield f"analyze: {told(ended(['analyze', str(model), '--report', str(report)]))}"
+        yield f"analyze: {told(ended(['analyze', str(model)]))}"
+        yield f"analyze --report: {told(ended(['analyze', str(model), '--report', str(report)]))}"
         out = ["-o", str(folder / "out.onnx"), "--report", str(report), "--time-limit", str(values.time_limit)]
         found = ended(["optimize", str(model), *out, "--no-verify"])
         result = json.loads(report.read_text(encoding="utf-8"))
