@@ -46,7 +46,7 @@ def _activations(chains: ChainSection) -> RewriteTable:
         title="Activations in one operator each",
         text=(
             f"{counted(len(chains.chains), 'chain')} of operators. By order and in-place writes alone "
-            f"{chains.given_bytes:,} bytes were required before, {chains.bytes:,} with them."
+            + _required(chains)
             + _left_out(len(chains.chains))
         ),
         headings=["from op", "to op", "operator", "ops"],
@@ -64,13 +64,17 @@ def _identities(algebra: AlgebraSection) -> RewriteTable:
         title="Operators computed otherwise",
         text=(
             f"{counted(len(algebra.identities), 'operator')} with the same values. "
-            f"{algebra.given_bytes:,} bytes were required before, {algebra.bytes:,} with them."
+            + _required(algebra)
             + _left_out(len(algebra.identities))
         ),
         headings=["how", "op", "over"],
         rows=rows,
         columns=3,
     )
+
+
+def _required(section: ChainSection | AlgebraSection) -> str:
+    return f"{section.given_bytes:,} bytes were required before, {section.bytes:,} with them."
 
 
 def _pieces(tiling: TilingSection) -> RewriteTable:

@@ -74,6 +74,11 @@ class RowOp:
     is_summary: bool
     work: float
 
+    @property
+    def statistic(self) -> tuple[str, int] | None:
+        """The statistic that it needs: of what image, in how many groups of channels; None for none."""
+        return None if self.norm is None else (self.images[0], self.norm.groups)
+
 
 class RowField:
     """The operators of a graph that can be computed by rows.

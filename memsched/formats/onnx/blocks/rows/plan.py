@@ -208,10 +208,10 @@ class _Arrangement:
                 continue
             if number in self.plain:
                 self._outside(*op.nodes)
-            elif op.norm is not None and (op.is_summary or op.outputs[0]):
-                self._target((op.images[0], op.norm.groups), op.images[0])
+            elif op.statistic is not None and (op.is_summary or op.outputs[0]):
+                self._target(op.statistic, op.images[0])
                 if op.is_summary:
-                    self.ready[op.outputs[0]] = self.ready[op.images[0], op.norm.groups]
+                    self.ready[op.outputs[0]] = self.ready[op.statistic]
             if number not in self.plain and not op.is_summary:
                 for name in op.outputs:
                     if name not in self.lost:
@@ -285,8 +285,8 @@ class _Arrangement:
             op = self.field.ops[number]
             found.update(op.others)
             found.update(name for name in op.images if name not in self.lost)
-            if op.norm is not None:
-                found.add((op.images[0], op.norm.groups))
+            if op.statistic is not None:
+                found.add(op.statistic)
         return found
 
     def plan(self) -> RowPlan:

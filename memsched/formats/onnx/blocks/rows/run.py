@@ -78,7 +78,7 @@ class RunWriter:
         field = self.outer.field
         outside: set[object] = {*self.outer.whole, *(name for loop in others for name in loop.read)}
         outside.update(one for loop in others for one in _used(self.outer, loop))
-        outside.update((op.images[0], op.norm.groups) for op in field.ops if op.is_summary and op.norm is not None)
+        outside.update(op.statistic for op in field.ops if op.is_summary and op.statistic is not None)
         last: dict[object, int] = {}
         images: dict[str, int] = {}
         made = {name for phase in self.phases for name in phase.loop.made}
@@ -127,7 +127,7 @@ class RunWriter:
         """Make the means that the graph has as values."""
         outer = self.outer
         for op in outer.field.ops:
-            if op.is_summary and op.norm is not None and (op.images[0], op.norm.groups) == statistic:
+            if op.is_summary and op.statistic == statistic:
                 shape = [one for one in outer.field.graph.values.shapes[op.outputs[0]] if one is not None]
                 mean = around.op("Cast", outer.totals[statistic][1], to=TensorProto.FLOAT)
                 around.op("Reshape", mean, outer.lengths.vector(shape), result=op.outputs[0])
@@ -230,8 +230,8 @@ class RunWriter:
 
 def _used(outer: Outer, loop: RowLoop) -> list[Statistic]:
     """Return the statistics that a loop needs."""
-    ops = (outer.field.ops[number] for number in loop.ops)
-    return [(op.images[0], op.norm.groups) for op in ops if op.norm is not None]
+    needed = (outer.field.ops[number].statistic for number in loop.ops)
+    return [one for one in needed if one is not None]
 
 
 def _slots(lifetimes: Mapping[_Key, tuple[int, int]]) -> dict[_Key, int]:

@@ -70,9 +70,8 @@ def _replaced(field: RowField, plan: RowPlan) -> tuple[set[int], set[str]]:
     for loop in plan.loops:
         for number in loop.ops:
             gone.update(field.ops[number].nodes)
-        means = [op for op in field.ops if op.is_summary and op.norm is not None]
-        for op in means:
-            if op.norm is not None and (op.images[0], op.norm.groups) in loop.statistics:
+        for op in field.ops:
+            if op.is_summary and op.statistic in loop.statistics:
                 gone.update(op.nodes)
     made = {name for loop in plan.loops for name in loop.made}
     lost = {name for place in gone for name in field.graph.nodes[place].output}
