@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from memsched.algebra.copies import copied, growing
 from memsched.algebra.draft import AlgebraDraft, readers_of
-from memsched.algebra.exchange import crossed, mergeable, merged, unary
+from memsched.algebra.exchange import crossed, mergeable, merged, rearranges, unary
 from memsched.algebra.moves import row_above, shifted, subsamples
 from memsched.algebra.parts import joined, split, summed
 from memsched.graph.dag import producers
@@ -15,7 +16,7 @@ from memsched.graph.model import Graph
 
 __all__ = ["applied", "drafted", "identities"]
 
-_RULES = {"merge": merged, "shift": shifted, "cross": crossed, "split": split, "sum": summed}
+_RULES = {"merge": merged, "shift": shifted, "cross": crossed, "late": copied, "split": split, "sum": summed}
 
 
 def applied(draft: AlgebraDraft, identity: Identity) -> AlgebraDraft | None:
@@ -52,6 +53,9 @@ def identities(draft: AlgebraDraft, *, sums: bool) -> Iterator[Identity]:
         if source >= 0:
             for user in users:
                 yield from _at(draft, user, source, made_by, sums=sums)
+            if growing(graph, source):
+                # The first reader keeps what is there.
+                yield from (Identity("late", graph.ops[user].name, graph.ops[source].name) for user in users[1:])
 
 
 def _equal(draft: AlgebraDraft, users: Sequence[int]) -> Iterator[Identity]:
@@ -78,5 +82,5 @@ def _at(draft: AlgebraDraft, user: int, source: int, made_by: Sequence[int], *, 
     row = row_above(graph, user, made_by)
     if len(row) > 1:
         yield Identity("shift", value.name, graph.ops[row[-1]].name)
-    if (unary(above) and subsamples(graph, user)) or unary(value):
+    if (unary(above) and (subsamples(graph, user) or rearranges(value))) or unary(value):
         yield Identity("cross", value.name, above.name)

@@ -67,6 +67,10 @@ class Editor:
         made = replace(op, name=name, origin=op.origin or op.name, inputs=tuple(inputs), outputs=(output,))
         self._ops.append(replace(made, **changes))  # type: ignore[arg-type]  # fields of an op
 
+    def keep(self, op: Op, inputs: Sequence[int]) -> None:
+        """Add the op that is left out again, with other inputs."""
+        self._ops.append(replace(op, inputs=tuple(inputs)))
+
     def helper(self, kind: str, inputs: Sequence[int], output: int, attributes: Attributes) -> None:
         """Add an op that the model does not have."""
         name = unused_name(f"{self.tensors[output].name}#{kind.lower()}", self._names)

@@ -12,7 +12,7 @@ from memsched.graph.model import Graph, Op
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Refusal, Resampling
 
-__all__ = ["UNARY", "crossed", "mergeable", "merged", "unary"]
+__all__ = ["UNARY", "crossed", "mergeable", "merged", "rearranges", "unary"]
 
 UNARY: Final = frozenset(
     {"Abs", "Ceil", "Cos", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg"}
@@ -23,7 +23,12 @@ UNARY: Final = frozenset(
 )
 """Ops that make of each element one, whatever lies beside it."""
 
-_WIDENING: Final = frozenset({"Expand", "Resize", "Transpose", "Upsample", "RESIZE_NEAREST_NEIGHBOR"})
+_REARRANGING: Final = frozenset(
+    {"EXPAND_DIMS", "Flatten", "RESHAPE", "Reshape", "SQUEEZE", "Squeeze", "TRANSPOSE", "Transpose", "Unsqueeze"}
+)
+"""Ops that only say where elements lie."""
+
+_REPEATING: Final = frozenset({"BROADCAST_TO", "Expand", "RESIZE_NEAREST_NEIGHBOR", "Resize", "Upsample"})
 
 
 def unary(op: Op) -> bool:
@@ -71,9 +76,21 @@ def crossed(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None
         return None
     if unary(first) and len(first.inputs) == 1 and subsamples(graph, reader):
         return _crop_first(draft, reader, above)
-    if unary(below) and _moves_alone(graph, above):
-        return _crossed_up(draft, reader, above)
+    if unary(below) and _moves_alone(graph, above) and not (rearranges(first) and _widens(graph, below)):
+        return _exchanged(draft, reader, above)
+    if unary(first) and len(first.inputs) == 1 and rearranges(below) and _widens(graph, first):
+        return _exchanged(draft, reader, above)
     return None
+
+
+def rearranges(op: Op) -> bool:
+    """Whether an op only says where the elements of its one input lie."""
+    return op.type in _REARRANGING and op.positions == (0,)
+
+
+def _widens(graph: Graph, op: Op) -> bool:
+    """Whether what an op makes of elements takes more bytes than they do."""
+    return graph.tensors[op.outputs[0]].size > graph.tensors[op.inputs[0]].size
 
 
 def _crop_first(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
@@ -99,23 +116,28 @@ def _crop_first(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | 
 def _moves_alone(graph: Graph, op: int) -> bool:
     """Whether an op only moves or repeats elements of its one input."""
     value = graph.ops[op]
-    geometry = describe(graph, op) if value.type in _WIDENING and value.positions == (0,) else None
+    if rearranges(value):
+        return True
+    geometry = describe(graph, op) if value.type in _REPEATING and value.positions == (0,) else None
     if geometry is None or isinstance(geometry, Refusal) or geometry.fixed:
         return False
     rules = [one.rule for one in geometry.operands[0]]
     return all(rule.rounding != "linear" for rule in rules if isinstance(rule, Resampling))
 
 
-def _crossed_up(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
-    """Compute before elements are repeated or moved; the copy of the op that moves them is of another type then."""
+def _exchanged(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None:
+    """Execute the reader first; one of the two looks at one element at a time, the other one moves elements."""
     graph = draft.graph
     below, first = graph.ops[reader], graph.ops[above]
     source, middle, made = first.inputs[0], first.outputs[0], below.outputs[0]
-    shape = graph.tensors[source].shape
-    if shape is None or not draft.same_values(source, middle):
+    moves_last = unary(below)
+    # Elements lie as in ``source`` until they are moved, and mean what they do in ``made`` once they were looked at.
+    shape = graph.tensors[source if moves_last else made].shape
+    unlooked = (source, middle) if moves_last else (middle, made)
+    if shape is None or not draft.same_values(*unlooked):
         return None
     editor = Editor(draft, reader)
-    small = editor.tensor(made, shape, "#early")
-    editor.copy(below, [source], small)
-    editor.copy(first, [small], made)
+    between = editor.tensor(made if moves_last else source, shape, "#early")
+    editor.copy(below, [source], between)
+    editor.copy(first, [between], made)
     return editor.draft()

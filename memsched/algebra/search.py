@@ -24,7 +24,7 @@ from memsched.targets.model import Target
 
 __all__ = ["AlgebraPoint", "AlgebraSearch"]
 
-_KINDS: Final[tuple[IdentityKind, ...]] = ("merge", "shift", "cross", "split", "sum")
+_KINDS: Final[tuple[IdentityKind, ...]] = ("merge", "shift", "cross", "late", "split", "sum")
 
 _ORDER_EFFORT: Final = 0.2
 """Work for the order of one graph on the way, as `Limits.effort`."""

@@ -28,7 +28,10 @@ __all__ = ["check_algebra"]
 _CROPS: Final = frozenset({"Slice", "SLICE", "STRIDED_SLICE"})
 _PADS: Final = frozenset({"Pad", "PAD"})
 _JOINS: Final = frozenset({"Concat", "CONCATENATION"})
-_GATHERS: Final = frozenset({"Expand", "Resize", "RESIZE_NEAREST_NEIGHBOR", "Transpose", "Upsample"})
+_GATHERS: Final = frozenset(
+    {"BROADCAST_TO", "Expand", "Resize", "RESIZE_NEAREST_NEIGHBOR", "TILE", "Tile", "Upsample"}
+    | {"EXPAND_DIMS", "Flatten", "RESHAPE", "Reshape", "SQUEEZE", "Squeeze", "TRANSPOSE", "Transpose", "Unsqueeze"}
+)
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "AveragePool", "L2_POOL_2D", "LpPool", "MAX_POOL_2D", "MaxPool"})
 _CONVOLUTIONS: Final = frozenset({"CONV_2D", "Conv", "DEPTHWISE_CONV_2D"})
 _SUMS: Final = frozenset({"ADD", "Add"})
@@ -154,7 +157,9 @@ class _Execution:
 
     @staticmethod
     def _stated(op: Op) -> list[tuple[str, object]]:
-        return sorted((name, value) for name, value in op.attributes.items() if not name.startswith(CONSTANT_SHAPE))
+        # Attributes with two underscores in front only tell copies apart.
+        apart = (CONSTANT_SHAPE, "__")
+        return sorted((name, value) for name, value in op.attributes.items() if not name.startswith(apart))
 
     def made(self, tensor: int) -> _Numbers:
         """Return what a tensor's maker makes."""
@@ -190,7 +195,8 @@ class _Execution:
         if number is None:
             return False
         op = self._graph.ops[number]
-        return self.keys[tensor] not in self.common or op.type in _CHEAP or op.name in self._divided
+        cheap = op.type in _CHEAP and not _interpolates(op)
+        return self.keys[tensor] not in self.common or cheap or op.name in self._divided
 
     def _run(self, op: Op, reads: Sequence[_Numbers]) -> _Numbers:
         shape = self._graph.tensors[op.outputs[0]].shape
@@ -225,7 +231,7 @@ class _Execution:
 
     def _gathered(self, op: Op, read: _Numbers, shape: tuple[int, ...]) -> _Numbers:
         """Take any elements: what holds for all moves holds for this one."""
-        if str(op.attributes.get("mode", "nearest")) != "nearest":
+        if _interpolates(op):
             raise InternalError(f"op '{op.name}' ({op.type}) computes what lies between elements")
         key = f"{op.type} {self._stated(op)} {read.shape} {shape} {self._constants.get(op.origin or op.name, ())}"
         places = _noise(key, shape) % max(1, read.size)
@@ -411,6 +417,10 @@ def _pad(op: Op, read: _Numbers) -> _Numbers:
 def _ints(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     value = op.attributes.get(name, default)
     return tuple(int(one) for one in value) if isinstance(value, tuple) else default
+
+
+def _interpolates(op: Op) -> bool:
+    return op.type in _GATHERS and str(op.attributes.get("mode", "nearest")) != "nearest"
 
 
 # Windows ----------------------------------------------------------------------------------------------------------

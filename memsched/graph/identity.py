@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["Identity", "IdentityKind"]
 
-IdentityKind = Literal["merge", "shift", "cross", "split", "sum"]
+IdentityKind = Literal["merge", "shift", "cross", "late", "split", "sum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,12 @@ class Identity:
     Attributes:
         kind: merge: an equal op's output is read instead. shift: pads, crops and subsamplings in a row become one crop
             and one pad. cross: an op that looks at one element at a time and one that moves elements change places.
-            split: what reads a concatenation is computed for each of its inputs, and concatenated. sum: what sums over
-            a concatenation is computed for each of its inputs, and added: floats are rounded otherwise.
+            late: what makes many bytes of few is executed for one reader by itself. split: what reads a concatenation
+            is computed for each of its inputs, and concatenated. sum: what sums over a concatenation is computed for
+            each of its inputs, and added: floats are rounded otherwise.
         op: Name of the op.
         over: Name of the op before it that takes part: the equal one, the first of the row, the one that it changes
-            places with, the concatenation.
+            places with, the one that is copied, the concatenation.
     """
 
     kind: IdentityKind

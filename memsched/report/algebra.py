@@ -16,7 +16,8 @@ __all__ = ["WORDS", "algebra_lines", "algebra_section"]
 WORDS: Final = {
     "merge": "equal operators merged",
     "shift": "pads and crops in a row made one",
-    "cross": "computed before elements are moved",
+    "cross": "exchanged with what moves elements",
+    "late": "made large for each reader by itself",
     "split": "concatenations split by their inputs",
     "sum": "sums over concatenations added up by their inputs",
 }

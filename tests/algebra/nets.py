@@ -29,6 +29,9 @@ RNG = np.random.default_rng(3)
 POINTWISE = ("Relu", "Sigmoid", "Tanh", "Abs", "Neg")
 
 
+_MOVED = ("turned", "flat", "rounded", "spread")
+
+
 class OnnxNet:
     """Appends nodes to a model with input x."""
 
@@ -95,6 +98,34 @@ class OnnxNet:
         words = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return self.add("Resize", [read, "", scales], (batch, channels, 2 * height, 2 * width), **words)
 
+    def turned(self, read: str) -> str:
+        """Exchange rows and columns."""
+        batch, channels, height, width = self.shapes[read]
+        return self.add("Transpose", [read], (batch, channels, width, height), perm=[0, 1, 3, 2])
+
+    def flat(self, read: str) -> str:
+        """Lay rows of each channel behind one another, and back."""
+        shape = self.shapes[read]
+        made = read
+        for sides in ((*shape[:2], -1), shape):
+            wanted = self.constant(np.array(sides, dtype=np.int64))
+            made = self.add("Reshape", [made, wanted], (*shape[:2], shape[2] * shape[3]) if -1 in sides else shape)
+        return made
+
+    def rounded(self, read: str, between: Sequence[str] = ()) -> str:
+        """Quantise to a byte each and back; ``between`` are methods for what lies between."""
+        scale, zero = self.constant(np.float32(0.05)), self.constant(np.uint8(100))
+        made = self.add("QuantizeLinear", [read, scale, zero], self.shapes[read])
+        for name in between:
+            made = getattr(self, name)(made)
+        return self.add("DequantizeLinear", [made, scale, zero], self.shapes[made])
+
+    def spread(self, read: str) -> str:
+        """Repeat the mean of each channel in all rows and columns."""
+        shape = self.shapes[read]
+        mean = self.pool(read, shape[2], 1)
+        return self.add("Expand", [mean, self.constant(np.array(shape, dtype=np.int64))], shape)
+
     def data(self, *outputs: str) -> bytes:
         """Return the model's file."""
         values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shapes[name]) for name in ("x", *outputs)]
@@ -112,7 +143,7 @@ def random_net(seed: int) -> bytes:
     for _ in range(rng.randint(8, 16)):
         read = rng.choice(made[-3:])
         channels, height = net.shapes[read][1:3]
-        kind = rng.choice(("element", "twin", "pad", "crop", "pool", "join", "conv", "depthwise", "twice"))
+        kind = rng.choice(("element", "twin", "pad", "crop", "pool", "join", "conv", "depthwise", "twice", *_MOVED))
         alike = [one for one in made if net.shapes[one][2:] == net.shapes[read][2:]]
         if kind in {"element", "twin"}:
             made += [net.same(rng.choice(POINTWISE), read) for _ in range(1 if kind == "element" else 2)]
@@ -132,6 +163,10 @@ def random_net(seed: int) -> bytes:
             made.append(net.conv(read, channels, group=channels))
         elif kind == "twice" and height < 10:
             made.append(net.twice(read))
+        elif kind == "rounded":
+            made.append(net.rounded(read, rng.choices(("turned", "flat"), k=rng.randint(0, 2))))
+        elif kind in _MOVED:
+            made.append(getattr(net, kind)(read))
     return net.data(*dict.fromkeys(one for one in (made[-1], made[-2]) if one != "x"))
 
 

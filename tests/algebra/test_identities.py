@@ -7,6 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from memsched.algebra.search import AlgebraSearch
+from memsched.lowering.apply import apply_target
+from memsched.schedule.portfolio import schedule_graph
+from memsched.search.limits import Limits
+from memsched.search.run import Run
+from memsched.targets.load import load_target
 from tests.algebra.nets import (
     OnnxNet,
     closed,
@@ -18,7 +24,7 @@ from tests.algebra.nets import (
     written,
 )
 
-EXACT = ("merge", "shift", "cross", "split")
+EXACT = ("merge", "shift", "cross", "late", "split")
 
 
 def types(draft: object) -> Counter[str]:
@@ -83,6 +89,47 @@ def test_elements_are_repeated_late_and_left_out_early() -> None:
     assert [op.type for op in made.graph.ops] == ["Sigmoid", "Resize", "Slice", "Tanh"]
     for one, two in zip(onnx_outputs(data), onnx_outputs(written(module, made)), strict=True):
         assert np.array_equal(one, two)
+
+
+def test_what_is_quantised_is_moved_in_its_bytes() -> None:
+    net = OnnxNet((1, 2, 6, 6))
+    data = net.data(net.flat(net.turned(net.rounded("x"))), net.rounded(net.turned(net.same("Relu", "x"))))
+    module, draft = drafted(data)
+    made, _ = closed(draft, ("cross",))
+    rows = {op.outputs[0]: op.inputs[0] for op in made.graph.ops}
+    kinds = {op.outputs[0]: op.type for op in made.graph.ops}
+    read, found = made.graph.outputs[0], []
+    while read in kinds:
+        found.append(kinds[read])
+        read = rows[read]
+    assert found == ["DequantizeLinear", "Reshape", "Reshape", "Transpose", "QuantizeLinear"]
+    for one, two in zip(onnx_outputs(data), onnx_outputs(written(module, made)), strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_what_repeats_elements_is_executed_for_each_reader() -> None:
+    net = OnnxNet((1, 3, 8, 8))
+    wide = net.spread("x")
+    data = net.data(net.same("Add", net.conv(net.same("Add", "x", wide), 3), wide))
+    module, draft = drafted(data)
+    made, way = closed(draft, ("late",))
+    assert [(one.kind, one.op) for one in way] == [("late", "n4")]
+    assert types(made) == {"AveragePool": 1, "Expand": 2, "Add": 2, "Conv": 1}
+    assert np.array_equal(onnx_outputs(data)[0], onnx_outputs(written(module, made))[0])
+
+
+def test_what_waits_made_large_is_made_anew_where_that_lowers_the_peak() -> None:
+    net = OnnxNet((1, 4, 16, 16))
+    wide = net.spread("x")
+    inner = net.conv(net.same("Relu", net.conv(net.same("Add", "x", wide), 12)), 4)
+    _, draft = drafted(net.data(net.conv(net.same("Add", inner, wide), 2)))
+    ideal = load_target("ideal")
+    search = AlgebraSearch(draft.graph, ideal, draft.dialect, draft.constants, sums=False)
+    points = search.run(Run(Limits(None)))
+    assert [[one.kind for one in point.way] for point in points] == [["late"]]
+    plane = 4 * 16 * 16
+    given = schedule_graph(apply_target(draft.graph, ideal), Run(Limits(None))).schedule.peak
+    assert (given, points[-1].peak) == ((12 + 4 + 4) * plane, (12 + 4) * plane + 16)
 
 
 @pytest.mark.parametrize("kinds", [EXACT, (*EXACT, "sum")], ids=["exact", "sums"])
