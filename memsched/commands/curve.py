@@ -7,12 +7,13 @@ fresh processes, at every size that is shown and can be run here; the rest lies 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from memsched.commands.optimize.place import prepare, required_as_given
+from memsched.commands.range_sizes import distinct, sizes_at
 from memsched.errors import UsageError
 from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.files import load_module
@@ -170,7 +171,7 @@ def find_curve(
             known[key] = required_as_given(module, prepared, opening).total
         return known[key]
 
-    points = _distinct(_sizes(opened, part / (_POINTS - 1)) for part in range(_POINTS))
+    points = distinct(sizes_at(opened, part / (_POINTS - 1)) for part in range(_POINTS))
     runs = rules.default_order == "onnxruntime" and path != STANDARD_STREAM
     processes = _ProcessSizes(Path(path) if runs else None, requested, seed)
     for sizes in sorted(points, key=requested):
@@ -180,7 +181,7 @@ def find_curve(
     fitting: Mapping[str, int] | None = points[-1]
     if budget is not None:
         fitting = _largest_measured(opened, points, processes, budget)
-    shown = _distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
+    shown = distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
     at = fitting or points[0]
     rows = [
         CurveRow(
@@ -199,24 +200,6 @@ def find_curve(
         rows=tuple(rows), largest_sizes=None if fitting is None else dict(fitting), growth=tuple(growth)
     )
     return Curve(opened.at(at, options), Requirement(processes.take(at)), section)
-
-
-def _sizes(opened: OpenModel, part: float) -> dict[str, int]:
-    """Return a size between the least (0) and the largest (1), along a geometric row."""
-    return {
-        name: span.nearest(round(_between(span, part)) if span.named else span.least)
-        for name, span in opened.ranges.items()
-    }
-
-
-def _between(span: Range, part: float) -> float:
-    """Return a length of a geometric row; one that begins at 0 goes on with 1."""
-    least = max(1, span.least)
-    return least * (span.most / least) ** part if part else span.least
-
-
-def _distinct(sizes: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
-    return list({tuple(one.values()): one for one in sizes}.values())
 
 
 def _largest_measured(

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, RangeRow, SizeRow
+from memsched.report.values.blocks import (
+    BlocksSection,
+    CurveRow,
+    CurveSection,
+    OrderSpanRow,
+    RangeOrdersSection,
+    RangeRow,
+    SizeRow,
+)
 from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["block_lines", "curve_answer", "curve_cells", "grows_most", "print_curve", "told_sizes"]
+__all__ = ["best_saving", "block_lines", "curve_answer", "curve_cells", "grows_most", "print_curve", "told_sizes"]
 
 Line = tuple[str, str | None]
 
 
 def block_lines(section: BlocksSection | None) -> list[Line]:
-    """Return what loops there are, and what both files took at the sizes that were measured."""
-    if section is None or section.way is None:
+    """Return what loops there are, what both files took at the sizes that were measured, and which order it is."""
+    if section is None:
         return []
+    return [*_loop_lines(section), *_order_lines(section.orders)]
+
+
+def _loop_lines(section: BlocksSection) -> list[Line]:
+    if section.way is None:
+        written = [_measured(row) for row in section.measured if row.process_bytes is not None]
+        return [(told, None) for told in written[:1]]
     dimensions = ", ".join(map(_range, section.ranges))
     made = [f"{counted(len(section.kernels), 'kernel')} for attention"] if section.kernels else []
     made += [f"{counted(len(section.loops), 'loop')} over blocks"] if section.loops or not made else []
@@ -26,6 +41,47 @@ def block_lines(section: BlocksSection | None) -> list[Line]:
     lines.extend((_measured(row), "green") for row in section.measured)
     lines.append((f"outputs compared at {counted(len(section.compared), 'size')}, primes among them", None))
     return lines
+
+
+def _order_lines(section: RangeOrdersSection | None) -> list[Line]:
+    """Return what the order that was chosen requests, and where another one is better."""
+    if section is None or len(section.orders) == 1:
+        return []
+    rows = (section.least, section.typical, section.worst)
+    peaks = ", ".join(f"{format_size(row.bytes)} at {told_sizes(row.sizes)}" for row in rows)
+    lines: list[Line] = [(f"activations in {_order(section, section.chosen)}: {peaks}", None)]
+    if section.chosen:
+        peaks = ", ".join(format_size(row.given_bytes) for row in rows)
+        lines.append((f"activations in {_order(section, 0)}: {peaks}", None))
+    for line in section.spans:
+        if any(span.loss_percent for span in line):
+            told = "; ".join(_span(section, span) for span in line)
+            lines.append((f"no order is best at every size: {told}", None))
+    return lines
+
+
+def best_saving(section: RangeOrdersSection) -> str:
+    """Return where the order that is written saves most, and how much."""
+    best = max(section.judged, key=lambda row: row.given_bytes - row.bytes)
+    saved = best.given_bytes - best.bytes
+    percent = f"{100 * saved / max(1, best.given_bytes):.1f} %"
+    less = f"{percent} less than the file's order at {told_sizes(best.sizes)}"
+    return f"saves up to {format_size(saved)} of activations, {less}"
+
+
+def _order(section: RangeOrdersSection, index: int) -> str:
+    found_at = section.orders[index].found_at
+    return "the file's order" if found_at is None else f"the order found at {told_sizes(found_at)}"
+
+
+def _span(section: RangeOrdersSection, span: OrderSpanRow) -> str:
+    """Return the sizes of a span, which order is best there, and what another one that was chosen loses."""
+    told = [
+        f"{name} = {least:,}" + (f" to {span.last[name]:,}" if span.last[name] != least else "")
+        for name, least in span.first.items()
+    ]
+    loss = f" (the chosen one takes up to {span.loss_percent:g} % more)" if span.loss_percent else ""
+    return f"{', '.join(told)}: {_order(section, span.order)}{loss}"
 
 
 def _range(row: RangeRow) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from memsched.report.algebra import algebra_lines
-from memsched.report.blocks import block_lines
+from memsched.report.blocks import best_saving, block_lines
 from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
@@ -122,7 +122,10 @@ def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
         ("reverse post-order", baselines.reverse_post_order),
         ("runtime's own order", baselines.runtime_default_order),
     ]
-    if report.command == "optimize" and report.blocks is None:
+    ordered = report.blocks is None or (
+        report.blocks.way is None and report.output is not None and not report.output.unchanged
+    )
+    if report.command == "optimize" and ordered:
         result, tiling, remat = report.result, report.tiling, report.remat
         if tiling is not None and tiling.applied:
             found.append(("memsched, uncut", tiling.untiled))
@@ -187,10 +190,14 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
     result, before = report.result, report.baselines.file_order
     saved = before.peak_bytes - result.peak_bytes
     if report.blocks is not None and report.blocks.way is not None:
-        return f"large values are computed {report.blocks.way}, the rest in the file's order", "green"
+        orders = report.blocks.orders
+        order = "the file's" if orders is None or not orders.chosen else "another"
+        return f"large values are computed {report.blocks.way}, the rest in {order} order", "green"
     if report.output is not None and report.output.unchanged:
         why = "nothing better was found" if report.held_back is None else "what was found is for other sessions"
         return f"the file's order is kept: {why}", None
+    if report.blocks is not None and report.blocks.orders is not None:
+        return best_saving(report.blocks.orders), "green"
     if saved > 0:
         percent = f"{result.reduction_percent:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"

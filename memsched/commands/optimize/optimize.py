@@ -310,7 +310,7 @@ def optimize(
     fixed, ranges = split_ranges(dims)
     if ranges:
         return optimize_over_sizes(
-            *(data, path, stated(input_shapes, fixed), Request(_search_of(run), "file")),
+            *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
             RangeRequest(ranges, target, in_place, fuse, asked, max_slowdown, verify, seed, output),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)

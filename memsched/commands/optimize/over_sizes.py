@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from memsched.commands.optimize.place import Request, place, prepare
+from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
     GivenFile,
     RangedSizes,
     RangedTrials,
     distance,
     most_times,
+    try_order,
     try_points,
 )
 from memsched.commands.optimize.report import Outcome, build
@@ -30,6 +32,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.planning.orders import plan_allocation
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
@@ -113,32 +116,43 @@ def optimize_over_sizes(
     prepared = prepare(module, rules, in_place=asked.in_place)
     given_file = GivenFile(Path(path), Path(path).parent if format_of(module).external_files(module) else None)
     measured = _measure(opened, given_file, large, asked)
+    base = data if measured.best is None else measured.best.model
+    orders = RangeOrders(None, None)
+    if request.solver != "file" and not request.stopped():
+        file = OpenFile(base, path, opened, options, rules, asked.in_place, large)
+        orders = order_over_range(file, request)
+    measured, orders = _kept(opened, given_file, measured, orders, asked)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
     best, given = measured.best, measured.large.process
     needed = given if best is None else best.large.process
     written = ModelBytes(data, True, Guarantee("none"))
     if best is not None:
-        written = ModelBytes(best.model, False, Guarantee("none"), fixed=dict(options.dims))
-    main = placed.plans[0]
+        fixed = dict(options.dims) if best.point is not None else {}
+        written = ModelBytes(best.model, False, Guarantee("none"), fixed=fixed)
+    plans, allocation = placed.plans, placed.allocation
+    if best is not None and best.point is None:
+        plans = orders.plans
+        known, alignment = prepared.baselines["file_order"], prepared.target.alignment_bytes
+        allocation = plan_allocation(plans[0], known, alignment)
     budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
     outcome = Outcome(
-        *("optimize", module, prepared, placed.plans, placed.allocation, budget, written, asked.output),
+        *("optimize", module, prepared, plans, allocation, budget, written, asked.output),
         verification=_verification(measured),
-        notes=measured.notes,
+        notes=(*measured.notes, *orders.notes),
         interrupted=request.stopped(),
         requirement=(Requirement(given), Requirement(needed)),
         runtime=runtime_of(module, prepared.target).name,
         session=(given, needed),
-        blocks=_section(opened, measured),
+        blocks=_section(opened, measured, orders),
     )
     report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
     return OptimizeResult(
         model=written.model,
         report=report,
-        schedule=main.schedule,
-        allocation=placed.allocation,
+        schedule=plans[0].schedule,
+        allocation=allocation,
         module=module,
-        graph=main.graph,
+        graph=plans[0].graph,
         verification=outcome.verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=request.stopped(),
@@ -205,6 +219,18 @@ def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int
     return list(found.values())
 
 
+def _kept(
+    opened: OpenModel, given: GivenFile, measured: RangedTrials, orders: RangeOrders, asked: RangeRequest
+) -> tuple[RangedTrials, RangeOrders]:
+    """Return the best file in the order that was found for it, where it is no worse in its process, too."""
+    if orders.model is None:
+        return measured, orders
+    found = try_order(opened, given, measured, orders.model, asked.seed, asked.slowdown)
+    if isinstance(found, str):
+        return measured, orders.refused(found)
+    return dataclasses.replace(measured, best=found), orders
+
+
 def _verification(measured: RangedTrials) -> Verification | None:
     """Return what the comparison showed of the file that is written; None where that is the one given."""
     best = measured.best
@@ -212,7 +238,7 @@ def _verification(measured: RangedTrials) -> Verification | None:
         return None
     compared = [one for one in best.compared if one is not None]
     return Verification(
-        runtime=measured.runtime,
+        runtime=best.runtime,
         runs=len(compared),
         outputs_equal=all(one.equal for one in compared),
         max_abs_error=None,
@@ -224,17 +250,18 @@ def _verification(measured: RangedTrials) -> Verification | None:
     )
 
 
-def _section(opened: OpenModel, measured: RangedTrials) -> BlocksSection:
-    """Return the report's section on ranges, loops and sizes."""
+def _section(opened: OpenModel, measured: RangedTrials, orders: RangeOrders) -> BlocksSection:
+    """Return the report's section on ranges, loops, sizes and the order."""
     best = measured.best
-    rows = () if best is None else best.point.rows
+    point = None if best is None else best.point
+    rows = () if point is None else point.rows
     ranges = [
         RangeRow(dimension=name, least=span.least, most=span.most if span.named else None, multiple=span.multiple)
         for name, span in opened.ranges.items()
     ]
     return BlocksSection(
         ranges=tuple(ranges),
-        way=None if best is None else best.point.name,
+        way=None if point is None else point.name,
         loops=tuple(_loop(row) for row in rows if row.kind == "loop"),
         kernels=tuple(BlockKernelRow(name=row.name, ops=row.ops) for row in rows if row.kind == "kernel"),
         measured=(
@@ -242,6 +269,7 @@ def _section(opened: OpenModel, measured: RangedTrials) -> BlocksSection:
             _size_row(measured.sizes.small, measured.small, None if best is None else (best.small, best.times[1])),
         ),
         compared=tuple(dict(one) for one in measured.sizes.compared) if best is not None else (),
+        orders=orders.section,
     )
 
 

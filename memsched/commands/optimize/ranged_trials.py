@@ -7,7 +7,7 @@ at a short length is the best, so that the others are not timed.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
 
-__all__ = ["BlockFile", "GivenFile", "RangedSizes", "RangedTrials", "distance", "most_times", "try_points"]
+__all__ = ["BlockFile", "GivenFile", "RangedSizes", "RangedTrials", "distance", "most_times", "try_order", "try_points"]
 
 _LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
 _CHANCES: Final = 3
@@ -74,15 +74,18 @@ class BlockFile:
     """A file and what it took, beside the model as given.
 
     Attributes:
+        point: What was rewritten; None where only the order of the operators is another.
         times: At the large size and at the small one.
+        runtime: In which outputs were compared.
     """
 
-    point: BlockPoint
+    point: BlockPoint | None
     model: bytes
     large: RangedRun
     small: RangedRun
     times: tuple[TimeRatio, TimeRatio]
     compared: tuple[AtSize | None, ...]
+    runtime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,6 @@ class RangedTrials:
         notes: Why others are not written.
     """
 
-    runtime: str
     sizes: RangedSizes
     large: RangedRun
     small: RangedRun
@@ -105,7 +107,7 @@ class RangedTrials:
 class _PointFile:
     """A file that is tried."""
 
-    point: BlockPoint
+    point: BlockPoint | None
     path: Path
     large: RangedRun
 
@@ -127,7 +129,6 @@ class _PointTrial:
     large: RangedRun
     small: RangedRun
     accurate: Path | None
-    runtime: str = ""
     busy: bool = field(default=False)
 
 
@@ -165,22 +166,52 @@ def try_points(
     best: BlockFile | None = None
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
-        feeds = [folder / "large.npz", folder / "small.npz"]
-        large = _ran(given.path, sizes.large, feeds[0], seed)
-        small = _ran(given.path, sizes.small, feeds[1], seed, usual=True)
-        if sizes.short != sizes.small:
-            feeds.append(folder / "short.npz")
-            draw_at(given.path, sizes.short, feeds[2], seed=seed)
-        accurate = _stored(opened.accurate(), folder / "accurate.onnx")
-        trial = _PointTrial(given, feeds, sizes, seed, slowdown, large, small, accurate)
-        for file in _by_memory(trial, points, folder, notes):
+        trial = _trial(opened, given, sizes, seed, slowdown, folder)
+        for point, file in _by_memory(trial, points, folder, notes):
             found = _tried(trial, file)
             if not isinstance(found, str):
                 best = found
                 break
-            notes.append(f"not written {file.point.name}: {found}")
+            notes.append(f"not written {point.name}: {found}")
     notes += [_BUSY_NOTE] if trial.busy else []
-    return RangedTrials(trial.runtime, sizes, large, small, best, tuple(notes))
+    return RangedTrials(sizes, trial.large, trial.small, best, tuple(notes))
+
+
+def try_order(
+    opened: OpenModel, given: GivenFile, before: RangedTrials, model: bytes, seed: int, slowdown: float | None
+) -> BlockFile | str:
+    """Run the best file so far in another order of its operators; return what it takes, or why it is not written.
+
+    Args:
+        before: What was tried before, the best of it in its own order.
+    """
+    best = before.best
+    least = before.large if best is None else best.large
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        folder = Path(held)
+        trial = _trial(opened, given, before.sizes, seed, slowdown, folder)
+        path = folder / "ordered.onnx"
+        path.write_bytes(model)
+        run = _usual_run(path, given.folder, trial.feeds[0])
+        if isinstance(run, str):
+            return run
+        if run.process > least.process + _SPARE_BYTES:
+            return f"{run.process / 1e6:,.0f} MB, and {least.process / 1e6:,.0f} MB in the order of the file"
+        return _tried(trial, _PointFile(None if best is None else best.point, path, run))
+
+
+def _trial(
+    opened: OpenModel, given: GivenFile, sizes: RangedSizes, seed: int, slowdown: float | None, folder: Path
+) -> _PointTrial:
+    """Run the model as given, and return what files are tried with; inputs are kept in ``folder``."""
+    feeds = [folder / "large.npz", folder / "small.npz"]
+    large = _ran(given.path, sizes.large, feeds[0], seed)
+    small = _ran(given.path, sizes.small, feeds[1], seed, usual=True)
+    if sizes.short != sizes.small:
+        feeds.append(folder / "short.npz")
+        draw_at(given.path, sizes.short, feeds[2], seed=seed)
+    accurate = _stored(opened.accurate(), folder / "accurate.onnx")
+    return _PointTrial(given, feeds, sizes, seed, slowdown, large, small, accurate)
 
 
 def _stored(model: bytes | None, path: Path) -> Path | None:
@@ -190,9 +221,11 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
     return path
 
 
-def _by_memory(trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str]) -> list[_PointFile]:
+def _by_memory(
+    trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str]
+) -> list[tuple[BlockPoint, _PointFile]]:
     """Return the files that need less than the model as given at the large size, the least first."""
-    found: list[_PointFile] = []
+    found: list[tuple[BlockPoint, _PointFile]] = []
     for number, point in enumerate(points):
         path = folder / f"{number}.onnx"
         path.write_bytes(point.build())
@@ -202,8 +235,8 @@ def _by_memory(trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, n
         elif run.process >= trial.large.process:
             notes.append(f"not written {point.name}: needs no less ({run.process / 1e6:,.0f} MB)")
         else:
-            found.append(_PointFile(point, path, run))
-    return sorted(found, key=lambda one: one.large.process)
+            found.append((point, _PointFile(point, path, run)))
+    return sorted(found, key=lambda one: one[1].large.process)
 
 
 def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
@@ -224,14 +257,15 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
         if found.ratio > most:
             return f"{took} at {found.ratio:.2f} x the time{where}, which is more than --max-slowdown permits"
         times.append(found)
-    outputs = tuple(_compared(trial, file.path))
+    runtime, outputs = _compared(trial, file.path)
     if not all(one is None or _is_right(one, _LEEWAY if trial.accurate is None else 1.0) for one in outputs):
         return "outputs differ"
-    return BlockFile(file.point, file.path.read_bytes(), file.large, small, (times[0], times[1]), outputs)
+    return BlockFile(file.point, file.path.read_bytes(), file.large, small, (times[0], times[1]), outputs, runtime)
 
 
-def _compared(trial: _PointTrial, path: Path) -> Iterator[AtSize | None]:
-    trial.runtime, rows = compare_at(
+def _compared(trial: _PointTrial, path: Path) -> tuple[str, tuple[AtSize | None, ...]]:
+    """Return the runtime's name, and how outputs compare at each size; None where the model as given does not run."""
+    runtime, rows = compare_at(
         [trial.given.path, path],
         trial.sizes.compared,
         seed=trial.seed,
@@ -239,7 +273,7 @@ def _compared(trial: _PointTrial, path: Path) -> Iterator[AtSize | None]:
         accurate=trial.accurate,
         tolerance=TOLERANCE,
     )
-    return (row[0] if row else None for row in rows)
+    return runtime, tuple(row[0] if row else None for row in rows)
 
 
 def _is_right(one: AtSize, leeway: float) -> bool:

@@ -11,6 +11,10 @@ __all__ = [
     "CurveRow",
     "CurveSection",
     "GrowthRow",
+    "OrderPeakRow",
+    "OrderSpanRow",
+    "RangeOrderRow",
+    "RangeOrdersSection",
     "RangeRow",
     "SizeRow",
 ]
@@ -76,6 +80,68 @@ class SizeRow(Section, frozen=True, kw_only=True):
     time_ratio: Amount | None
 
 
+class RangeOrderRow(Section, frozen=True, kw_only=True):
+    """An order that was considered.
+
+    Attributes:
+        found_at: The size at which it was found; null for the order of the file, with its loops where there are some.
+    """
+
+    found_at: dict[str, Count] | None
+
+
+class OrderPeakRow(Section, frozen=True, kw_only=True):
+    """What a session without options requests at a size, in orders that were considered.
+
+    Attributes:
+        given_bytes: In the order of the file.
+        bytes: In the order that was chosen.
+        least_bytes: In the best of them.
+    """
+
+    sizes: dict[str, Count]
+    given_bytes: Count
+    bytes: Count
+    least_bytes: Count
+
+
+class OrderSpanRow(Section, frozen=True, kw_only=True):
+    """Sizes over which one order needs least, as far as they were judged.
+
+    Attributes:
+        order: Its index in ``orders``.
+        loss_percent: What the order that was chosen takes more there, at most.
+    """
+
+    order: Count
+    first: dict[str, Count]
+    last: dict[str, Count]
+    loss_percent: Amount
+
+
+class RangeOrdersSection(Section, frozen=True, kw_only=True):
+    """The order for a range: the one whose largest excess over the best at a size is least, and never worse than given.
+
+    Attributes:
+        orders: Those that were considered; the first is the order of the file.
+        chosen: The index of the one that is written.
+        least: At the least size.
+        typical: In the geometric middle of the range.
+        worst: Where the order that was chosen requests most.
+        spans: Per line through the range: all dimensions rising together, then each beside typical lengths of the
+            others; from which size to which each order is best.
+        judged: All sizes that were looked at, rising: the peak as a function of the size.
+    """
+
+    orders: tuple[RangeOrderRow, ...]
+    chosen: Count
+    least: OrderPeakRow
+    typical: OrderPeakRow
+    worst: OrderPeakRow
+    spans: tuple[tuple[OrderSpanRow, ...], ...]
+    judged: tuple[OrderPeakRow, ...]
+
+
 class BlocksSection(Section, frozen=True, kw_only=True):
     """What was done for every size in the ranges of ``--dim``.
 
@@ -84,6 +150,8 @@ class BlocksSection(Section, frozen=True, kw_only=True):
         kernels: What is computed by operators of the runtime alone; floats differ by up to 1e-5 then.
         measured: The largest size that was measured, whose process is what the model requires; then a small one.
         compared: The sizes at which outputs were compared.
+        orders: The order for the range; null where none but the file's was permitted. Absent in reports of older
+            versions.
     """
 
     ranges: tuple[RangeRow, ...]
@@ -92,6 +160,7 @@ class BlocksSection(Section, frozen=True, kw_only=True):
     kernels: tuple[BlockKernelRow, ...]
     measured: tuple[SizeRow, ...]
     compared: tuple[dict[str, Count], ...]
+    orders: RangeOrdersSection | None = None
 
 
 class CurveRow(Section, frozen=True, kw_only=True):

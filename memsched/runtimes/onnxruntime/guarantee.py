@@ -13,7 +13,9 @@ from typing import TypedDict
 
 from memsched.check.schedule import check_schedule
 from memsched.formats.module import Body, Module, OrderGuarantee
+from memsched.graph.dag import predecessors, successors_of
 from memsched.graph.liveness import evaluate
+from memsched.graph.model import Graph
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, bodies_by_parent, bottom_up, with_bodies
 from memsched.runtimes.onnxruntime.default_rule import best_default_order
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order, walk_backwards
@@ -22,7 +24,15 @@ from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
 from memsched.schedule.orders import ORDERS
 
-__all__ = ["GuaranteePlans", "PredictedPeaks", "choose", "effort_for", "required_as_stored", "work_of"]
+__all__ = [
+    "GuaranteePlans",
+    "PredictedPeaks",
+    "choose",
+    "effort_for",
+    "plans_as_stored",
+    "required_as_stored",
+    "work_of",
+]
 
 _EFFORT, _OPS_PER_SECOND = 200_000, 300_000
 
@@ -144,21 +154,48 @@ def choose(
     return GuaranteePlans(run.plans("given" if keep else guarantee), predicted, keep, required)
 
 
-def required_as_stored(module: Module, lowered: Sequence[LoweredGraph], guarantee: OrderGuarantee) -> int:
+def required_as_stored(
+    module: Module,
+    lowered: Sequence[LoweredGraph],
+    guarantee: OrderGuarantee,
+    orders: Sequence[_Order] | None = None,
+) -> int:
     """Return the bytes that the session which ``guarantee`` promises needs for the file as it is.
 
     It is `GuaranteePlans.required` of that file.
 
     That session has the options that the report lists for "session", and none for the others.
+
+    Args:
+        orders: Per graph another order in which the file stores its ops; None for the module's own.
     """
     peaks: dict[int, int] = {}
     for index in bottom_up(module):
         graph, with_options = lowered[index].graph, guarantee == "session"
         planned = PlannerGraph.of(graph, lowered[index].storage)
         bodies = [body for body in module.bodies if body.parent == index]
-        order = priority_order(graph) if with_options else default_order(graph)
+        stored = range(len(graph.ops)) if orders is None else orders[index]
+        order = priority_order(graph, stored) if with_options else _by_default(graph, stored)
         peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
     return peaks[0]
+
+
+def _by_default(graph: Graph, stored: Sequence[int]) -> _Order:
+    """Return what a session without options executes of a graph that a file stores in some order."""
+    preds = predecessors(graph)
+    return walk_backwards(preds, successors_of(preds), stored)
+
+
+def plans_as_stored(
+    module: Module, lowered: Sequence[LoweredGraph], plans: Sequence[GraphPlan], orders: Sequence[_Order]
+) -> tuple[GraphPlan, ...]:
+    """Return checked plans of what a session without options executes of a file that stores its ops in ``orders``.
+
+    Args:
+        plans: Of the graphs of ``module``, in any order.
+    """
+    runs = [_by_default(one.graph, stored) for one, stored in zip(lowered, orders, strict=True)]
+    return _in_orders(module, tuple(zip(lowered, plans, strict=True)), runs, orders)
 
 
 _SHOWN = ("given", "none", "default", "session", "session_without_reuse", "pins")
@@ -242,21 +279,11 @@ class _GuaranteeSearch:
 
     def plans(self, guarantee: str) -> tuple[GraphPlan, ...]:
         """Return the checked plans: what runs, and what is stored for it."""
-        result: dict[int, GraphPlan] = {}
-        peaks: dict[int, int] = {}
-        all_bodies = bodies_by_parent(self.module)
-        for index in bottom_up(self.module):
-            orders, (lowered, plan) = self.orders[index], self.given[index]
-            bodies = all_bodies.get(index, ())
-            stored = orders.stored[guarantee]
-            order = orders.runs[guarantee] if guarantee in {"default", "given"} else stored
-            if order != plan.schedule.order or any(
-                peaks[body.graph] != self.given[body.graph][1].checked.peak for body in bodies
-            ):
-                plan = _planned(plan, with_bodies(lowered, bodies, peaks), order)
-            result[index] = replace(plan, stored=stored)
-            peaks[index] = plan.checked.peak
-        return tuple(result[index] for index in range(len(result)))
+        graphs = range(len(self.module.graphs))
+        stored = [self.orders[index].stored[guarantee] for index in graphs]
+        by_rule = guarantee in {"default", "given"}
+        runs = [self.orders[index].runs[guarantee] for index in graphs] if by_rule else stored
+        return _in_orders(self.module, [self.given[index] for index in graphs], runs, stored)
 
 
 class _GuaranteeLimits(TypedDict):
@@ -264,6 +291,28 @@ class _GuaranteeLimits(TypedDict):
     effort: int
     seed: int
     stop: Callable[[], bool]
+
+
+def _in_orders(
+    module: Module,
+    given: Sequence[tuple[LoweredGraph, GraphPlan]],
+    runs: Sequence[_Order],
+    stored: Sequence[_Order],
+) -> tuple[GraphPlan, ...]:
+    """Return the plans of all graphs in the orders that run."""
+    result: dict[int, GraphPlan] = {}
+    peaks: dict[int, int] = {}
+    all_bodies = bodies_by_parent(module)
+    for index in bottom_up(module):
+        order, (lowered, plan) = runs[index], given[index]
+        bodies = all_bodies.get(index, ())
+        if order != plan.schedule.order or any(
+            peaks[body.graph] != given[body.graph][1].checked.peak for body in bodies
+        ):
+            plan = _planned(plan, with_bodies(lowered, bodies, peaks), order)
+        result[index] = replace(plan, stored=stored[index])
+        peaks[index] = plan.checked.peak
+    return tuple(result[index] for index in range(len(result)))
 
 
 def _planned(plan: GraphPlan, lowered: LoweredGraph, order: _Order) -> GraphPlan:
