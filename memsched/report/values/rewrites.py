@@ -178,14 +178,15 @@ class IdentityRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         kind: merge: the output of an equal operator is read instead. shift: pads, crops and subsamplings in a row are
-            one crop and one pad. cross: an operator of one element and one that moves elements changed places. split:
-            what reads a concatenation is computed for each of its inputs, and concatenated. sum: what sums over a
-            concatenation is computed for each of its inputs, and added.
+            one crop and one pad. cross: an operator of one element and one that moves elements changed places. late:
+            what makes many bytes of few is executed for one reader by itself. split: what reads a concatenation is
+            computed for each of its inputs, and concatenated. sum: what sums over a concatenation is computed for each
+            of its inputs, and added.
         op: The operator; it may itself be what an identity before this one made.
         over: The operator before it that takes part.
     """
 
-    kind: Literal["merge", "shift", "cross", "split", "sum"]
+    kind: Literal["merge", "shift", "cross", "late", "split", "sum"]
     op: str
     over: str
 
