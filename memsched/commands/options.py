@@ -71,9 +71,9 @@ _WITH_IO: Final = f"{_ModelOptions.__dataclass_fields__['allow'].metadata['optio
 _WITH_MORE: Final = (
     f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: algebra: "
     "compute operators otherwise with the same values, where less waits then; reassociate: with it, add up sums over "
-    "concatenations in another order, which rounds floats otherwise; fuse, for ONNX "
-    f"Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a range in "
-    f"--dim, for attention, to 1e-5; {_IO}"
+    "concatenations, and with a range in --dim over long axes, in another order, which rounds floats otherwise; fuse, "
+    "for ONNX Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a "
+    f"range in --dim, for attention, to 1e-5; {_IO}"
 )
 
 

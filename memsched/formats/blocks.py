@@ -59,6 +59,7 @@ class BlockPoint:
         build: Makes the file, with the weights of the one that was given.
         work: Its arithmetic, as a multiple of that of the model as given.
         kernels: Operators of the runtime alone are in it, which round floats otherwise.
+        reassociates: Floats are added up in another order.
     """
 
     name: str
@@ -66,6 +67,7 @@ class BlockPoint:
     build: Callable[[], bytes]
     work: float = 1.0
     kernels: bool = False
+    reassociates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

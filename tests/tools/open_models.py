@@ -2,6 +2,7 @@
 
 python -m tests.tools.open_models --count 500
 python -m tests.tools.open_models --count 500 --kernels
+python -m tests.tools.open_models --count 500 --sums
 python -m tests.tools.open_models --count 500 --images
 """
 
@@ -11,7 +12,7 @@ import argparse
 import random
 import sys
 
-from tests.formats.onnx.blocks.random_layers import compare, compare_kernels
+from tests.formats.onnx.blocks.random_layers import compare, compare_kernels, compare_sums
 from tests.formats.onnx.blocks.rows.compare import compare as compare_images
 
 __all__ = ["main"]
@@ -26,13 +27,16 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--images", action="store_true", help="networks on images, in loops over rows")
     parser.add_argument("--kernels", action="store_true", help="attention by kernels, as far as they apply")
+    parser.add_argument("--sums", action="store_true", help="what adds up over tokens, a block at a time")
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + asked.count)
     if asked.kernels:
         kernels = [compare_kernels(seed, _sizes(seed)) for seed in seeds]
         print(f"{len(kernels)} models, {sum(map(bool, kernels))} of them with {sum(kernels)} kernels: 0 wrong")
         return 0
-    if asked.images:
+    if asked.sums:
+        loops = [compare_sums(seed, _sizes(seed)) for seed in seeds]
+    elif asked.images:
         loops = [compare_images(seed, _image_sizes(seed)) for seed in seeds]
     else:
         loops = [compare(seed, _sizes(seed)) for seed in seeds]

@@ -266,8 +266,8 @@ def optimize(
         remat: Permit to compute values again instead of keeping them.
         algebra: Permit to compute operators otherwise with the same values, where less waits in memory then: equal ones
             once, pads and crops in a row as one, what reads a concatenation for each of its inputs.
-        reassociate: Permit with that to add up sums over concatenations in another order, which rounds floats
-            otherwise.
+        reassociate: Permit with that to add up sums over concatenations, and with ranges in ``dims`` over long axes, in
+            another order, which rounds floats otherwise.
         fuse: Permit one operator of ONNX Runtime's in place of a chain: x * sigmoid(x), and GELU by erf or tanh. Only
             it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
         io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
@@ -311,7 +311,7 @@ def optimize(
     if ranges:
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
-            RangeRequest(ranges, target, in_place, fuse, asked, max_slowdown, verify, seed, output),
+            RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:

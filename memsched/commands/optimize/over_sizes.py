@@ -27,7 +27,7 @@ from memsched.commands.optimize.ranged_trials import (
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
-from memsched.formats.blocks import BlockRow, OpenModel, Range
+from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
@@ -64,6 +64,7 @@ _COMPARED_VALUE: Final = 64 << 20
 """Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
 _KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
+_SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder,inplace,algebra,reassociate"
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
 
 
@@ -75,6 +76,7 @@ class RangeRequest:
         ranges: Dimensions that stay open.
         target: Name of a target, or path of its file; None: the format's.
         fuse: Operators of the runtime alone may stand for others.
+        reassociate: Floats may be added up in another order.
         budget: Of the process, at the largest size that is measured; None for none.
         slowdown: Time that may be added there, in percent; None for any.
         output: Path that the report names.
@@ -84,6 +86,7 @@ class RangeRequest:
     target: str | None
     in_place: bool
     fuse: bool
+    reassociate: bool
     budget: int | Percentage | None
     slowdown: float | None
     verify: bool
@@ -182,9 +185,10 @@ def _measure(opened: OpenModel, given: GivenFile, large: Mapping[str, int], aske
     short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
     every = opened.points()
     most = _SPARE_WORK * most_times(asked.slowdown)[0]
-    points = [point for point in every if point.work <= most and (asked.fuse or not point.kernels)]
+    points = [point for point in every if point.work <= most and _permitted(point, asked)]
     notes = [] if every else [_NOTHING_GROWS]
     notes += [_KERNELS] if not asked.fuse and any(point.kernels for point in every) else []
+    notes += [_SUMS] if not asked.reassociate and any(point.reassociates for point in every) else []
     coarser = opened.coarser()
     if coarser > 1:
         told = " ".join(
@@ -199,6 +203,10 @@ def _measure(opened: OpenModel, given: GivenFile, large: Mapping[str, int], aske
     sizes = RangedSizes(large, small, short, tuple(_sizes(opened, large)))
     found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
+
+
+def _permitted(point: BlockPoint, asked: RangeRequest) -> bool:
+    return (asked.fuse or not point.kernels) and (asked.reassociate or not point.reassociates)
 
 
 def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int]]:

@@ -16,7 +16,7 @@ from typing import Final
 from memsched import __version__
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.range_sizes import Sizes, distinct, sizes_at
-from memsched.errors import MemschedError
+from memsched.errors import MemschedError, UnknownShapeError
 from memsched.formats.blocks import OpenModel
 from memsched.formats.files import load_module
 from memsched.formats.known import format_of
@@ -104,6 +104,8 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
     try:
         candidates = _candidates(file, request)
         choice = _choose(file, candidates)
+    except UnknownShapeError:
+        return RangeOrders(None, None)  # within loops, sizes are known at run time alone
     except MemschedError as error:
         return RangeOrders(None, None, (_UNREADABLE.format(error),))
 

@@ -150,8 +150,8 @@ class BlocksSection(Section, frozen=True, kw_only=True):
         kernels: What is computed by operators of the runtime alone; floats differ by up to 1e-5 then.
         measured: The largest size that was measured, whose process is what the model requires; then a small one.
         compared: The sizes at which outputs were compared.
-        orders: The order for the range; null where none but the file's was permitted. Absent in reports of older
-            versions.
+        orders: The order for the range; null where none but the file's was permitted, or sizes within loops are known
+            at run time alone. Absent in reports of older versions.
     """
 
     ranges: tuple[RangeRow, ...]

@@ -23,7 +23,7 @@ from memsched.formats.onnx.stated import values_of
 from memsched.formats.onnx.structure import graphs_of, initializers
 from memsched.formats.onnx.types import element_bits
 
-__all__ = ["names_of", "regenerated", "write"]
+__all__ = ["NestWriter", "names_of", "regenerated", "write"]
 
 _REST: Final = Polynomial((((), Fraction(-1)),))
 """What a reshape is told of the axis that follows from the others."""
@@ -54,7 +54,9 @@ def write(
     gone: set[int] = set()
     for number, nest in enumerate(nests):
         label = lengths.name(f"blocks_{number}")
-        loops.setdefault(rows_of(nest).nodes[-1], []).extend(_Nest(graph, nest, lengths, label, block_bytes).nodes())
+        loops.setdefault(rows_of(nest).nodes[-1], []).extend(
+            NestWriter(graph, nest, lengths, label, block_bytes).nodes()
+        )
         gone.update(graph.maker[name] for name in nest[0].made)
     regions = [rows_of(nest) for nest in nests]
     inner = {name for region in regions for place in region.nodes for name in graph.nodes[place].output}
@@ -100,7 +102,7 @@ def regenerated(graph: OpenGraph, lost: Collection[str], lengths: Lengths) -> se
     return found
 
 
-class _Nest:
+class NestWriter:
     """Writes one group: a loop, or a loop within a loop.
 
     Args:
@@ -183,11 +185,11 @@ class _Nest:
     def _body(self, depth: int, size: str) -> GraphProto:
         label, level = self.labels[depth], self.levels[depth]
         step, before, after = f"{label}_step", f"{label}_condition", f"{label}_goes_on"
-        nodes = self._bounds(depth, step, size)
-        nodes += self._slices(depth)
+        nodes = self.bounds(depth, step, size)
+        nodes += self.slices(depth)
         for place, own in self.depths.items():
             if own == depth:
-                nodes += self._node(place)
+                nodes += self.node(place)
         if depth + 1 < len(self.levels):
             nodes += self.nodes(depth + 1)
         states = [f"{label}_before_{number}" for number in range(len(level.made))]
@@ -209,7 +211,7 @@ class _Nest:
         ]
         return helper.make_graph(nodes, f"{label}_body", inputs, outputs)
 
-    def _bounds(self, depth: int, step: str, size: str) -> list[NodeProto]:
+    def bounds(self, depth: int, step: str, size: str) -> list[NodeProto]:
         """Return what computes the first row of a block, the one behind the last, and their number."""
         label = self.labels[depth]
         start, end, stop, rows = f"{label}_start", f"{label}_end", f"{label}_stop", self.rows[depth]
@@ -221,7 +223,7 @@ class _Nest:
             helper.make_node("Sub", [stop, start], [rows], name=f"{rows}_node"),
         ]
 
-    def _slices(self, depth: int) -> list[NodeProto]:
+    def slices(self, depth: int) -> list[NodeProto]:
         """Return what cuts blocks from values that a body reads from outside."""
         label = self.labels[depth]
         found: dict[str, NodeProto] = {}
@@ -230,14 +232,14 @@ class _Nest:
                 name = self.graph.nodes[place].input[number]
                 if cut is None or self.made.get(name, -1) >= depth:
                     continue
-                given, result = self._source(place, number, depth - 1), self._source(place, number, depth)
+                given, result = self.source(place, number, depth - 1), self.source(place, number, depth)
                 axis = self.lengths.constant([cut.axis])
                 found[result] = helper.make_node(
                     "Slice", [given, f"{label}_start", f"{label}_end", axis], [result], name=f"{result}_node"
                 )
         return list(found.values())
 
-    def _source(self, place: int, number: int, depth: int) -> str:
+    def source(self, place: int, number: int, depth: int) -> str:
         """Return what the body at ``depth`` reads as an input of a node: the value, or its block."""
         name: str = self.graph.nodes[place].input[number]
         made = self.made.get(name, -1)
@@ -246,7 +248,7 @@ class _Nest:
             found += f"_{label}" if level.needs[place][number] is not None else ""
         return found
 
-    def _node(self, place: int) -> list[NodeProto]:
+    def node(self, place: int) -> list[NodeProto]:
         """Return a node of a body, one of the group for a block, behind what computes its shape."""
         given, depth = self.graph.nodes[place], self.depths[place]
         node = NodeProto()
@@ -255,7 +257,7 @@ class _Nest:
         for number, name in enumerate(given.output):
             node.output[number] = self._inner(name, depth) if name else ""
         for number, name in enumerate(given.input):
-            node.input[number] = self._source(place, number, depth) if name else ""
+            node.input[number] = self.source(place, number, depth) if name else ""
         if given.op_type not in SHAPED:
             return [node]
         shape, made = self._shape(given.op_type, given.output[0], depth)

@@ -22,7 +22,7 @@ from memsched.formats.onnx.types import element_bits
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-__all__ = ["BlockRegion", "Nest", "OpenGraph", "find", "names_read", "rows_of"]
+__all__ = ["BlockGrowth", "BlockRegion", "Nest", "OpenGraph", "asks_only", "find", "names_read", "rows_of"]
 
 _GAIN: Final = 1.5
 """A group's largest value must be so many times what it reads and makes in blocks."""
@@ -216,7 +216,7 @@ def _axes(graph: OpenGraph, name: str) -> Iterator[tuple[Cut, Polynomial]]:
                 yield Cut(axis, merged=True), other
 
 
-class _BlockGrowth:
+class BlockGrowth:
     """A group while it grows."""
 
     def __init__(self, graph: OpenGraph, length: Polynomial, least: int, taken: set[int]) -> None:
@@ -253,7 +253,7 @@ class _BlockGrowth:
         (self.core if core else self.copied)[place] = None
         self.wanted[place] = wanted
         self.whole |= whole
-        if all(self._supply(name, one) for name, one in zip(node.input, wanted, strict=True) if one is not None):
+        if all(self.supply(name, one) for name, one in zip(node.input, wanted, strict=True) if one is not None):
             return True
         self.cuts, self.core, self.copied, self.read, self.wanted, self.whole = before
         return False
@@ -266,7 +266,7 @@ class _BlockGrowth:
             *(dict(self.read), dict(self.wanted), set(self.whole)),
         )
 
-    def _supply(self, name: str, cut: Cut) -> bool:
+    def supply(self, name: str, cut: Cut) -> bool:
         """Make the block of an input available: cut from the whole value, or computed in the group."""
         if name in self.cuts:
             return self.cuts[name] == cut
@@ -315,7 +315,7 @@ class _BlockGrowth:
 def _grown(
     graph: OpenGraph, seed: str, cut: Cut, length: Polynomial, least: int, taken: set[int]
 ) -> BlockRegion | None:
-    growth = _BlockGrowth(graph, length, least, taken)
+    growth = BlockGrowth(graph, length, least, taken)
     if not growth.add(graph.maker[seed], cut, core=True):
         return None
     growth.follow()
@@ -326,7 +326,7 @@ def _grown(
         for name in graph.nodes[place].output
         if name in graph.results or any(reader not in inside for reader in graph.readers.get(name, ()))
     ]
-    made = [name for name in made if not _asks_only(graph, name, inside)]
+    made = [name for name in made if not asks_only(graph, name, inside)]
     if any(growth.cuts[name].merged for name in made) or not made:
         return None
     largest = tuple(
@@ -339,7 +339,7 @@ def _grown(
     return BlockRegion(needs_of, growth.cuts, tuple(growth.read), tuple(made), length, largest)
 
 
-def _asks_only(graph: OpenGraph, name: str, inside: set[int]) -> bool:
+def asks_only(graph: OpenGraph, name: str, inside: set[int]) -> bool:
     """Whether those who read a value outside of a group ask for its shape alone, which is known without it."""
     outside = [place for place in graph.readers.get(name, ()) if place not in inside]
     return name not in graph.results and all(

@@ -6,21 +6,24 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-from onnx import ModelProto, checker
+from onnx import ModelProto, checker, shape_inference
 
 from memsched.formats.blocks import Range
+from memsched.formats.onnx.blocks import sums
 from memsched.formats.onnx.blocks.body import write
 from memsched.formats.onnx.blocks.fused import kernel_points
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
+from memsched.formats.onnx.blocks.sums import sum_points
 from memsched.formats.onnx.blocks.tokens import groups
 from memsched.formats.onnx.light import lighten
 from tests.formats.onnx.blocks.layers import Layers
 
-__all__ = ["compare", "compare_kernels", "random_model"]
+__all__ = ["compare", "compare_kernels", "compare_sums", "random_model"]
 
 _RANGES: Final = {"batch": Range(1, 8), "length": Range(2, 4096)}
 
@@ -29,8 +32,12 @@ _LEEWAY: Final = 10
 """How many times as far as last bits of inputs move outputs another order of sums may move them."""
 
 
-def random_model(seed: int) -> ModelProto:
-    """Return a network of two to five layers, each added to what it reads."""
+def random_model(seed: int, *, summed: bool = False) -> ModelProto:
+    """Return a network of two to five layers, each added to what it reads.
+
+    Args:
+        summed: Its output is added up over all tokens at the end.
+    """
     numbers = random.Random(seed)
     net = Layers(heads=numbers.choice([1, 2, 4]))
     mask = net.padding_mask() if numbers.random() < 0.5 else None
@@ -39,7 +46,11 @@ def random_model(seed: int) -> ModelProto:
         layer = numbers.choice(_LAYERS)
         y = layer(net, x, mask, numbers)
         x = net.op("Add", x, y) if numbers.random() < 0.8 else y
-    return net.model(x)
+    if not summed:
+        return net.model(x)
+    model = net.model(numbers.choice(_SUMS)(net, x, mask, numbers))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return shape_inference.infer_shapes(model)
 
 
 def compare(seed: int, sizes: list[tuple[int, int]]) -> int:
@@ -57,6 +68,16 @@ def compare_kernels(seed: int, sizes: list[tuple[int, int]]) -> int:
     for point in points:
         _run(seed, model, ModelProto.FromString(point.build()), sizes, other_sums=True)
     return sum(row.kind == "kernel" for point in points[:1] for row in point.rows)
+
+
+def compare_sums(seed: int, sizes: list[tuple[int, int]]) -> int:
+    """Check the same of sums in loops, alone and with the rest in blocks; return the number of loops that add up."""
+    model = random_model(seed, summed=True)
+    with mock.patch.object(sums, "_BLOCKS", (random.Random(seed).choice([1, 5000, 100_000, 4 << 20]),)):
+        points = sum_points(model, _values(model))
+        for point in points:
+            _run(seed, model, ModelProto.FromString(point.build()), sizes, other_sums=True)
+    return sum(row.name.startswith("sums") for point in points[:1] for row in point.rows)
 
 
 def _values(model: ModelProto) -> OpenValues:
@@ -166,3 +187,34 @@ def _rising(net: Layers, x: str, mask: str | None, numbers: random.Random) -> st
 _LAYERS: Final[tuple[_Layer, ...]] = (
     *(_attention, _attention, _flat_attention, _feed_forward, _gated, _normed, _summed, _apart, _first, _rising),
 )
+
+
+def _pooled(net: Layers, x: str, mask: str | None, numbers: random.Random) -> str:
+    wide = net.op(numbers.choice(["Relu", "Sigmoid", "Abs"]), net.linear(x, net.width, 8 * net.width))
+    kind, keep = numbers.choice(["ReduceSum", "ReduceMean", "ReduceMax"]), numbers.randint(0, 1)
+    if kind == "ReduceSum":
+        return net.op(kind, wide, net.integers(1), keepdims=keep)
+    return net.op(kind, wide, axes=[1], keepdims=keep)
+
+
+def _attended(net: Layers, x: str, mask: str | None, numbers: random.Random) -> str:
+    """Let some vectors attend to all tokens, or one head of them."""
+    rows, depth = numbers.choice([1, 5]), net.width // net.heads
+    queries = net.op("Transpose", net.weight(1, rows, net.heads, depth), perm=[0, 2, 1, 3])
+    keys = net.split_heads(net.linear(x, net.width, net.width), (0, 2, 3, 1))
+    values = net.split_heads(net.linear(x, net.width, net.width), (0, 2, 1, 3))
+    scores = net.op("MatMul", queries, keys)
+    scores = net.op("Add", scores, mask) if mask is not None and numbers.random() < 0.7 else scores
+    return net.op("MatMul", net.op("Softmax", scores, axis=-1), values)
+
+
+def _multiplied(net: Layers, x: str, mask: str | None, numbers: random.Random) -> str:
+    """Multiply what all tokens make by other things that they make, shares of all tokens or not."""
+    wide = net.linear(x, net.width, 8 * net.width)
+    wide = net.op("Softmax", wide, axis=1) if numbers.random() < 0.6 else wide
+    turned = net.op("Transpose", wide, perm=[0, 2, 1])
+    sums_of = net.op("MatMul", turned, net.linear(x, net.width, net.width))
+    return net.op("MatMul", net.linear(x, net.width, 8 * net.width), sums_of) if numbers.random() < 0.5 else sums_of
+
+
+_SUMS: Final[tuple[_Layer, ...]] = (_pooled, _attended, _multiplied)
