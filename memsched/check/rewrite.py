@@ -135,11 +135,12 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
         if covered != set(range(shape[axis])):
             raise InternalError(f"the tiles of loop '{op.name}' do not cover '{name}' along axis {axis}")
     padded = after.tensors[op.inputs[-1]].shape or ()
-    part = loop.parts[loop.input]
     for place, axis in enumerate(loop.axes):
-        begins = [begin[place] + loop.pads[place][0] for begin in loop.begins(loop.input)]
-        if min(begins) < 0 or max(begins) + part.sizes[place] > padded[axis]:
+        begins = [begin[place] for begin in loop.taken()]
+        if min(begins) < 0 or max(begins) + loop.taken_sizes()[place] > padded[axis]:
             raise InternalError(f"a tile of loop '{op.name}' reads past its padded input along axis {axis}")
+        if loop.inner_pads:
+            _check_inner_padding(op, loop, place)
     if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
         raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
     if loop.tile is not None:
@@ -148,6 +149,18 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
             cut[axis] = length
         if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
             raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
+
+
+def _check_inner_padding(op: Op, loop: Loop, place: int) -> None:
+    """Check that what a body takes of its input holds, with padding around it, what each of its tiles needs."""
+    part, length = loop.parts[loop.input], loop.lengths[loop.input][place]
+    (before, after), first = loop.inner_pads[place], loop.pads[place][0]
+    for needed, taken in zip(loop.begins(loop.input), loop.taken(), strict=True):
+        begin, end = needed[place], needed[place] + part.sizes[place]
+        held = taken[place] - first, taken[place] - first + loop.taken_sizes()[place]
+        padded = held[0] - before <= begin and end <= held[1] + after
+        if not padded or max(begin, 0) < held[0] or min(end, length) > held[1]:
+            raise InternalError(f"a tile of loop '{op.name}' does not hold what it needs along axis {loop.axes[place]}")
 
 
 class _ChainCheck:

@@ -3,7 +3,8 @@
 Tiles are cut out of the group's one output; all have one size, so that one body serves them all. Where the output's
 length is no multiple of it, the last tile begins earlier and some elements are computed twice. The part of a tensor
 that a tile needs begins at ``stride * (the tile's begin) + offset`` and may reach past the tensor's ends, where layers
-want padding: there the group's input is padded once before the loop, and inner tensors are masked.
+want padding: there the group's input is padded once before the loop, and inner tensors are masked. Or nothing is padded
+before: the body takes what lies in the input, pads that, and cuts the part out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Loop", "LoopPart", "LoopRead", "LoopStep"]
 
@@ -85,6 +86,8 @@ class Loop:
         lengths: Per tensor its lengths along the cut axes.
         masked: Inner tensors whose part may reach past their ends, where a later layer wants padding.
         pads: Per cut axis the padding before and after the input.
+        inner_pads: Per cut axis the padding before and after what the body takes of the input; empty where the input
+            has all of it.
         steps: The body.
         tile: The number of the one tile that an op computes, where each has an op of its own; None for all of them.
     """
@@ -101,6 +104,7 @@ class Loop:
     pads: tuple[tuple[int, int], ...]
     steps: tuple[LoopStep, ...]
     tile: int | None = None
+    inner_pads: tuple[tuple[int, int], ...] = ()
 
     @property
     def count(self) -> int:
@@ -120,6 +124,34 @@ class Loop:
         """Return per tile where its part of a tensor begins, per cut axis."""
         part = self.parts[tensor]
         return [part.begin(tile) for tile in self.each()]
+
+    def taken_sizes(self) -> tuple[int, ...]:
+        """Return per cut axis the length of what the body takes of the input."""
+        sizes, lengths = self.parts[self.input].sizes, self.lengths[self.input]
+        if not self.inner_pads:
+            return sizes
+        return tuple(min(size, length) for size, length in zip(sizes, lengths, strict=True))
+
+    def taken_along(self, place: int) -> tuple[int, ...]:
+        """Return per tile along a cut axis where what the body takes begins in the input with the padding before it."""
+        part, (before, _) = self.parts[self.input], self.pads[place]
+        begins = [part.strides[place] * at + part.offsets[place] for at in self.tiles[place]]
+        if self.inner_pads:
+            last = self.lengths[self.input][place] - self.taken_sizes()[place]
+            begins = [max(0, min(at, last)) for at in begins]
+        return tuple(at + before for at in begins)
+
+    def taken(self) -> list[tuple[int, ...]]:
+        """Return per tile where what the body takes begins in the input with the padding before it, per cut axis."""
+        return list(itertools.product(*map(self.taken_along, range(len(self.axes)))))
+
+    def padded_inside(self) -> Loop:
+        """Return the loop with the padding that its input has, but for rows before all others, added by the body."""
+        around = self.outside(self.input)
+        if self.inner_pads or not any(map(any, around)):
+            return self
+        pads = tuple((before - ahead, 0) for (before, _), (ahead, _) in zip(self.pads, around, strict=True))
+        return replace(self, pads=pads, inner_pads=around)
 
     def outside(self, tensor: int) -> tuple[tuple[int, int], ...]:
         """Return per cut axis how far parts reach past a tensor's begin and its end."""

@@ -1,14 +1,14 @@
 """Groups of layers as loops: which part of every tensor one tile needs, and what the body does with it.
 
 Unlike the pieces of `memsched.tiling.pieces`, all tiles are alike, so that one body serves them all: tiles at a border
-read padding that was added before the loop, or that a mask puts into inner tensors.
+read padding that was added before the loop or that the body adds, or that a mask puts into inner tensors.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
@@ -32,12 +32,14 @@ class LoopGroup:
         axes: The axes that are cut.
         sizes: Lengths of a tile along them.
         lead: Rows of padding before the input's first, which let the output lie over what was read.
+        pads_inside: The body pads what it takes of the input, which has no other padding than ``lead``.
     """
 
     ops: tuple[int, ...]
     axes: tuple[int, ...]
     sizes: tuple[int, ...]
     lead: int = 0
+    pads_inside: bool = False
 
 
 def plan_loop(
@@ -153,9 +155,10 @@ class _LoopPlanner:
         )
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
-        pads = [list(pair) for pair in loop.outside(self._input)]
-        pads[0][0] += group.lead
-        return _with(loop, masked, tuple((before, after) for before, after in pads))
+        pads = list(loop.outside(self._input))
+        pads[0] = pads[0][0] + group.lead, pads[0][1]
+        loop = replace(loop, masked=masked, pads=tuple(pads))
+        return loop.padded_inside() if group.pads_inside else loop
 
     def _pads(self, op: int) -> bool:
         return self._graph.ops[op].type == self._dialect.pad_type
@@ -234,22 +237,6 @@ class _LoopPlanner:
         if shape is None:
             raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
         return shape
-
-
-def _with(loop: Loop, masked: tuple[int, ...], pads: tuple[tuple[int, int], ...]) -> Loop:
-    return Loop(
-        loop.ops,
-        loop.axes,
-        loop.tiles,
-        loop.input,
-        loop.output,
-        loop.names,
-        loop.parts,
-        loop.lengths,
-        masked,
-        pads,
-        loop.steps,
-    )
 
 
 def _begins(length: int, size: int) -> tuple[int, ...]:

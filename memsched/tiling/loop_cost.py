@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.loop import Loop
@@ -24,6 +24,9 @@ _OPS_OF_BODY = 5
 _OPS_OF_SHARED_BODY = 3
 """The input's padding, and in the body slices of a table of begins and of the padded input."""
 
+_OPS_OF_INNER_PADDING = 3
+"""The padding of what the body takes of the input, a slice of that, and one of a table of begins."""
+
 _OPS_OF_MASK = 3
 """A slice of the mask, the masking, and at times a slice of a table of begins."""
 
@@ -34,7 +37,7 @@ class LoopCost:
 
     Attributes:
         peak: Largest footprint of the steps from its padding to its end, bytes.
-        added: Ops that the file then has in addition.
+        added: Ops that the file then has in addition; 0 where nothing is kept for them.
         extra_macs: Multiply-accumulates that tiles repeat.
         inner: Bytes that one tile takes beside what the loop carries.
         ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
@@ -84,7 +87,7 @@ def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alig
     parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
     last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
     live = {loop.input: parts[loop.input]}
-    most = sum(live.values())
+    most = max(sum(live.values()), _padding_bytes(loop, size))
     for number, step in enumerate(loop.steps):
         held = sum(live.values())
         cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
@@ -108,6 +111,17 @@ def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alig
     return most
 
 
+def _padding_bytes(loop: Loop, size: Callable[[int, Sequence[int]], int]) -> int:
+    """Return the most bytes at a step of the padding in the body: of what is taken, that with padding, and the part."""
+    if not loop.inner_pads:
+        return 0
+    taken = loop.taken_sizes()
+    wide = [length + before + after for length, (before, after) in zip(taken, loop.inner_pads, strict=True)]
+    part = loop.parts[loop.input].sizes
+    cut = size(loop.input, part) if tuple(wide) != part else 0
+    return size(loop.input, wide) + max(size(loop.input, taken), cut)
+
+
 def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
     """Return how many more rows of padding let the output lie from the padded input's begin on.
 
@@ -117,16 +131,16 @@ def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
         row: Bytes of a row of the output.
         padded_row: Bytes of a row of the padded input.
     """
-    part, (before, _) = loop.parts[loop.input], loop.pads[0]
     needed = 0
     tiles = loop.tiles[0]
     several = any(len(others) > 1 for others in loop.tiles[1:])
+    first_read = dict(zip(tiles, loop.taken_along(0), strict=True))
     for number, at in enumerate(tiles):
         end = (at + loop.parts[loop.output].sizes[0]) * row
         later = [at] if several else []
         later += tiles[number + 1 : number + 2]
         for other in later:
-            first = (part.strides[0] * other + part.offsets[0] + before) * padded_row
+            first = first_read[other] * padded_row
             needed = max(needed, -(-(end - first) // padded_row))
     return needed
 
@@ -140,6 +154,10 @@ def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = N
     """
     crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
     inside = crops + _OPS_OF_MASK * len(loop.masked)
+    if loop.inner_pads:
+        inside += _OPS_OF_INNER_PADDING
+    if not any(map(any, loop.pads)):
+        inside -= 1
     if unrolled:
         return _OPS_OF_SHARED_BODY + inside + loop.count + _joins(loop, most_joined)
     return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + inside

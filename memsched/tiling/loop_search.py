@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Dialect
+from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
 from memsched.regions.rules import Refusal
@@ -23,6 +24,7 @@ from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_bytes, joined_bytes, lead_rows
+from memsched.tiling.loop_ways import LoopWay, pareto, take_up
 
 __all__ = ["LoopPoint", "LoopSearch"]
 
@@ -157,7 +159,7 @@ class LoopSearch:
             groups = list(self._hot_groups(best))
             if not groups:
                 used = dict.fromkeys((*best.groups, *(group for point in points for group in point.groups)))
-                groups = [near for group in used for near in self._near(group) if near not in self._known]
+                groups = [near for group in used for near in self._near(_bare(group)) if near not in self._known]
             if groups:
                 yield from dict.fromkeys(groups)
                 continue
@@ -235,17 +237,18 @@ class LoopSearch:
             return math.inf
         self.judged += 2
         ops = tuple(range(first, last + 1))
-        one, row = (self._cost(LoopGroup(ops, _AXES, sizes)) for sizes in ((1, 1), (1, shape[_AXES[1]])))
-        if one is None or row is None:
-            return math.inf
-        # Tiles of whole rows may need less padding ahead; both have at least the bytes of an element inside.
-        return min(one.peak, row.peak - row.inner + one.inner)
+        found = math.inf
+        ones, rows = (self._forms(LoopGroup(ops, _AXES, sizes)) for sizes in ((1, 1), (1, shape[_AXES[1]])))
+        for one, row in zip(ones, rows, strict=False):
+            # Tiles of whole rows may need less padding ahead; both have at least the bytes of an element inside.
+            found = min(found, one.peak, row.peak - row.inner + one.inner)
+        return found
 
     def _largest_steps(self, best: LoopPoint) -> list[int]:
         inside = {op for group in best.groups for op in group.ops}
         hot = [op for op, size in enumerate(self._footprints) if size >= best.peak and op not in inside]
         for group in best.groups:
-            cost = self._known.get(group)
+            cost = self._known.get(_bare(group))
             if cost is not None and cost.peak >= best.peak:
                 hot += [group.ops[0], group.ops[-1]]
         return hot
@@ -332,21 +335,28 @@ class LoopSearch:
     # What it costs -------------------------------------------------------------------------------------------------
 
     def _judge(self, group: LoopGroup) -> LoopCost | None:
-        if group not in self._known:
+        """Return what the form of a loop that needs least costs; all forms are taken up."""
+        bare = _bare(group)
+        if bare not in self._known:
             self.judged += 1
-            cost = self._cost(group)
-            self._known[group] = cost
-            if cost is not None and group not in self._dropped:
-                pair = group.ops[0], group.ops[-1]
-                _take_up(self._curves.setdefault(pair, []), cost)
-        return self._known[group]
+            forms = [one for one in self._forms(bare) if one.group not in self._dropped]
+            self._known[bare] = min(forms, key=lambda one: one.peak, default=None)
+            for one in forms:
+                take_up(self._curves.setdefault((group.ops[0], group.ops[-1]), []), one)
+        return self._known[bare]
 
-    def _cost(self, group: LoopGroup) -> LoopCost | None:
-        bare = replace(group, lead=0)
-        loop = plan_loop(self._graph, bare, self._dialect, self._intervals.geometries, self._intervals.readers)
+    def _forms(self, group: LoopGroup) -> list[LoopCost]:
+        """Return what a loop costs with its padding before it, and in its body where it has any."""
+        loop = plan_loop(self._graph, group, self._dialect, self._intervals.geometries, self._intervals.readers)
         if isinstance(loop, Refusal):
             self._refused[group] = loop.reason
-            return None
+            return []
+        found = [self._cost(group, loop)]
+        if any(map(any, loop.pads)):
+            found.append(self._cost(replace(group, pads_inside=True), loop.padded_inside()))
+        return found
+
+    def _cost(self, group: LoopGroup, loop: Loop) -> LoopCost:
         given = sum(self._graph.ops[op].macs for op in group.ops)
         interval = self._intervals.interval(group.ops[0], group.ops[-1])
         element = {tensor: self._element(tensor, group.axes) for tensor in loop.parts}
@@ -354,16 +364,17 @@ class LoopSearch:
         padded_row = math.ceil(element[loop.input] * math.prod(rows[1:]))
         row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
-        lead = lead_rows(loop, row, padded_row)
+        lead = max(lead_rows(loop, row, padded_row), bool(loop.inner_pads))
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
-        # What is read again after the loop, or is the caller's, lies beside its padded copy.
-        size = self._graph.tensors[loop.input].size
-        beside = 0 if self._dies(loop.input, group.ops[-1]) else self._up(size)
+        size, dies = self._graph.tensors[loop.input].size, self._dies(loop.input, group.ops[-1])
+        copied = any(map(any, loop.pads))
         inner = body_bytes(loop, element, in_place=self._in_place, alignment=self._alignment)
         if self._unrolled:
             inner = max(inner, joined_bytes(loop, element[loop.output], self._alignment))
 
         def most(begin: int, block: int) -> int:
+            # What is read again after the loop, or is the caller's, lies beside its padded copy.
+            beside = 0 if dies or not (copied or begin > size) else self._up(size)
             looping = beside + block + inner + _COUNTERS * self._alignment
             # Where it may not lie over the input, the copy lies beside it while it is made.
             copying = self._up(size) + self._up(begin) if begin > size and not self._pads_over else 0
@@ -379,12 +390,15 @@ class LoopSearch:
         return LoopCost(
             replace(group, lead=lead if over else 0),
             peak=interval.base + most(begin, block),
-            added=added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined),
+            added=0 if self._prices is None else self._added(loop),
             extra_macs=loop.macs - given,
             inner=inner,
             ahead=self._up(max(0, begin - behind - size)) if self._pads_over else 0,
             given=self._up(size),
         )
+
+    def _added(self, loop: Loop) -> int:
+        return added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined)
 
     def _up(self, size: int) -> int:
         return aligned(size, self._alignment)
@@ -422,13 +436,13 @@ class LoopSearch:
     def _least(self, level: int) -> list[LoopPoint]:
         """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
         count = len(self._footprints)
-        ways: list[list[_Way]] = [[] for _ in range(count + 1)]
-        ways[0] = [_Way(0, 0, (), 0, None)]
+        ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
+        ways[0] = [LoopWay(0, 0, (), 0, None)]
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
         for place in range(count):
-            here = _pareto(ways[place])
+            here = pareto(ways[place])
             step = self._footprints[place]
             if step <= level:
                 ways[place + 1] += [replace(way, peak=max(way.peak, step), top=None) for way in here]
@@ -440,57 +454,18 @@ class LoopSearch:
                 ]
         return [
             LoopPoint(way.peak, self._required(way.peak, way.added), way.work, way.groups)
-            for way in _pareto(ways[count])
+            for way in pareto(ways[count])
         ]
 
     def _required(self, peak: int, added: int) -> int:
         return peak if self._prices is None else self._prices.required(peak, self._prices.of_slice * added)
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Loops up to a place between ops: ops added, extra work, largest peak, and where loops that end there reach to."""
-
-    added: int
-    work: int
-    groups: tuple[LoopGroup, ...]
-    peak: int
-    top: int | None
-
-    def then(self, one: LoopCost, peak: int, top: int) -> _Way:
-        """Return this way with one more loop."""
-        groups = (*self.groups, one.group)
-        return _Way(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), top)
+def _bare(group: LoopGroup) -> LoopGroup:
+    """Return a loop without what is decided when it is judged."""
+    return replace(group, lead=0, pads_inside=False)
 
 
 def _even(length: int) -> list[int]:
     """Return per number of tiles along an axis the least length with which so many cover it, ascending."""
     return sorted({-(-length // count) for count in range(1, length + 1)})
-
-
-def _take_up(costs: list[LoopCost], one: LoopCost) -> None:
-    """Take up a way of one interval, unless another one equals or beats it in all respects; drop those that it beats.
-
-    Args:
-        costs: The others, by rising peaks.
-    """
-    if not any(_beats(other, one) for other in costs):
-        costs[:] = [other for other in costs if not _beats(one, other)]
-        bisect.insort(costs, one, key=lambda cost: (cost.peak, cost.extra_macs, cost.added))
-
-
-def _beats(one: LoopCost, other: LoopCost) -> bool:
-    return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
-
-
-def _pareto(ways: Sequence[_Way]) -> list[_Way]:
-    """Return the ways that add least or cost least work; of those that end in a loop, by the room that it has, too."""
-    found: list[_Way] = []
-    for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way))):
-        if not any(other.work <= way.work and _room(other) >= _room(way) for other in found):
-            found.append(way)
-    return found
-
-
-def _room(way: _Way) -> float:
-    return math.inf if way.top is None else -way.top

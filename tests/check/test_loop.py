@@ -119,6 +119,33 @@ def test_a_part_past_the_padded_input_is_refused() -> None:
         check_rewrite(_given()[0], _changed(parts={**loop.parts, loop.input: wide}))
 
 
+@cache
+def _padding_inside() -> Graph:
+    """Return the same model with the layers in a loop whose body pads what it takes of the input."""
+    module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
+    words = dialect(module)
+    found = plan_loop(module.graphs[0], LoopGroup((0, 1, 2, 3), (1, 2), (6, 8), 23, pads_inside=True), words)
+    assert not isinstance(found, Refusal)
+    return with_loops(module.graphs[0], [found], words)
+
+
+def test_padding_in_the_body_is_taken() -> None:
+    loop = next(op.loop for op in _padding_inside().ops if op.loop is not None)
+    assert loop.inner_pads == _loop().outside(_loop().input)
+    assert loop.pads == ((23, 0), (0, 0))
+    check_rewrite(_given()[0], _padding_inside())
+
+
+@pytest.mark.parametrize("pads", [((0, 9), (9, 9)), ((9, 9), (9, 0))])
+def test_too_little_padding_in_the_body_is_refused(pads: tuple[tuple[int, int], ...]) -> None:
+    ops = [
+        replace(op, loop=replace(op.loop, inner_pads=pads)) if op.loop is not None else op
+        for op in _padding_inside().ops
+    ]
+    with pytest.raises(InternalError, match="does not hold what it needs"):
+        check_rewrite(_given()[0], replace(_padding_inside(), ops=tuple(ops)))
+
+
 def test_a_layer_twice_is_refused() -> None:
     steps = _loop().steps
     with pytest.raises(InternalError, match="runs one twice"):

@@ -45,7 +45,8 @@ def _looped(seed: int, *, unrolled: bool, lead: bool = True) -> tuple[bytes, lis
         last = rng.randrange(first, len(graph.ops))
         shape = graph.tensors[graph.ops[last].outputs[0]].shape or ()
         sizes = tuple(rng.randint(1, shape[axis]) for axis in (1, 2))
-        group = LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes, rng.choice([0, 0, 2]) if lead else 0)
+        rows, inside = rng.choice([0, 0, 2]) if lead else 0, rng.random() < 0.5
+        group = LoopGroup(tuple(range(first, last + 1)), (1, 2), sizes, rows, inside)
         loop = plan_loop(graph, group, words)
         if isinstance(loop, Refusal):
             reasons.append(loop.reason)

@@ -133,17 +133,35 @@ class _SubgraphBuilder:
         """Return the tensor of a tile, computed from the input."""
         loop = self._loop
         held: dict[int, int] = {}
-        shift = [before for before, _ in loop.pads]
-        begins = [[at + by for at, by in zip(begin, shift, strict=True)] for begin in loop.begins(loop.input)]
-        held[loop.input] = self._slice(
-            self._input, self._row(begins), loop.input, loop.parts[loop.input].sizes, "slab", self._padded
-        )
+        taken = self._slice(self._input, self._row(loop.taken()), loop.input, loop.taken_sizes(), "slab", self._padded)
+        held[loop.input] = self._widened(taken) if loop.inner_pads else taken
         for step in loop.steps:
             made = self._layer(step, [self._cropped(read, held) for read in step.reads])
             if step.output in loop.masked:
                 made = self._masked(step.output, made)
             held[step.output] = made
         return held[loop.output]
+
+    def _widened(self, taken: int) -> int:
+        """Return the part of the input that a tile needs, padding included, made of what lies in the input."""
+        loop, part = self._loop, self._loop.parts[self._loop.input]
+        pairs = tuple(zip(loop.taken_sizes(), loop.inner_pads, strict=True))
+        wide = [size + before + after for size, (before, after) in pairs]
+        pads = [[0, 0] for _ in range(self._rank)]
+        for axis, pair in zip(loop.axes, loop.inner_pads, strict=True):
+            pads[axis] = list(pair)
+        around = self._constants.integers([one for pair in pads for one in pair], (self._rank, 2))
+        shape = self._cut(self._padded, wide)
+        made = self._like(loop.input, shape, "around")
+        self._operator("PAD", self._given(loop.input).dtype, [taken, around], made)
+        if tuple(wide) == part.sizes:
+            return made
+        shifts = [outer[0] + inner[0] for outer, inner in zip(loop.pads, loop.inner_pads, strict=True)]
+        begins = [
+            [at - held + shift for at, held, shift in zip(needed, taken_at, shifts, strict=True)]
+            for needed, taken_at in zip(loop.begins(loop.input), loop.taken(), strict=True)
+        ]
+        return self._slice(made, self._row(begins), loop.input, part.sizes, "around", shape)
 
     def _layer(self, step: LoopStep, reads: Sequence[int]) -> int:
         number = self._source.operators[step.name]

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memsched.formats.tflite.model import FileModel, FileOperator
+from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.model import Graph
 from memsched.lowering.apply import with_workspaces
@@ -84,13 +84,17 @@ def _free(graph: Graph, free: set[int]) -> Graph:
 
 
 def _loops(model: FileModel) -> Iterator[Key]:
-    """Yield the operators that loop over tiles: a PAD makes what their body takes slices of, and hands on."""
+    """Yield the operators that loop over tiles: their body takes slices of the last input, and hands it on."""
     for index, subgraph in enumerate(model.subgraphs):
         for number, operator in enumerate(subgraph.operators):
             if operator.type == "WHILE" and len(operator.inputs) == 3 and len(operator.bodies) == 2:
-                maker = _maker(model, index, operator.inputs[2])
-                if maker is not None and subgraph.operators[maker].type == "PAD":
+                body = model.subgraphs[operator.bodies[1]]
+                if body.inputs[2] == body.outputs[2] and _updates(body, body.inputs[1]):
                     yield index, number
+
+
+def _updates(body: FileSubgraph, tensor: int) -> bool:
+    return any(op.type == "DYNAMIC_UPDATE_SLICE" and op.inputs[0] == tensor for op in body.operators)
 
 
 def _tiles(model: FileModel) -> Iterator[Key]:
@@ -139,15 +143,16 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
     padded, output = (index, operator.inputs[2]), (index, operator.outputs[1])
     size, made = _size(model, padded), _size(model, output)
     pad = _maker(model, index, operator.inputs[2])
-    if pad is None:
-        return
-    source = (index, model.subgraphs[index].operators[pad].inputs[0])
-    over = any(join.first == padded and join.second == source for join in sharing.pads)
-    laid = any(output in {overlay.join.first, overlay.join.second} for overlay in sharing.overlays)
-    savings.workspaces[index, pad] += max(0, size - (_size(model, source) if over else 0))
-    savings.workspaces[key] += max(0, size - made) if laid else size
+    # Without padding, what the loop reads is a tensor like others.
+    if pad is not None and model.subgraphs[index].operators[pad].type == "PAD":
+        source = (index, model.subgraphs[index].operators[pad].inputs[0])
+        over = any(join.first == padded and join.second == source for join in sharing.pads)
+        laid = any(output in {overlay.join.first, overlay.join.second} for overlay in sharing.overlays)
+        savings.workspaces[index, pad] += max(0, size - (_size(model, source) if over else 0))
+        savings.workspaces[key] += max(0, size - made) if laid else size
+        savings.free.add(padded)
     for position in (1, 2):
-        savings.free.update(one for one in carried(model, index, operator, position) if one != output)
+        savings.free.update(one for one in carried(model, index, operator, position) if one not in {output, padded})
     savings.free.update(_between(model, index, operator))
 
 
