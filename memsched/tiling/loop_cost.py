@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.loop import Loop
 from memsched.tiling.join_levels import join_levels
 from memsched.tiling.loop import LoopGroup
 
-__all__ = ["LoopCost", "added_ops", "aligned", "body_bytes", "joined_bytes", "lead_rows"]
+__all__ = ["LoopCost", "added_ops", "aligned", "body_tensors", "joined_bytes", "lead_rows"]
 
 _OPS_AROUND = 5
 """Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
@@ -39,42 +39,62 @@ class LoopCost:
         peak: Largest footprint of the steps from its padding to its end, bytes.
         added: Ops that the file then has in addition; 0 where nothing is kept for them.
         extra_macs: Multiply-accumulates that tiles repeat.
-        inner: Bytes that one tile takes beside what the loop carries.
+        tensors: Per step of one tile the bytes of the tensors that it takes beside what the loop carries.
         ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
-        given: Bytes of the input that could lie beside its padded copy instead.
+        given: Bytes of the input.
+        base: Bytes that stay live meanwhile although nothing of the loop reads them.
+        copying: Bytes that are needed while the padded copy is made elsewhere, ``base`` among them.
     """
 
     group: LoopGroup
     peak: int
     added: int
     extra_macs: int
-    inner: int
+    tensors: tuple[tuple[int, ...], ...]
     ahead: int
     given: int
+    base: int
+    copying: int
 
-    def after(self, top: int | None, level: int) -> tuple[int, int] | None:
-        """Return the largest footprint from the loops right before it on, and its own ``top``; None above ``level``.
+    @property
+    def inner(self) -> int:
+        """Bytes that one tile takes beside what the loop carries."""
+        return self.beside(0)
 
-        The input is the output of the loop before, which lies where that one's padded input begins. The padding before
-        it takes bytes below all of these loops, but for what their tiles no longer need; or the padded copy lies
-        elsewhere.
+    @property
+    def alone(self) -> int:
+        """Bytes up to the end of what the loop carries, which lies below what one tile takes."""
+        return self.peak - self.inner
 
-        Args:
-            top: Where the loops before end at most, without the bytes that tiles take, if they begin where the last one
-                does; None where there is no loop right before it.
+    def beside(self, below: int) -> int:
+        """Return bytes that one tile takes above what the loop carries, where so many bytes are free below that."""
+        return max((sum(sizes) - _most_within(sizes, below) for sizes in self.tensors), default=0)
+
+    def behind(self, before: int) -> int:
+        """Return the loop's largest footprint where a step that needs ``before`` bytes makes its input.
+
+        The padding lies below all of that step, or over what else it needs, with tiles below it and above; or the
+        padded copy lies elsewhere.
         """
-        alone = self.peak - self.inner
-        if top is None:
-            return (self.peak, alone) if self.peak <= level else None
-        chained = max(top + self.ahead, alone)
-        if max(self.peak, chained) <= level:
-            return max(self.peak, chained), chained
-        apart = self.peak + self.given
-        return (apart, alone) if apart <= level else None
+        if not self.ahead:
+            return self.peak
+        found = min(max(self.peak, before + self.ahead), max(self.peak, self.copying))
+        below = before - self.base - self.given - self.ahead
+        return min(found, self.alone + below + self.beside(below)) if below >= 0 else found
 
 
-def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int) -> int:
-    """Return the most bytes that a body's own tensors take at one of its steps, beside what the loop carries.
+def _most_within(sizes: Sequence[int], room: int) -> int:
+    """Return the most bytes of tensors that fit into ``room`` together."""
+    sums = {0}
+    for size in sizes:
+        sums |= {one + size for one in sums if one + size <= room}
+    return max(sums)
+
+
+def body_tensors(
+    loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the bytes of a body's own tensors that are needed at once, for each of its steps.
 
     Args:
         element: Per tensor the bytes of one position along the cut axes.
@@ -87,39 +107,40 @@ def body_bytes(loop: Loop, element: Mapping[int, float], *, in_place: bool, alig
     parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
     last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
     live = {loop.input: parts[loop.input]}
-    most = max(sum(live.values()), _padding_bytes(loop, size))
+    found = dict.fromkeys([tuple(live.values()), *_padding_tensors(loop, size)])
     for number, step in enumerate(loop.steps):
-        held = sum(live.values())
+        held = tuple(live.values())
         cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
-        crops = 0
+        crops: tuple[int, ...] = ()
         for read in cut:
-            crops += size(read.tensor, read.sizes)
-            most = max(most, held + crops)
+            crops += (size(read.tensor, read.sizes),)
+            found[held + crops] = None
         direct = {read.tensor for read in step.reads if read not in cut}
         # A tensor of which only crops are read is gone when the last is made.
-        gone = sum(live[t] for t in live if last[t] == number and t not in direct)
-        most = max(most, held - gone + crops + parts[step.output])
+        staying = tuple(live[t] for t in live if last[t] != number or t in direct)
+        needed = (*staying, *crops, parts[step.output])
+        found[needed] = None
         for tensor in [tensor for tensor in live if last[tensor] == number]:
             del live[tensor]
         live[step.output] = parts[step.output]
         if step.output in loop.masked:
             sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
             mask = aligned(math.prod(size for size, pair in sizes if any(pair)), alignment)
-            most = max(most, sum(live.values()) + mask + (0 if in_place else parts[step.output]))
+            needed = (*live.values(), mask, *(() if in_place else (parts[step.output],)))
+            found[needed] = None
         if step.output == loop.output:
             last[step.output] = len(loop.steps)
-    return most
+    return tuple(found)
 
 
-def _padding_bytes(loop: Loop, size: Callable[[int, Sequence[int]], int]) -> int:
-    """Return the most bytes at a step of the padding in the body: of what is taken, that with padding, and the part."""
-    if not loop.inner_pads:
-        return 0
-    taken = loop.taken_sizes()
-    wide = [length + before + after for length, (before, after) in zip(taken, loop.inner_pads, strict=True)]
-    part = loop.parts[loop.input].sizes
-    cut = size(loop.input, part) if tuple(wide) != part else 0
-    return size(loop.input, wide) + max(size(loop.input, taken), cut)
+def _padding_tensors(loop: Loop, size: Callable[[int, Sequence[int]], int]) -> Iterator[tuple[int, ...]]:
+    """Yield what the padding in a body needs at once: what is taken and that with padding, and that and the part."""
+    if loop.inner_pads:
+        taken, part = loop.taken_sizes(), loop.parts[loop.input].sizes
+        wide = tuple(length + before + after for length, (before, after) in zip(taken, loop.inner_pads, strict=True))
+        yield size(loop.input, taken), size(loop.input, wide)
+        if wide != part:
+            yield size(loop.input, wide), size(loop.input, part)
 
 
 def lead_rows(loop: Loop, row: int, padded_row: int) -> int:

@@ -23,7 +23,7 @@ from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_bytes, joined_bytes, lead_rows
+from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_tensors, joined_bytes, lead_rows
 from memsched.tiling.loop_ways import LoopWay, pareto, take_up
 
 __all__ = ["LoopPoint", "LoopSearch"]
@@ -364,13 +364,14 @@ class LoopSearch:
         padded_row = math.ceil(element[loop.input] * math.prod(rows[1:]))
         row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
-        lead = max(lead_rows(loop, row, padded_row), bool(loop.inner_pads))
+        lead = max(lead_rows(loop, row, padded_row), int(bool(loop.inner_pads)))
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
         size, dies = self._graph.tensors[loop.input].size, self._dies(loop.input, group.ops[-1])
         copied = any(map(any, loop.pads))
-        inner = body_bytes(loop, element, in_place=self._in_place, alignment=self._alignment)
+        tensors = body_tensors(loop, element, in_place=self._in_place, alignment=self._alignment)
         if self._unrolled:
-            inner = max(inner, joined_bytes(loop, element[loop.output], self._alignment))
+            tensors = (*tensors, (joined_bytes(loop, element[loop.output], self._alignment),))
+        inner = max(map(sum, tensors))
 
         def most(begin: int, block: int) -> int:
             # What is read again after the loop, or is the caller's, lies beside its padded copy.
@@ -392,9 +393,11 @@ class LoopSearch:
             peak=interval.base + most(begin, block),
             added=0 if self._prices is None else self._added(loop),
             extra_macs=loop.macs - given,
-            inner=inner,
+            tensors=tensors,
             ahead=self._up(max(0, begin - behind - size)) if self._pads_over else 0,
             given=self._up(size),
+            base=interval.base,
+            copying=interval.base + self._up(size) + self._up(begin),
         )
 
     def _added(self, loop: Loop) -> int:
@@ -437,7 +440,7 @@ class LoopSearch:
         """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
         count = len(self._footprints)
         ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
-        ways[0] = [LoopWay(0, 0, (), 0, None)]
+        ways[0] = [LoopWay(0, 0, (), 0)]
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
@@ -445,12 +448,13 @@ class LoopSearch:
             here = pareto(ways[place])
             step = self._footprints[place]
             if step <= level:
-                ways[place + 1] += [replace(way, peak=max(way.peak, step), top=None) for way in here]
+                ways[place + 1] += [replace(way, peak=max(way.peak, step), top=0, chain=()) for way in here]
+            before = self._footprints[place - 1] if place else 0
             for one in by_first.get(place, ()):
                 ways[one.group.ops[-1] + 1] += [
-                    way.then(one, *laid)
+                    longer
                     for way in here
-                    if way.work + one.extra_macs <= self._most and (laid := one.after(way.top, level)) is not None
+                    if way.work + one.extra_macs <= self._most and (longer := way.then(one, level, before)) is not None
                 ]
         return [
             LoopPoint(way.peak, self._required(way.peak, way.added), way.work, way.groups)

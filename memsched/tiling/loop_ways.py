@@ -15,18 +15,55 @@ __all__ = ["LoopWay", "pareto", "take_up"]
 
 @dataclass(frozen=True, slots=True)
 class LoopWay:
-    """Loops up to a place between ops: ops added, extra work, largest peak, and where loops that end there reach to."""
+    """Loops up to a place between ops.
+
+    Attributes:
+        added: Ops that they add.
+        work: Extra multiply-accumulates.
+        peak: Largest footprint, bytes.
+        chain: Of those that end there, the ones whose outputs lie where the last one's does.
+        top: Where these end at most, without the bytes that tiles take, from there on.
+    """
 
     added: int
     work: int
     groups: tuple[LoopGroup, ...]
     peak: int
-    top: int | None
+    chain: tuple[LoopCost, ...] = ()
+    top: int = 0
 
-    def then(self, one: LoopCost, peak: int, top: int) -> LoopWay:
-        """Return this way with one more loop."""
+    def then(self, one: LoopCost, level: int, before: int) -> LoopWay | None:
+        """Return this way with one more loop; None where that needs more than ``level`` bytes.
+
+        After another loop, the input is that one's output, which lies where its padded input begins. The padding before
+        it takes bytes below all of these loops, where their tiles may lie; or the padded copy lies elsewhere.
+
+        Args:
+            before: Bytes of the step before, if that is no loop.
+        """
+        if self.chain:
+            top = max(self.top + one.ahead, one.alone)
+            chain = (*self.chain, one)
+            if top <= level and (peak := _peak_of(chain)) <= level:
+                return self._with(one, peak, chain, top)
+            peak = max(one.peak, one.copying)
+        else:
+            peak = one.behind(before) if before else one.peak
+        return self._with(one, peak, (one,), one.alone) if peak <= level else None
+
+    def _with(self, one: LoopCost, peak: int, chain: tuple[LoopCost, ...], top: int) -> LoopWay:
         groups = (*self.groups, one.group)
-        return LoopWay(self.added + one.added, self.work + one.extra_macs, groups, max(self.peak, peak), top)
+        peak = max(self.peak, peak)
+        return LoopWay(self.added + one.added, self.work + one.extra_macs, groups, peak, chain, top)
+
+
+def _peak_of(chain: Sequence[LoopCost]) -> int:
+    """Return the largest footprint of loops of which each reads what the one before has made, in its place."""
+    peak = below = 0
+    for one in reversed(chain):
+        peak = max(peak, one.alone + below + one.beside(below))
+        below += one.ahead
+    return peak
 
 
 def take_up(costs: list[LoopCost], one: LoopCost) -> None:
@@ -44,7 +81,7 @@ def _beats(one: LoopCost, other: LoopCost) -> bool:
     if one.peak > other.peak or one.extra_macs > other.extra_macs or one.added > other.added:
         return False
     # Behind another loop, what counts is where its output ends and where its input begins.
-    return one.peak - one.inner <= other.peak - other.inner and one.ahead <= other.ahead
+    return one.alone <= other.alone and one.ahead <= other.ahead
 
 
 def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
@@ -57,4 +94,4 @@ def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
 
 
 def _room(way: LoopWay) -> float:
-    return math.inf if way.top is None else -way.top
+    return -way.top if way.chain else math.inf

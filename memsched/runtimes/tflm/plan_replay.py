@@ -267,9 +267,15 @@ class _Replay:
             return self._join(index, operator, output, reads)
         source = (index, operator.inputs[0]) if operator.inputs else output
         begin = self._permissions.view_begin(index, operator) if source in reads else None
-        if begin is None or self._offsets[output] != self._offsets[source] + begin:
+        if begin is None:
             return False
-        self._meant[output] = cut(self._content(source), begin, begin + self._size(output))
+        shown = begin, begin + self._size(output)
+        self._meant[output] = cut(self._content(source), *shown)
+        if self._offsets[output] != self._offsets[source] + begin:
+            # The same bytes in two places: either may be written over the other.
+            self._read(source, [shown])
+            self._check_meetings(index, operator, source, [shown], [output])
+            self._arena.write(self._offsets[output], self._meant[output])
         for key in reads:
             if key != source:
                 self._read(key)

@@ -150,6 +150,22 @@ def test_a_view_may_be_overwritten_when_its_source_is_dead_too() -> None:
         check_plan(planned(0, 32, 32, 32, 64, sub=alive), REFERENCE, {})
 
 
+def test_a_view_that_was_copied_elsewhere_may_be_copied_back_onto_its_source() -> None:
+    # t1, shown elsewhere as t2, shown where t1 lies as t3; then both t1 and t3 are read.
+    shown = Sub(
+        [T(f"t{index}", (8,)) for index in range(5)],
+        [O("EXP", [0], [1]), O("RESHAPE", [1], [2]), O("RESHAPE", [2], [3]), O("ADD", [1, 3], [4])],
+        [0],
+        [4],
+    )
+    assert check_plan(planned(0, 32, 64, 32, 96, sub=shown), PLAIN, {}) == 128
+    other = replace(shown, ops=[*shown.ops[:1], O("NEG", [1], [2]), *shown.ops[2:]])
+    with pytest.raises(InternalError, match="over each other at 32"):
+        check_plan(planned(0, 32, 64, 32, 96, sub=other), PLAIN, {})
+    with pytest.raises(InternalError, match="over each other at 48"):
+        check_plan(planned(0, 32, 48, 32, 96, sub=shown), PLAIN, {})
+
+
 def test_other_shapes_partial_overlaps_and_other_positions_are_refused() -> None:
     tensors = [T("x", (8,)), T("a", (8,)), T("b", (1, 8)), T("y", (8,))]
     add = Sub(tensors, [O("EXP", [0], [1]), O("ADD", [1, 1], [2]), O("EXP", [2], [3])], [0], [3])
