@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memsched.graph.loop import Loop
 from memsched.tiling.join_levels import join_levels
 from memsched.tiling.loop import LoopGroup
 
-__all__ = ["LoopCost", "added_ops", "aligned", "body_tensors", "joined_bytes", "lead_rows"]
+__all__ = [
+    "LoopCost",
+    "added_ops",
+    "after_step",
+    "aligned",
+    "body_tensors",
+    "bytes_around",
+    "joined_bytes",
+    "lead_rows",
+]
 
 _OPS_AROUND = 5
 """Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
@@ -40,10 +51,10 @@ class LoopCost:
         added: Ops that the file then has in addition; 0 where nothing is kept for them.
         extra_macs: Multiply-accumulates that tiles repeat.
         tensors: Per step of one tile the bytes of the tensors that it takes beside what the loop carries.
+        inner: Bytes that they take together at most.
         ahead: Bytes of padding before the first element of the input, which lies at the end of its padded copy.
-        given: Bytes of the input.
-        base: Bytes that stay live meanwhile although nothing of the loop reads them.
-        copying: Bytes that are needed while the padded copy is made elsewhere, ``base`` among them.
+        copying: Bytes that are needed while the padded copy is made elsewhere.
+        behind: The largest footprint where an op that is in no loop makes the input.
     """
 
     group: LoopGroup
@@ -51,54 +62,69 @@ class LoopCost:
     added: int
     extra_macs: int
     tensors: tuple[tuple[int, ...], ...]
+    inner: int
     ahead: int
-    given: int
-    base: int
     copying: int
-
-    @property
-    def inner(self) -> int:
-        """Bytes that one tile takes beside what the loop carries."""
-        return self.beside(0)
+    behind: int
 
     @property
     def alone(self) -> int:
         """Bytes up to the end of what the loop carries, which lies below what one tile takes."""
         return self.peak - self.inner
 
-    def beside(self, below: int) -> int:
-        """Return bytes that one tile takes above what the loop carries, where so many bytes are free below that."""
-        return max((sum(sizes) - _most_within(sizes, below) for sizes in self.tensors), default=0)
-
-    def behind(self, before: int) -> int:
-        """Return the loop's largest footprint where a step that needs ``before`` bytes makes its input.
-
-        The padding lies below all of that step, or over what else it needs, with tiles below it and above; or the
-        padded copy lies elsewhere.
-        """
-        if not self.ahead:
-            return self.peak
-        found = min(max(self.peak, before + self.ahead), max(self.peak, self.copying))
-        below = before - self.base - self.given - self.ahead
-        return min(found, self.alone + below + self.beside(below)) if below >= 0 else found
+    def lifted(self, below: int) -> int:
+        """Return the largest footprint where at least so many bytes lie free below what the loop carries."""
+        return self.alone + (bytes_around(self.tensors, below) if below else self.inner)
 
 
-def _most_within(sizes: Sequence[int], room: int) -> int:
-    """Return the most bytes of tensors that fit into ``room`` together."""
-    sums = {0}
+def after_step(cost: LoopCost, before: int, other: int) -> LoopCost:
+    """Return what a loop costs where an op that is in no loop makes its input.
+
+    Its padding lies below all that op needs, or over what else that needs, with tiles below and above; or the padded
+    copy lies elsewhere.
+
+    Args:
+        before: Bytes that the op needs.
+        other: Of these, what is neither the loop's input nor stays live.
+    """
+    if not cost.ahead:
+        return cost
+    found = min(max(cost.peak, before + cost.ahead), max(cost.peak, cost.copying))
+    if other >= cost.ahead:
+        found = min(found, cost.lifted(other - cost.ahead))
+    return replace(cost, behind=found)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def bytes_around(steps: tuple[tuple[int, ...], ...], below: int) -> int:
+    """Return the bytes, below something and above it, that hold the tensors of each step and are least together.
+
+    Args:
+        steps: The bytes of the tensors that are needed at once.
+        below: Bytes that lie below at least.
+    """
+    sums = [_sums(sizes) for sizes in steps]
+    rooms = {below, *(one for each in sums for one in each if one > below)}
+    return min(room + max(each[-1] - each[bisect.bisect_right(each, room) - 1] for each in sums) for room in rooms)
+
+
+def _sums(sizes: Sequence[int]) -> list[int]:
+    """Return the sums of some of ``sizes``, ascending from 0."""
+    found = {0}
     for size in sizes:
-        sums |= {one + size for one in sums if one + size <= room}
-    return max(sums)
+        found |= {one + size for one in found}
+    return sorted(found)
 
 
 def body_tensors(
-    loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int
+    loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int, pads_over: bool = False
 ) -> tuple[tuple[int, ...], ...]:
     """Return the bytes of a body's own tensors that are needed at once, for each of its steps.
 
     Args:
         element: Per tensor the bytes of one position along the cut axes.
         in_place: A mask is laid over what it masks.
+        pads_over: What is padded lies inside what has the padding.
     """
 
     def size(tensor: int, lengths: Sequence[int]) -> int:
@@ -107,7 +133,7 @@ def body_tensors(
     parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
     last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
     live = {loop.input: parts[loop.input]}
-    found = dict.fromkeys([tuple(live.values()), *_padding_tensors(loop, size)])
+    found = dict.fromkeys([tuple(live.values()), *_padding_tensors(loop, size, alignment if pads_over else None)])
     for number, step in enumerate(loop.steps):
         held = tuple(live.values())
         cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
@@ -130,15 +156,22 @@ def body_tensors(
             found[needed] = None
         if step.output == loop.output:
             last[step.output] = len(loop.steps)
-    return tuple(found)
+    needed_at_once = [tuple(sorted(sizes)) for sizes in found]
+    return tuple(dict.fromkeys(sizes for sizes in needed_at_once if sum(sizes)))
 
 
-def _padding_tensors(loop: Loop, size: Callable[[int, Sequence[int]], int]) -> Iterator[tuple[int, ...]]:
-    """Yield what the padding in a body needs at once: what is taken and that with padding, and that and the part."""
+def _padding_tensors(
+    loop: Loop, size: Callable[[int, Sequence[int]], int], over: int | None
+) -> Iterator[tuple[int, ...]]:
+    """Yield what the padding in a body needs at once: what is taken and that with padding, and that and the part.
+
+    Args:
+        over: Bytes by which what is taken reaches past the end of what it is padded to; None where it lies elsewhere.
+    """
     if loop.inner_pads:
         taken, part = loop.taken_sizes(), loop.parts[loop.input].sizes
         wide = tuple(length + before + after for length, (before, after) in zip(taken, loop.inner_pads, strict=True))
-        yield size(loop.input, taken), size(loop.input, wide)
+        yield size(loop.input, wide), size(loop.input, taken) if over is None else over
         if wide != part:
             yield size(loop.input, wide), size(loop.input, part)
 

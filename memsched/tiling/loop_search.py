@@ -23,7 +23,7 @@ from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_cost import LoopCost, added_ops, aligned, body_tensors, joined_bytes, lead_rows
+from memsched.tiling.loop_cost import LoopCost, added_ops, after_step, aligned, body_tensors, joined_bytes, lead_rows
 from memsched.tiling.loop_ways import LoopWay, pareto, take_up
 
 __all__ = ["LoopPoint", "LoopSearch"]
@@ -368,7 +368,8 @@ class LoopSearch:
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
         size, dies = self._graph.tensors[loop.input].size, self._dies(loop.input, group.ops[-1])
         copied = any(map(any, loop.pads))
-        tensors = body_tensors(loop, element, in_place=self._in_place, alignment=self._alignment)
+        rules = {"in_place": self._in_place, "pads_over": self._pads_over}
+        tensors = body_tensors(loop, element, alignment=self._alignment, **rules)
         if self._unrolled:
             tensors = (*tensors, (joined_bytes(loop, element[loop.output], self._alignment),))
         inner = max(map(sum, tensors))
@@ -388,17 +389,20 @@ class LoopSearch:
         # What is padded behind the last element may lie over nothing as well as over the input.
         right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
         behind = loop.pads[0][1] * padded_row + right
-        return LoopCost(
+        peak = interval.base + most(begin, block)
+        cost = LoopCost(
             replace(group, lead=lead if over else 0),
-            peak=interval.base + most(begin, block),
+            peak=peak,
             added=0 if self._prices is None else self._added(loop),
             extra_macs=loop.macs - given,
             tensors=tensors,
+            inner=inner,
             ahead=self._up(max(0, begin - behind - size)) if self._pads_over else 0,
-            given=self._up(size),
-            base=interval.base,
             copying=interval.base + self._up(size) + self._up(begin),
+            behind=peak,
         )
+        before = self._footprints[group.ops[0] - 1] if group.ops[0] else 0
+        return after_step(cost, before, before - interval.base - self._up(size)) if before else cost
 
     def _added(self, loop: Loop) -> int:
         return added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined)
@@ -440,7 +444,7 @@ class LoopSearch:
         """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
         count = len(self._footprints)
         ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
-        ways[0] = [LoopWay(0, 0, (), 0)]
+        ways[0] = [LoopWay(0, 0, (), 0, None)]
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
@@ -448,18 +452,18 @@ class LoopSearch:
             here = pareto(ways[place])
             step = self._footprints[place]
             if step <= level:
-                ways[place + 1] += [replace(way, peak=max(way.peak, step), top=0, chain=()) for way in here]
-            before = self._footprints[place - 1] if place else 0
+                ways[place + 1] += [replace(way, flat=max(way.flat, step), top=None) for way in here]
             for one in by_first.get(place, ()):
                 ways[one.group.ops[-1] + 1] += [
                     longer
                     for way in here
-                    if way.work + one.extra_macs <= self._most and (longer := way.then(one, level, before)) is not None
+                    if way.work + one.extra_macs <= self._most and (longer := way.then(one, level)) is not None
                 ]
-        return [
-            LoopPoint(way.peak, self._required(way.peak, way.added), way.work, way.groups)
-            for way in pareto(ways[count])
-        ]
+        return [self._point(way) for way in pareto(ways[count])]
+
+    def _point(self, way: LoopWay) -> LoopPoint:
+        peak, groups = way.peak, tuple(one.group for one in way.loops)
+        return LoopPoint(peak, self._required(peak, way.added), way.work, groups)
 
     def _required(self, peak: int, added: int) -> int:
         return peak if self._prices is None else self._prices.required(peak, self._prices.of_slice * added)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memsched.tiling.loop import LoopGroup
 from memsched.tiling.loop_cost import LoopCost
 
 __all__ = ["LoopWay", "pareto", "take_up"]
@@ -20,48 +19,56 @@ class LoopWay:
     Attributes:
         added: Ops that they add.
         work: Extra multiply-accumulates.
-        peak: Largest footprint, bytes.
-        chain: Of those that end there, the ones whose outputs lie where the last one's does.
-        top: Where these end at most, without the bytes that tiles take, from there on.
+        loops: In the order of execution.
+        flat: Largest footprint of ops in no loop, bytes.
+        top: Where loops right before the place end at most, without the bytes that tiles take, if they begin where the
+            last one does; None where there is none.
     """
 
     added: int
     work: int
-    groups: tuple[LoopGroup, ...]
-    peak: int
-    chain: tuple[LoopCost, ...] = ()
-    top: int = 0
+    loops: tuple[LoopCost, ...]
+    flat: int
+    top: int | None
 
-    def then(self, one: LoopCost, level: int, before: int) -> LoopWay | None:
-        """Return this way with one more loop; None where that needs more than ``level`` bytes.
+    def then(self, one: LoopCost, level: int) -> LoopWay | None:
+        """Return this way with one more loop; None where that needs more than ``level`` bytes wherever tiles lie.
 
         After another loop, the input is that one's output, which lies where its padded input begins. The padding before
-        it takes bytes below all of these loops, where their tiles may lie; or the padded copy lies elsewhere.
-
-        Args:
-            before: Bytes of the step before, if that is no loop.
+        it takes bytes below all of these loops, but for what their tiles no longer need; or the padded copy lies
+        elsewhere.
         """
-        if self.chain:
-            top = max(self.top + one.ahead, one.alone)
-            chain = (*self.chain, one)
-            if top <= level and (peak := _peak_of(chain)) <= level:
-                return self._with(one, peak, chain, top)
-            peak = max(one.peak, one.copying)
+        top = one.alone
+        if self.top is None:
+            peak = one.behind
+        elif max(one.peak, chained := max(self.top + one.ahead, top)) <= level:
+            peak, top = one.peak, chained
         else:
-            peak = one.behind(before) if before else one.peak
-        return self._with(one, peak, (one,), one.alone) if peak <= level else None
+            peak = max(one.peak, one.copying)
+        if peak > level:
+            return None
+        return LoopWay(self.added + one.added, self.work + one.extra_macs, (*self.loops, one), self.flat, top)
 
-    def _with(self, one: LoopCost, peak: int, chain: tuple[LoopCost, ...], top: int) -> LoopWay:
-        groups = (*self.groups, one.group)
-        peak = max(self.peak, peak)
-        return LoopWay(self.added + one.added, self.work + one.extra_macs, groups, peak, chain, top)
+    @property
+    def peak(self) -> int:
+        """The largest footprint, with places for the tiles of loops in a row."""
+        peak, chain = self.flat, 0
+        for number, one in enumerate(self.loops):
+            follows = number > 0 and self.loops[number - 1].group.ops[-1] + 1 == one.group.ops[0]
+            apart = max(one.peak, one.copying) if follows else one.behind
+            together = _peak_of(self.loops[chain : number + 1]) if follows else math.inf
+            if max(peak, apart) <= together:
+                peak, chain = max(peak, apart), number
+            else:
+                peak = max(peak, int(together))
+        return peak
 
 
 def _peak_of(chain: Sequence[LoopCost]) -> int:
     """Return the largest footprint of loops of which each reads what the one before has made, in its place."""
     peak = below = 0
     for one in reversed(chain):
-        peak = max(peak, one.alone + below + one.beside(below))
+        peak = max(peak, one.lifted(below))
         below += one.ahead
     return peak
 
@@ -78,20 +85,17 @@ def take_up(costs: list[LoopCost], one: LoopCost) -> None:
 
 
 def _beats(one: LoopCost, other: LoopCost) -> bool:
-    if one.peak > other.peak or one.extra_macs > other.extra_macs or one.added > other.added:
-        return False
-    # Behind another loop, what counts is where its output ends and where its input begins.
-    return one.alone <= other.alone and one.ahead <= other.ahead
+    return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
 
 
 def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
     """Return the ways that add least or cost least work; of those that end in a loop, by the room that it has, too."""
     found: list[LoopWay] = []
-    for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way), way.peak)):
+    for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way))):
         if not any(other.work <= way.work and _room(other) >= _room(way) for other in found):
             found.append(way)
     return found
 
 
 def _room(way: LoopWay) -> float:
-    return -way.top if way.chain else math.inf
+    return math.inf if way.top is None else -way.top
