@@ -11,7 +11,7 @@ from memsched.errors import UsageError
 
 __all__ = ["library"]
 
-_ABI = 5
+_ABI = 6
 """What `memsched_abi` of threshold.cpp returns: a library of another version is left alone."""
 
 _CHOICE = "MEMSCHED_CORE"

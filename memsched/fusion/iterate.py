@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from memsched.fusion.compiled_monotonic import fused_monotonic
 from memsched.fusion.isolated import SOURCES, Growth, fuse_group
 from memsched.fusion.monotonic import fuse_monotonic
 from memsched.fusion.quotient import Quotient
@@ -63,16 +64,17 @@ def fuse(
         reachability_limit: On graphs of more ops than this, reachability is judged by direct edges alone.
         stop: Polled often; True ends with the fusions so far.
     """
-    graph = Quotient(storage, reachability_limit, work_limit, stop)
-    counts = _fuse_all(graph, max_members)
+    graph, first = fused_monotonic(storage, reachability_limit, work_limit, stop)
+    monotonic, isolated, iterations = _fuse_on(graph, max_members)
     groups = [tuple(graph.members[task]) for task in graph.tasks()]
-    return FusedGraph(contract(storage, groups), *counts, ops_before=len(storage.reads), ops_after=len(groups))
+    return FusedGraph(
+        contract(storage, groups), first + monotonic, isolated, iterations, len(storage.reads), len(groups)
+    )
 
 
-def _fuse_all(graph: Quotient, max_members: int) -> tuple[int, int, int]:
-    """Return the numbers of monotonic and isolated fusions and of rounds."""
-    monotonic = len(fuse_monotonic(graph, reversed(graph.tasks())))
-    isolated = iterations = 0
+def _fuse_on(graph: Quotient, max_members: int) -> tuple[int, int, int]:
+    """Fuse what no pair could be fused in; return the numbers of monotonic and isolated fusions and of rounds."""
+    monotonic = isolated = iterations = 0
     rests_on: dict[int, list[int]] = {}
     entries: Iterable[int] = [SOURCES, *graph.tasks()]
     while entries and not graph.exhausted:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from memsched.graph.dag import ancestor_bitsets
 from memsched.graph.liveness import Storage, match_in_place
 
-__all__ = ["ALIVE", "DIES", "FREE", "Quotient"]
+__all__ = ["ALIVE", "DIES", "FREE", "FusionState", "Quotient", "first_excesses"]
 
 DIES, FREE, ALIVE = 0, 1, 2
 
@@ -29,6 +30,48 @@ _MANY_USERS = 256
 
 # Work after which the caller is asked whether to stop.
 _POLLED_AFTER = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FusionState:
+    """What `Quotient` changes, by the names that it has there."""
+
+    members: list[deque[int]]
+    preds: list[set[int]]
+    succs: list[set[int]]
+    creates: list[set[int]]
+    reads: list[set[int]]
+    users: list[set[int]]
+    top: list[int]
+    before: list[set[int]]
+    pairs: list[tuple[tuple[int, int], ...]]
+    work: int
+
+    @staticmethod
+    def of(storage: Storage) -> FusionState:
+        """Return the state before any fusion."""
+        used = [bool(users) or kept for users, kept in zip(storage.users, storage.kept, strict=True)]
+        return FusionState(
+            members=[deque((op,)) for op in range(len(storage.reads))],
+            preds=list(map(set, storage.preds)),
+            succs=list(map(set, storage.succs)),
+            creates=[{buffer for buffer in created if used[buffer]} for created in storage.creates],
+            reads=list(map(set, storage.reads)),
+            users=list(map(set, storage.users)),
+            top=first_excesses(storage),
+            before=[set() for _ in storage.reads],
+            pairs=list(storage.takes),
+            work=0,
+        )
+
+
+def first_excesses(storage: Storage) -> list[int]:
+    """Return per op its excess when nothing dies in it, bytes."""
+    sizes = storage.sizes
+    return [
+        workspace + sum([sizes[buffer] for buffer in created])
+        for workspace, created in zip(storage.workspace, storage.creates, strict=True)
+    ]
 
 
 class Quotient:
@@ -46,32 +89,25 @@ class Quotient:
     """
 
     def __init__(
-        self, storage: Storage, reachability_limit: int, budget: int, stop: Callable[[], bool] | None = None
+        self,
+        storage: Storage,
+        reachability_limit: int,
+        budget: int,
+        stop: Callable[[], bool] | None = None,
+        state: FusionState | None = None,
     ) -> None:
-        count = len(storage.reads)
+        state = state or FusionState.of(storage)
         self.storage = storage
         self.sizes = storage.sizes
         self.kept = storage.kept
-        self.members = [deque((op,)) for op in range(count)]
-        self.preds = [set(befores) for befores in storage.preds]
-        self.succs = [set(afters) for afters in storage.succs]
-        self.users = [set(users) for users in storage.users]
-        self.creates = [
-            {buffer for buffer in created if storage.users[buffer] or storage.kept[buffer]}
-            for created in storage.creates
-        ]
-        self.reads = [set(read) for read in storage.reads]
-        self.top = [
-            workspace + sum(storage.sizes[buffer] for buffer in created)
-            for workspace, created in zip(storage.workspace, storage.creates, strict=True)
-        ]
-        self.before: list[set[int]] = [set() for _ in range(count)]
-        self.pairs: list[tuple[tuple[int, int], ...]] = list(storage.takes)
-        self.work = 0
+        self.members, self.preds, self.succs = state.members, state.preds, state.succs
+        self.creates, self.reads, self.users = state.creates, state.reads, state.users
+        self.top, self.before, self.pairs = state.top, state.before, state.pairs
+        self.work = state.work
         self.budget = budget
         self._stop = stop or (lambda: False)
         self._polled_at, self._stopped = -_POLLED_AFTER, False
-        self._ancestors = ancestor_bitsets(storage.preds) if count <= reachability_limit else None
+        self._ancestors = ancestor_bitsets(storage.preds) if len(storage.reads) <= reachability_limit else None
 
     @property
     def exhausted(self) -> bool:

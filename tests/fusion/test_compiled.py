@@ -1,4 +1,4 @@
-"""Inner orders by the compiled core beside those in Python: the same orders, peaks and states."""
+"""The compiled core beside Python: the same inner orders, peaks and states; the same monotonic fusions and work."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import random
 import pytest
 
 from memsched.core.library import library
+from memsched.fusion import compiled_monotonic
 from memsched.fusion.closure import FusionGroup, InnerBuffer
 from memsched.fusion.compiled import inner_order_by_core
+from memsched.fusion.compiled_monotonic import fused_monotonic
 from memsched.fusion.inner import InnerCosts, best_inner_order
+from memsched.fusion.quotient import FusionState
+from memsched.graph.liveness import Storage
+from tests.random_graphs import random_graph
+
+WITH_CORE = pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")
 
 
 def random_group(rng: random.Random, count: int) -> tuple[FusionGroup, InnerCosts]:
@@ -29,7 +36,7 @@ def random_group(rng: random.Random, count: int) -> tuple[FusionGroup, InnerCost
     return FusionGroup(preds, tuple(buffers)), InnerCosts(top, before, [()] * count, needs, sizes)
 
 
-@pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")
+@WITH_CORE
 @pytest.mark.parametrize("seed", range(4))
 def test_equal(seed: int) -> None:
     core, rng = library(), random.Random(40 + seed)
@@ -41,3 +48,33 @@ def test_equal(seed: int) -> None:
         found.append(best_inner_order(group, costs, most))
         assert inner_order_by_core(group, costs, most, core) == found[-1]
     assert {one.order is None for one in found} == {False, True}
+
+
+def fused(storage: Storage, reachability_limit: int, budget: int) -> tuple[dict[str, object], int]:
+    graph, fusions = fused_monotonic(storage, reachability_limit, budget, None)
+    return {name: getattr(graph, name) for name in FusionState.__slots__}, fusions
+
+
+@WITH_CORE
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_monotonic_fusions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With reachability and without, to the end and until the work is spent."""
+    rng, made = random.Random(60 + seed), 0
+    for _ in range(100):
+        storage = Storage.of(random_graph(rng, rng.randint(1, 40)))
+        reachability_limit, budget = rng.choice([20_000, 20_000, 0]), rng.choice([10**9, rng.randint(0, 400)])
+        by_core = fused(storage, reachability_limit, budget)
+        with monkeypatch.context() as patched:
+            patched.setattr(compiled_monotonic, "library", lambda: None)
+            assert fused(storage, reachability_limit, budget) == by_core
+        made += by_core[1]
+    assert made > 400
+
+
+@WITH_CORE
+def test_what_stops_a_fusion_passes_through_the_core() -> None:
+    def broken() -> bool:
+        raise KeyError("asked")
+
+    with pytest.raises(KeyError, match="asked"):
+        fused_monotonic(Storage.of(random_graph(random.Random(1), 9)), 20_000, 10**9, broken)

@@ -11,6 +11,7 @@ import pytest
 
 from memsched.check.schedule import check_schedule
 from memsched.fusion import iterate
+from memsched.fusion.compiled_monotonic import fused_monotonic
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.fusion.quotient import ALIVE, DIES, FREE, Quotient
 from memsched.graph.contraction import Tasks, contract, single_op_tasks
@@ -143,6 +144,7 @@ def test_the_optimum_is_that_of_the_definitions() -> None:
 def test_isolated_fusion_alone_keeps_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without monotonic fusion before it, it sees larger groups."""
     monkeypatch.setattr(iterate, "fuse_monotonic", lambda graph, tasks: [])
+    monkeypatch.setattr(iterate, "fused_monotonic", lambda *options: (Quotient(*options), 0))
     isolated = 0
     for graph in graphs(300, 1000, 10):
         fused = fuse(Storage.of(graph))
@@ -156,8 +158,8 @@ def test_costs_kept_per_task_are_those_of_its_simulation() -> None:
     compared = 0
     for graph in graphs(400, 600, 11):
         storage = Storage.of(graph)
-        quotient = Quotient(storage, 20_000, 10**9)
-        iterate._fuse_all(quotient, 64)
+        quotient, _ = fused_monotonic(storage, 20_000, 10**9, None)
+        iterate._fuse_on(quotient, 64)
         groups = [tuple(quotient.members[task]) for task in quotient.tasks()]
         tasks = contract(storage, groups)
         names = dict(zip(groups, quotient.tasks(), strict=True))
