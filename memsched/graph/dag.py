@@ -49,7 +49,8 @@ def predecessors(graph: Graph) -> list[tuple[int, ...]]:
     result: list[tuple[int, ...]] = []
     for op in graph.ops:
         befores = {producer[tensor] for tensor in op.inputs}
-        result.append(tuple(sorted(before for before in befores if before >= 0)))
+        befores.discard(-1)
+        result.append(tuple(sorted(befores)) if len(befores) > 1 else tuple(befores))
     for before, after in graph.dependencies:
         result[after] = tuple(sorted({*result[after], before}))
     return result
@@ -135,7 +136,7 @@ def _check_ops(graph: Graph) -> None:
             if index in produced:
                 raise GraphError(f"tensor '{graph.tensors[index].name}' has more than one producer")
             produced.add(index)
-        for output, read in (*op.views, *op.in_place):
+        for output, read in (*op.views, *op.in_place) if op.views or op.in_place else ():
             if output not in op.outputs or read not in op.inputs:
                 raise GraphError(f"op '{op.name}' shares memory between tensors that it does not produce and read")
 

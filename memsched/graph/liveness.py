@@ -88,21 +88,22 @@ class Storage:
 
 
 def _lower(graph: Graph) -> Storage:
+    tensors = graph.tensors
     sizes: list[int] = []
     tensor_of: list[int] = []
     creator: list[int] = []
-    buffers_of: list[tuple[int, ...]] = [()] * len(graph.tensors)
+    buffers_of: list[tuple[int, ...]] = [()] * len(tensors)
     variables = set(graph.variables)
 
     def new_buffer(tensor: int, size: int, op: int) -> int:
-        sizes.append(0 if graph.tensors[tensor].external else size)
+        sizes.append(0 if tensors[tensor].external else size)
         tensor_of.append(tensor)
         creator.append(op)
         return len(sizes) - 1
 
     for tensor in graph.inputs:
         if tensor not in variables:
-            buffers_of[tensor] = (new_buffer(tensor, graph.tensors[tensor].size, -1),)
+            buffers_of[tensor] = (new_buffer(tensor, tensors[tensor].size, -1),)
     users: list[list[int]] = [[] for _ in sizes]
     creates: list[tuple[int, ...]] = []
     reads: list[tuple[int, ...]] = []
@@ -119,11 +120,11 @@ def _lower(graph: Graph) -> Storage:
         for tensor in op.outputs:
             if tensor in variables:
                 continue
-            inner, own = _shown(graph, op.views, tensor, buffers_of) if op.views else ((), graph.tensors[tensor].size)
+            inner, own = _shown(graph, op.views, tensor, buffers_of) if op.views else ((), tensors[tensor].size)
             if not inner or own > 0:
                 created.append(new_buffer(tensor, max(own, 0), index))
                 users.append([])
-                inner = (*inner, created[-1])
+                inner = (*inner, created[-1]) if inner else (created[-1],)
             buffers_of[tensor] = inner
         creates.append(tuple(created))
         reads.append(read)

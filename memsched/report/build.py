@@ -305,12 +305,16 @@ def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]
 
 def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule, *, rows: bool) -> tuple[StepRow, ...]:
     live = _live_names(graph, checked)
-    producer = producers(graph)
-    position = {op: step for step, op in enumerate(schedule.order)}
     steps = []
     shown = range(len(schedule.order)) if rows or not schedule.order else (_peak_step(checked),)
+    made_in = [-1] * len(graph.tensors)
+    for step, number in enumerate(schedule.order):
+        for tensor in graph.ops[number].outputs:
+            made_in[tensor] = step
     for index in shown:
         op, footprint = graph.ops[schedule.order[index]], checked.footprints[index]
+        before = {made_in[tensor] for tensor in op.inputs}
+        before.discard(-1)
         steps.append(
             StepRow(
                 index=index,
@@ -322,7 +326,7 @@ def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule, *, rows: 
                 workspace_bytes=op.workspace,
                 footprint_bytes=footprint,
                 live=None if (names := live[index]) is None else tuple(names),
-                reads_from=tuple(sorted({position[producer[each]] for each in op.inputs if producer[each] >= 0})),
+                reads_from=tuple(sorted(before)) if len(before) > 1 else tuple(before),
             )
         )
     return tuple(steps)
@@ -334,15 +338,15 @@ def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None
     held = [tensor for tensor, size in enumerate(checked.bytes_of) if size]
     total = sum(checked.last_step[tensor] - checked.first_step[tensor] + 1 for tensor in held)
     peak = _peak_step(checked)
-    everywhere = total <= LIVE_NAMES_LIMIT
-    lists: list[list[str] | None] = [[] if everywhere or step == peak else None for step in range(count)]
+    if total > LIVE_NAMES_LIMIT:
+        at_peak = [tensor for tensor in held if checked.first_step[tensor] <= peak <= checked.last_step[tensor]]
+        none: list[list[str] | None] = [None] * count
+        return [*none[:peak], [graph.tensors[tensor].name for tensor in at_peak], *none[peak + 1 :]]
+    lists: list[list[str]] = [[] for _ in range(count)]
     for tensor in held:
-        first, last = checked.first_step[tensor], min(checked.last_step[tensor], count - 1)
-        for step in range(first, last + 1) if everywhere else [peak] if first <= peak <= last else []:
-            names = lists[step] if count else None
-            if names is not None:
-                names.append(graph.tensors[tensor].name)
-    return lists
+        for step in range(checked.first_step[tensor], min(checked.last_step[tensor] + 1, count)):
+            lists[step].append(graph.tensors[tensor].name)
+    return list(lists)
 
 
 def _buffer_rows(facts: Facts) -> tuple[BufferRow, ...]:
@@ -378,7 +382,7 @@ def _buffers(
                 last_step=checked.last_step[tensor] if held else last[tensor],
                 in_place_of=names[replaced[tensor]] if tensor in replaced else None,
                 view_of=names[shown[tensor]] if tensor in shown else None,
-                consists_of=tuple(names[piece] for piece in pieces.get(tensor, ())),
+                consists_of=tuple([names[piece] for piece in pieces[tensor]]) if tensor in pieces else (),
                 produced_in=produced[tensor],
                 read_in=tuple(read[tensor]),
                 shape=graph.tensors[tensor].shape,
@@ -392,7 +396,7 @@ def _views(graph: Graph) -> tuple[dict[int, int], dict[int, list[int]]]:
     """Return the tensor in whose bytes each view lies, and the pieces that lie inside each concatenation."""
     read_by: dict[int, list[int]] = {}
     for op in graph.ops:
-        for output, read in dict.fromkeys(op.views):
+        for output, read in dict.fromkeys(op.views) if op.views else ():
             read_by.setdefault(output, []).append(read)
     tensors = graph.tensors
     pieces = {

@@ -47,7 +47,8 @@ def layer_rows(given: LayeredModel, written: LayeredModel, groups: Sequence[Grou
         read_after = read_before if written.module is given.module else _weights(written)
         figures_after = _figures(written, after, read_after)
     bodies = _bodies(written, groups)
-    types = {op.name: op.type for op in (*written.graph.ops, *given.graph.ops)}
+    ops = given.graph.ops if written.graph is given.graph else (*written.graph.ops, *given.graph.ops)
+    types = {op.name: op.type for op in ops}
     return tuple(
         LayerRow(
             op=name,

@@ -198,7 +198,9 @@ class _GraphBuilder:
         places = list(range(len(reads)))
         if constants or "" in reads:
             places = [place for place in places if reads[place] and reads[place] not in constants]
-        inputs = [index_of[reads[place]] for place in places]
+            inputs = [index_of[reads[place]] for place in places]
+        else:
+            inputs = [index_of[read] for read in reads]
         reads_constants = len(places) < len(reads)
         for body in scope.bodies.get(position, ()) if scope.bodies else ():
             captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]

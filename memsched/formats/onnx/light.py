@@ -6,14 +6,14 @@ Small constants stay, because shapes are computed from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx import external as onnx_external
-from memsched.formats.onnx.structure import graphs_of, sparse_name
+from memsched.formats.onnx.structure import sparse_name
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, element_bits, tensor_bytes
 
 if TYPE_CHECKING:
@@ -90,17 +90,17 @@ def _elements(tensor: TensorProto) -> int:
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    for scope in graphs_of(model.graph):
-        yield from _tensors_of(scope.graph)
-        yield from _attribute_tensors(scope.graph.node)
+    yield from _tensors_below((), [model.graph])
     for function in model.functions:
-        yield from _attribute_tensors(function.node)
-        for node in function.node:
-            for attribute in node.attribute:
-                for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                    for scope in graphs_of(graph):
-                        yield from _tensors_of(scope.graph)
-                        yield from _attribute_tensors(scope.graph.node)
+        yield from _tensors_below(function.node, [])
+
+
+def _tensors_below(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterator[TensorProto]:
+    """Yield the tensors of ``nodes`` and of ``graphs``, to which their bodies are added, in one pass over the nodes."""
+    yield from _attribute_tensors(nodes, graphs)
+    for graph in graphs:
+        yield from _tensors_of(graph)
+        yield from _attribute_tensors(graph.node, graphs)
 
 
 def _tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
@@ -110,9 +110,13 @@ def _tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
         yield sparse.indices
 
 
-def _attribute_tensors(nodes: Iterator[NodeProto]) -> Iterator[TensorProto]:
+def _attribute_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterator[TensorProto]:
+    """Yield the tensors that attributes hold, and add the graphs that they hold to ``graphs``."""
     for node in nodes:
         for attribute in node.attribute:
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+            graphs.extend(attribute.graphs)
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
@@ -186,7 +190,7 @@ def constant_sizes(graph: GraphProto) -> dict[str, int]:
 
 
 def _node_size(node: NodeProto) -> int:
-    total = sum(_tensor_size(tensor) for tensor in _attribute_tensors(iter([node])))
+    total = sum(_tensor_size(tensor) for tensor in _attribute_tensors([node], []))
     for attribute in node.attribute:
         total += 4 * (len(attribute.floats) + (attribute.name == "value_float"))
         total += 8 * (len(attribute.ints) + (attribute.name == "value_int"))
