@@ -28,6 +28,9 @@ _ALONE_EFFORT = 0.5
 
 _POLL_SECONDS = 0.05
 
+_ROUNDS_ALONE = 6
+"""Rounds of the own search before CP-SAT joins in, whose first conflicts take longer on a tight instance than these."""
+
 _FIRST_CONFLICTS = 150
 
 _EFFORT_OF_A_NODE = 2e-6
@@ -130,22 +133,24 @@ class Rounds:
         number = 0
         most = math.inf if self._limits.rounds is None else self._limits.rounds
         while height > max(bound, enough) and number < most and not self._ended():
-            target = max(-(-bound // unit), enough // unit)
-            steps = [target]
-            if minimize:
-                top = -(-height // unit) - 1
-                steps = list(dict.fromkeys([target, (target + top) // 2, top]))
-            for capacity in steps:
+            least = capacity = max(-(-bound // unit), enough // unit)
+            decided = False
+            while least <= capacity < -(-height // unit):
                 outcome = self._round(capacity, number)
                 if outcome.status == "found":
                     offsets = outcome.offsets
                     height = height_of(self._task.blocks, offsets)
                 elif outcome.status == "infeasible":
                     bound = max(bound, min(outcome.least, height) if minimize else outcome.least)
-                if outcome.status != "unknown" or self._ended():
+                    least = max(least, -(-bound // unit))
+                else:
+                    least = capacity + 1
+                decided = decided or outcome.status != "unknown"
+                if not minimize or self._ended():
                     break
-            else:
-                number += 1
+                # This round gives up what lies below: halve what is left, so that a round ends after few capacities.
+                capacity = (least + -(-height // unit) - 1) // 2
+            number += minimize or not decided
         return offsets, height, bound
 
     def close(self) -> None:
@@ -170,12 +175,9 @@ class Rounds:
         if self._task.problem is not None:
             nodes = self._most(int(_FIRST_NODES * len(self._task.blocks)) << number // 2, _EFFORT_OF_A_NODE)
             tries = [_SolverAttempt(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
-        if len(self._task.blocks) <= MOST_FOR_CPSAT:
+        if len(self._task.blocks) <= MOST_FOR_CPSAT and (number >= _ROUNDS_ALONE or not tries):
             conflicts = self._most(_FIRST_CONFLICTS << number // 2, _EFFORT_OF_A_CONFLICT)
-            tries += [
-                _SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts)
-                for index in range(2 if number > 1 or not tries else 1)
-            ]
+            tries += [_SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts) for index in range(2)]
         return tries
 
     def _most(self, wanted: int, price: float) -> int:
