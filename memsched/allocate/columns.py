@@ -43,7 +43,7 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
         return None
     first, last = uses.lifetimes(schedule.order)
     begins, ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
-    own_begins, own_ends = begins.tolist(), ends.tolist()
+    own_ends = ends.tolist()
     chained = _chains(storage, schedule)
     ends[list(chained)] = [max([own_ends[buffer] for buffer in members]) for members in chained.values()]
     placed = (uses.sizes > 0) & (last >= 0)
@@ -52,8 +52,8 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
     for buffer, inside in _shown(graph, schedule, storage).items():
         tensors[buffer] = inside
     for head, members in chained.items():
-        by_use = sorted(members, key=lambda buffer: (own_begins[buffer], own_ends[buffer], buffer))
-        tensors[head] = tuple([tensor for buffer in by_use for tensor in tensors[buffer]])
+        # By first use: each one is created where the one before it dies.
+        tensors[head] = tuple([tensor for buffer in members for tensor in tensors[buffer]])
     heads = np.flatnonzero(placed)
     rows = _beside(graph, schedule, uses)
     more = [np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)]
